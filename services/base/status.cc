@@ -10,22 +10,38 @@ const std::vector<std::pair<std::string, std::string>> kNoMetadata;
 
 std::string_view name(Code code) {
   switch (code) {
-    case Code::kOk: return "OK";
-    case Code::kCancelled: return "CANCELLED";
-    case Code::kInvalidArgument: return "INVALID_ARGUMENT";
-    case Code::kDeadlineExceeded: return "DEADLINE_EXCEEDED";
-    case Code::kNotFound: return "NOT_FOUND";
-    case Code::kAlreadyExists: return "ALREADY_EXISTS";
-    case Code::kPermissionDenied: return "PERMISSION_DENIED";
-    case Code::kResourceExhausted: return "RESOURCE_EXHAUSTED";
-    case Code::kFailedPrecondition: return "FAILED_PRECONDITION";
-    case Code::kAborted: return "ABORTED";
-    case Code::kOutOfRange: return "OUT_OF_RANGE";
-    case Code::kUnimplemented: return "UNIMPLEMENTED";
-    case Code::kInternal: return "INTERNAL";
-    case Code::kUnavailable: return "UNAVAILABLE";
-    case Code::kDataLoss: return "DATA_LOSS";
-    case Code::kUnauthenticated: return "UNAUTHENTICATED";
+    case Code::kOk:
+      return "OK";
+    case Code::kCancelled:
+      return "CANCELLED";
+    case Code::kInvalidArgument:
+      return "INVALID_ARGUMENT";
+    case Code::kDeadlineExceeded:
+      return "DEADLINE_EXCEEDED";
+    case Code::kNotFound:
+      return "NOT_FOUND";
+    case Code::kAlreadyExists:
+      return "ALREADY_EXISTS";
+    case Code::kPermissionDenied:
+      return "PERMISSION_DENIED";
+    case Code::kResourceExhausted:
+      return "RESOURCE_EXHAUSTED";
+    case Code::kFailedPrecondition:
+      return "FAILED_PRECONDITION";
+    case Code::kAborted:
+      return "ABORTED";
+    case Code::kOutOfRange:
+      return "OUT_OF_RANGE";
+    case Code::kUnimplemented:
+      return "UNIMPLEMENTED";
+    case Code::kInternal:
+      return "INTERNAL";
+    case Code::kUnavailable:
+      return "UNAVAILABLE";
+    case Code::kDataLoss:
+      return "DATA_LOSS";
+    case Code::kUnauthenticated:
+      return "UNAUTHENTICATED";
   }
   return "UNKNOWN";
 }
@@ -33,8 +49,12 @@ std::string_view name(Code code) {
 Status::Status(Code code, std::string reason, std::string message)
     : failure_(Failure{code, std::move(reason), std::move(message), {}, {}}) {}
 
-const std::string& Status::reason() const { return failure_ ? failure_->reason : kEmpty; }
-const std::string& Status::message() const { return failure_ ? failure_->message : kEmpty; }
+const std::string& Status::reason() const {
+  return failure_ ? failure_->reason : kEmpty;
+}
+const std::string& Status::message() const {
+  return failure_ ? failure_->message : kEmpty;
+}
 const std::vector<FieldViolation>& Status::violations() const {
   return failure_ ? failure_->violations : kNoViolations;
 }
@@ -83,6 +103,8 @@ Status unavailable(std::string reason, std::string message) {
   return {Code::kUnavailable, std::move(reason), std::move(message)};
 }
 
-Status internal(std::string message) { return {Code::kInternal, "INTERNAL", std::move(message)}; }
+Status internal(std::string message) {
+  return {Code::kInternal, "INTERNAL", std::move(message)};
+}
 
 }  // namespace dex::base

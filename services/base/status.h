@@ -9,7 +9,8 @@
 
 namespace dex::base {
 
-// gRPC's codes, with gRPC's numbers, so that services/rpc converts by a cast and this room needs no gRPC.
+// gRPC's codes, with gRPC's numbers, so that services/rpc converts by a cast and this room needs no
+// gRPC.
 enum class Code : int {
   kOk = 0,
   kCancelled = 1,
@@ -31,14 +32,16 @@ enum class Code : int {
 
 std::string_view name(Code code);  // "INVALID_ARGUMENT"
 
-// One bad field of a request: a path as in JSON ("method.dex.lambda.anneal_steps") and what is wrong with it.
+// One bad field of a request: a path as in JSON ("method.dex.lambda.anneal_steps") and what is
+// wrong with it.
 struct FieldViolation {
   std::string field;
   std::string description;
 };
 
-// The outcome of something that can fail. Cheap when OK. A failure says what, with which value, and what would be
-// right; `reason` is the upper-case word of api.md §1 that programs test for ("FILE_NOT_READY").
+// The outcome of something that can fail. Cheap when OK. A failure says what, with which value, and
+// what would be right; `reason` is the upper-case word of api.md §1 that programs test for
+// ("FILE_NOT_READY").
 class [[nodiscard]] Status {
  public:
   Status() = default;  // OK
@@ -81,8 +84,10 @@ Status internal(std::string message);
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::move(value)) {}           // NOLINT(google-explicit-constructor): return value;
-  Result(Status status) : state_(std::move(status)) {}    // NOLINT(google-explicit-constructor): return status;
+  Result(T value)
+      : state_(std::move(value)) {}  // NOLINT(google-explicit-constructor): return value;
+  Result(Status status)
+      : state_(std::move(status)) {}  // NOLINT(google-explicit-constructor): return status;
 
   [[nodiscard]] bool ok() const { return std::holds_alternative<T>(state_); }
   [[nodiscard]] Status status() const { return ok() ? Status() : std::get<Status>(state_); }
@@ -104,8 +109,8 @@ class [[nodiscard]] Result {
 #define DEX_CONCAT_INNER(a, b) a##b
 #define DEX_CONCAT(a, b) DEX_CONCAT_INNER(a, b)
 
-#define DEX_RETURN_IF_ERROR(expression)                               \
-  do {                                                                \
+#define DEX_RETURN_IF_ERROR(expression)                                      \
+  do {                                                                       \
     if (auto dex_status = (expression); !dex_status.ok()) return dex_status; \
   } while (false)
 
