@@ -3,7 +3,7 @@
 
 add_library(dex_options INTERFACE)
 target_include_directories(dex_options INTERFACE ${CMAKE_SOURCE_DIR})
-target_compile_options(dex_options INTERFACE -Wall -Wextra -Wno-unused-parameter -Wnon-virtual-dtor
+target_compile_options(dex_options INTERFACE -Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers -Wnon-virtual-dtor
                                              -Woverloaded-virtual -Werror=return-type -Werror=unused-result)
 if(DEX_SANITIZE)
   target_compile_options(dex_options INTERFACE -fsanitize=${DEX_SANITIZE} -fno-omit-frame-pointer)

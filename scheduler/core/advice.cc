@@ -1,0 +1,79 @@
+#include "scheduler/core/advice.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iomanip>
+#include <sstream>
+
+#include "scheduler/core/presets.h"
+#include "scheduler/core/resolve.h"
+
+namespace dex::core {
+
+namespace {
+
+using dex::v1::DexMethod;
+using dex::v1::Lambda;
+
+std::string round_to_2_digits(double value) {
+  std::ostringstream out;
+  out << std::setprecision(2) << value;
+  return out.str();
+}
+
+// F = Σ_u f(u) of method.md §2.2: about half of the updates for the cosine.
+double rate_sum(const dex::v1::Hyperparameters& hyper, int64_t updates) {
+  const double whole =
+      hyper.lr_scheduler_type() == dex::v1::Hyperparameters::LR_SCHEDULER_CONSTANT ? 1.0 : 0.5;
+  return whole * static_cast<double>(updates);
+}
+
+// reach(λ): what λ can be at the end, in size.
+double lambda_reach(const dex::v1::FineTuningJobSpec& spec, int64_t updates) {
+  const Lambda& lambda = spec.dex().lambda();
+  if (lambda.schedule() == Lambda::SCHEDULE_COSINE) {
+    return std::max(std::abs(lambda.start()), std::abs(lambda.end()));
+  }
+  const auto& hyper = spec.hyperparameters();
+  return std::abs(lambda.learn_init()) + hyper.lambda_learning_rate() * rate_sum(hyper, updates);
+}
+
+}  // namespace
+
+double branch_reach(const Resolved& resolved, const dex::v1::Model& model) {
+  const auto& spec = resolved.config.spec();
+  const double reach = lambda_reach(spec, resolved.workload.updates);
+  if (spec.dex().w_d_init() == DexMethod::BRANCH_INIT_LINEAR) return 0.58 * reach;
+  return reach * std::sqrt(static_cast<double>(model.head_dim())) *
+         spec.hyperparameters().branch_learning_rate() *
+         rate_sum(spec.hyperparameters(), resolved.workload.updates);
+}
+
+std::vector<std::string> advice_at_creation(const Resolved& resolved, const dex::v1::Model& model) {
+  std::vector<std::string> warnings;
+  const auto& spec = resolved.config.spec();
+  if (!spec.has_dex()) return warnings;
+  const auto rate = resolved.config.sources().find("hyperparameters.learning_rate");
+  const bool users_rate = rate != resolved.config.sources().end() && rate->second == "USER";
+  if (spec.dex().preset() == "paper" && !users_rate &&
+      resolved.workload.tokens_per_update < 500'000 &&
+      size_class(model.parameters()) != SizeClass::kSmall) {
+    warnings.push_back("lr_small_batch: 1e-4 was tuned for 8 M tokens an update, this job has " +
+                       std::to_string(resolved.workload.tokens_per_update) +
+                       "; try 5e-5 (medium) or 2e-5 (large)");
+  }
+  if (const double reach = branch_reach(resolved, model); reach < 0.02) {
+    warnings.push_back(
+        "branch_out_of_reach: λ can reach " +
+        round_to_2_digits(lambda_reach(spec, resolved.workload.updates)) + " in " +
+        std::to_string(resolved.workload.updates) + " updates, the branch's share of O about " +
+        round_to_2_digits(reach) +
+        ": it will be weak or inert at the end; raise branch_learning_rate (1e-3)" +
+        (spec.dex().lambda().schedule() == Lambda::SCHEDULE_PAPER_EQ4
+             ? " and lambda_learning_rate (1e-2), train longer, or use schedule COSINE"
+             : " or train longer"));
+  }
+  return warnings;
+}
+
+}  // namespace dex::core

@@ -1,0 +1,333 @@
+#include "scheduler/core/check_spec.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <set>
+#include <sstream>
+
+namespace dex::core {
+
+namespace {
+
+using dex::v1::DexMethod;
+using dex::v1::FineTuningJobSpec;
+using dex::v1::HeadSelection;
+using dex::v1::Lambda;
+
+std::string show(double value) {
+  std::ostringstream out;
+  out << value;
+  return out.str();
+}
+
+// Collects range errors; `path` is the field's name in the reply.
+class RangeChecker {
+ public:
+  void between(const std::string& path, bool present, double value, double low, double high) {
+    if (!present) return;
+    if (!std::isfinite(value)) {
+      add("INVALID_FIELD", path, "must be a finite number, got " + show(value));
+    } else if (value < low || value > high) {
+      add("VALUE_OUT_OF_RANGE", path,
+          "must be between " + show(low) + " and " + show(high) + ", got " + show(value));
+    }
+  }
+  void positive(const std::string& path, bool present, double value) {
+    if (!present) return;
+    if (!std::isfinite(value) || value <= 0) {
+      add(std::isfinite(value) ? "VALUE_OUT_OF_RANGE" : "INVALID_FIELD", path,
+          "must be a number above 0, got " + show(value));
+    }
+  }
+  void add(std::string reason, const std::string& path, std::string what) {
+    problems.push_back({std::move(reason), path, std::move(what)});
+  }
+  std::vector<Problem> problems;
+};
+
+void check_hyperparameters(const dex::v1::Hyperparameters& h, RangeChecker& check) {
+  const std::string at = "hyperparameters.";
+  check.between(at + "n_epochs", h.has_n_epochs(), h.n_epochs(), 1, 100);
+  check.between(at + "max_steps", h.has_max_steps(), h.max_steps(), 0, 10'000'000);
+  check.between(at + "max_seq_length", h.has_max_seq_length(), h.max_seq_length(), 16, 10'000'000);
+  check.between(at + "batch_size", h.has_batch_size(), h.batch_size(), 1, 4096);
+  check.between(at + "micro_batch_size", h.has_micro_batch_size(), h.micro_batch_size(), 1, 4096);
+  check.positive(at + "learning_rate", h.has_learning_rate(), h.learning_rate());
+  check.positive(at + "branch_learning_rate", h.has_branch_learning_rate(),
+                 h.branch_learning_rate());
+  check.positive(at + "lambda_learning_rate", h.has_lambda_learning_rate(),
+                 h.lambda_learning_rate());
+  check.between(at + "learning_rate_multiplier", h.has_learning_rate_multiplier(),
+                h.learning_rate_multiplier(), 0.01, 100);
+  check.between(at + "warmup_ratio", h.has_warmup_ratio(), h.warmup_ratio(), 0, 0.5);
+  check.between(at + "max_grad_norm", h.has_max_grad_norm(), h.max_grad_norm(), 0, 1e6);
+  check.between(at + "weight_decay", h.has_weight_decay(), h.weight_decay(), 0, 1);
+  check.between(at + "adam_beta1", h.has_adam_beta1(), h.adam_beta1(), 0, 0.9999);
+  check.between(at + "adam_beta2", h.has_adam_beta2(), h.adam_beta2(), 0, 0.999999);
+  if (h.has_learning_rate() && h.has_learning_rate_multiplier()) {
+    check.add("CONFLICTING_FIELDS", at + "learning_rate_multiplier",
+              "can't be given together with learning_rate; give one of them");
+  }
+}
+
+void check_lambda(const Lambda& lambda, RangeChecker& check) {
+  const std::string at = "dex.lambda.";
+  check.between(at + "init", lambda.has_init(), lambda.init(), -10, 10);
+  check.between(at + "learn_init", lambda.has_learn_init(), lambda.learn_init(), -10, 10);
+  check.between(at + "start", lambda.has_start(), lambda.start(), -10, 10);
+  check.between(at + "end", lambda.has_end(), lambda.end(), -10, 10);
+  check.between(at + "anneal_fraction", lambda.anneal_case() == Lambda::kAnnealFraction,
+                lambda.anneal_fraction(), 0, 1);
+  if (lambda.anneal_case() == Lambda::kAnnealSteps && lambda.anneal_steps() < 0) {
+    check.add("VALUE_OUT_OF_RANGE", at + "anneal_steps",
+              "must be ≥ 0, got " + std::to_string(lambda.anneal_steps()));
+  }
+}
+
+void check_heads(const HeadSelection& heads, RangeChecker& check) {
+  const std::string at = "dex.head_selection.";
+  check.between(at + "fraction", heads.has_fraction(), heads.fraction(), 0, 1);
+  check.between(at + "tau", heads.has_tau(), heads.tau(), -1000, 1000);
+  check.between(at + "eta", heads.has_eta(), heads.eta(), -1000, 1000);
+  const auto& calibration = heads.calibration();
+  check.between(at + "calibration.n_sequences", calibration.has_n_sequences(),
+                calibration.n_sequences(), 1, 1024);
+  check.between(at + "calibration.seq_length", calibration.has_seq_length(),
+                calibration.seq_length(), 16, 1'000'000);
+}
+
+bool fits_alphabet(const std::string& text, size_t most, const std::string& extra) {
+  return !text.empty() && text.size() <= most && std::all_of(text.begin(), text.end(), [&](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || extra.find(c) != std::string::npos;
+  });
+}
+
+void check_names(const FineTuningJobSpec& spec, RangeChecker& check) {
+  if (spec.model().empty()) check.add("MISSING_FIELD", "model", "is missing: name a base model");
+  if (spec.training_file().empty()) {
+    check.add("MISSING_FIELD", "training_file", "is missing: give the id of an uploaded file");
+  }
+  if (spec.has_suffix() && !fits_alphabet(spec.suffix(), 64, "._-")) {
+    check.add("INVALID_FIELD", "suffix",
+              "must be 1 to 64 letters, digits, '.', '_' or '-', got \"" + spec.suffix() + "\"");
+  }
+  if (spec.has_pool() && !fits_alphabet(spec.pool(), 32, "-")) {
+    check.add("INVALID_FIELD", "pool",
+              "must be 1 to 32 of a-z, 0-9 and '-', got \"" + spec.pool() + "\"");
+  }
+  if (spec.metadata_size() > 16) {
+    check.add("TOO_LARGE", "metadata",
+              "has " + std::to_string(spec.metadata_size()) + " pairs, 16 are allowed");
+  }
+  for (const auto& [key, value] : spec.metadata()) {
+    if (key.size() > 64 || value.size() > 512) {
+      check.add("TOO_LARGE", "metadata." + key.substr(0, 64),
+                "key ≤ 64 and value ≤ 512 characters");
+    }
+  }
+}
+
+// A field and when it has an effect.
+struct Effect {
+  std::string path;
+  std::function<bool(const FineTuningJobSpec&)> applies;
+  std::string needs;
+};
+
+const std::vector<Effect>& effects() {
+  const auto by_cosine = [](const auto& s) {
+    return s.dex().lambda().schedule() == Lambda::SCHEDULE_COSINE;
+  };
+  const auto by_paper = [](const auto& s) {
+    return s.dex().lambda().schedule() == Lambda::SCHEDULE_PAPER_EQ4;
+  };
+  const auto criterion = [](std::set<HeadSelection::Criterion> wanted) {
+    return [wanted](const FineTuningJobSpec& s) {
+      return wanted.contains(s.dex().head_selection().criterion());
+    };
+  };
+  const auto measured =
+      criterion({HeadSelection::CRITERION_ENTROPY, HeadSelection::CRITERION_IMPORTANCE,
+                 HeadSelection::CRITERION_THRESHOLD});
+  const auto threshold = criterion({HeadSelection::CRITERION_THRESHOLD});
+  const auto bottleneck = [](const auto& s) {
+    return s.dex().projection() == DexMethod::PROJECTION_BOTTLENECK;
+  };
+  const auto with_branch = [](const auto& s) { return !s.has_kvo_only(); };
+  const auto trains_kvo = [](const auto& s) {
+    return s.dex().train() != DexMethod::TRAIN_DEX_ONLY;
+  };
+  static const std::vector<Effect> list = {
+      {"dex.lambda.init", by_paper, "lambda.schedule PAPER_EQ4"},
+      {"dex.lambda.learn_init", by_paper, "lambda.schedule PAPER_EQ4"},
+      {"hyperparameters.lambda_learning_rate",
+       [=](const auto& s) { return with_branch(s) && by_paper(s); }, "lambda.schedule PAPER_EQ4"},
+      {"dex.lambda.start", by_cosine, "lambda.schedule COSINE"},
+      {"dex.lambda.end", by_cosine, "lambda.schedule COSINE"},
+      {"dex.head_selection.fraction",
+       criterion({HeadSelection::CRITERION_ENTROPY, HeadSelection::CRITERION_IMPORTANCE}),
+       "criterion ENTROPY or IMPORTANCE"},
+      {"dex.head_selection.tau", threshold, "criterion THRESHOLD"},
+      {"dex.head_selection.eta", threshold, "criterion THRESHOLD"},
+      {"dex.head_selection.entropy_unit", threshold, "criterion THRESHOLD"},
+      {"dex.head_selection.contribution_unit", threshold, "criterion THRESHOLD"},
+      {"dex.head_selection.heads", criterion({HeadSelection::CRITERION_EXPLICIT}),
+       "criterion EXPLICIT"},
+      {"dex.head_selection.calibration.n_sequences", measured, "a criterion that measures heads"},
+      {"dex.head_selection.calibration.seq_length", measured, "a criterion that measures heads"},
+      {"dex.head_selection.calibration.skip_rows", measured, "a criterion that measures heads"},
+      {"dex.head_selection.reselect_every_steps", threshold, "criterion THRESHOLD"},
+      {"dex.bottleneck.width_ratio", bottleneck, "projection BOTTLENECK"},
+      {"dex.bottleneck.scope", bottleneck, "projection BOTTLENECK"},
+      {"hyperparameters.branch_learning_rate", with_branch, "method dex"},
+      {"hyperparameters.learning_rate", trains_kvo, "train KVO_DEX"},
+  };
+  return list;
+}
+
+void check_head_lists(const HeadSelection& heads, const dex::v1::Model& model,
+                      RangeChecker& check) {
+  std::set<uint32_t> layers;
+  for (const auto& entry : heads.heads()) {
+    const std::string layer = "layer " + std::to_string(entry.layer());
+    if (static_cast<int32_t>(entry.layer()) >= model.layers()) {
+      check.add("VALUE_OUT_OF_RANGE", "dex.head_selection.heads",
+                layer + " of " + std::to_string(model.layers()));
+    }
+    if (!layers.insert(entry.layer()).second) {
+      check.add("INVALID_FIELD", "dex.head_selection.heads", layer + " is given twice");
+    }
+    std::set<uint32_t> seen;
+    for (const uint32_t head : entry.heads()) {
+      if (static_cast<int32_t>(head) >= model.query_heads()) {
+        check.add("VALUE_OUT_OF_RANGE", "dex.head_selection.heads",
+                  layer + ": head " + std::to_string(head) + " of " +
+                      std::to_string(model.query_heads()));
+      } else if (!seen.insert(head).second) {
+        check.add("INVALID_FIELD", "dex.head_selection.heads",
+                  layer + ": head " + std::to_string(head) + " is given twice");
+      }
+    }
+  }
+}
+
+// method.md §2.5: configurations in which the branch can never get a gradient.
+void check_dead_points(const DexMethod& dex, int64_t updates, RangeChecker& check) {
+  const Lambda& lambda = dex.lambda();
+  const bool linear = dex.w_d_init() == DexMethod::BRANCH_INIT_LINEAR;
+  if (lambda.schedule() == Lambda::SCHEDULE_PAPER_EQ4) {
+    const int64_t anneal =
+        lambda.anneal_case() == Lambda::kAnnealSteps
+            ? std::min(lambda.anneal_steps(), updates)
+            : std::llround(lambda.anneal_fraction() * static_cast<double>(updates));
+    if (!linear && lambda.learn_init() == 0 && (anneal <= 1 || updates <= 1)) {
+      check.add(
+          "DEAD_CONFIGURATION", "dex.lambda",
+          "branch can't start: give anneal_steps ≥ 2, lambda.learn_init ≠ 0 or w_d_init LINEAR "
+          "(anneal_steps is " +
+              std::to_string(anneal) + " of " + std::to_string(updates) + " updates)");
+    }
+  } else {
+    if (lambda.start() == 0 && lambda.end() == 0) {
+      check.add("DEAD_CONFIGURATION", "dex.lambda",
+                "lambda is 0 for the whole job: give start or end ≠ 0");
+    }
+    if (linear && lambda.start() != 0) {
+      check.add("CONFLICTING_FIELDS", "dex.w_d_init",
+                "LINEAR with lambda.start ≠ 0 would change the model before the first step; use "
+                "ZEROS or start 0");
+    }
+  }
+  const auto& heads = dex.head_selection();
+  const bool none = heads.criterion() == HeadSelection::CRITERION_EXPLICIT &&
+                    std::all_of(heads.heads().begin(), heads.heads().end(),
+                                [](const auto& entry) { return entry.heads().empty(); });
+  if (none && dex.train() == DexMethod::TRAIN_DEX_ONLY) {
+    check.add("DEAD_CONFIGURATION", "dex.head_selection.heads",
+              "no head is selected and train is DEX_ONLY: nothing would be trained");
+  }
+}
+
+}  // namespace
+
+base::Status to_status(const std::vector<Problem>& problems) {
+  if (problems.empty()) return {};
+  std::string message;
+  for (const Problem& problem : problems) {
+    if (!message.empty()) message += "; ";
+    message += problem.field + " " + problem.description;
+  }
+  base::Status status(base::Code::kInvalidArgument, problems.front().reason, message);
+  for (const Problem& problem : problems) {
+    std::move(status).with_violation(problem.field, problem.description);
+  }
+  return status;
+}
+
+std::vector<Problem> check_values(const FineTuningJobSpec& spec) {
+  RangeChecker check;
+  check_names(spec, check);
+  check.between("validation_split", spec.has_validation_split(), spec.validation_split(), 0, 0.5);
+  check.between("skip_budget_ratio", spec.has_skip_budget_ratio(), spec.skip_budget_ratio(), 0,
+                0.1);
+  check.between("priority", spec.has_priority(), spec.priority(), 0, 9);
+  check.between("max_retries", spec.has_max_retries(), spec.max_retries(), 0, 10);
+  check.between("deadline_seconds", spec.has_deadline_seconds(), spec.deadline_seconds(), 0, 1e9);
+  if (spec.has_validation_file() && spec.has_validation_split()) {
+    check.add("CONFLICTING_FIELDS", "validation_split",
+              "can't be given together with validation_file");
+  }
+  check_hyperparameters(spec.hyperparameters(), check);
+  check_lambda(spec.dex().lambda(), check);
+  check_heads(spec.dex().head_selection(), check);
+  check.between("dex.bottleneck.width_ratio", spec.dex().bottleneck().has_width_ratio(),
+                spec.dex().bottleneck().width_ratio(), 0.01, 16);
+  check.between("watchdog.non_finite_patience", spec.watchdog().has_non_finite_patience(),
+                spec.watchdog().non_finite_patience(), 1, 1000);
+  check.between("watchdog.stall_seconds", spec.watchdog().has_stall_seconds(),
+                spec.watchdog().stall_seconds(), 1, 86400);
+  check.between("checkpoints.every_seconds", spec.checkpoints().has_every_seconds(),
+                spec.checkpoints().every_seconds(), 1, 1e7);
+  check.between("checkpoints.keep_last", spec.checkpoints().has_keep_last(),
+                spec.checkpoints().keep_last(), 1, 64);
+  return check.problems;
+}
+
+std::vector<Problem> drop_unused(FineTuningJobSpec& spec, Sources& sources) {
+  std::vector<Problem> problems;
+  for (const Effect& effect : effects()) {
+    if (!has_field(spec, effect.path) || effect.applies(spec)) continue;
+    if (sources[effect.path] == "USER") {
+      problems.push_back(
+          {"UNUSED_FIELD", effect.path, "has no effect here: it needs " + effect.needs});
+    } else {
+      clear_field(spec, effect.path);
+      sources.erase(effect.path);
+    }
+  }
+  return problems;
+}
+
+std::vector<Problem> check_resolved(const FineTuningJobSpec& spec, const dex::v1::Model& model,
+                                    int64_t updates) {
+  RangeChecker check;
+  const auto& hyper = spec.hyperparameters();
+  if (static_cast<int64_t>(hyper.max_seq_length()) > model.context_length()) {
+    check.add("VALUE_OUT_OF_RANGE", "hyperparameters.max_seq_length",
+              "must be at most " + std::to_string(model.context_length()) + ", the context of " +
+                  model.name() + ", got " + std::to_string(hyper.max_seq_length()));
+  }
+  if (hyper.micro_batch_size() > hyper.batch_size()) {
+    check.add("VALUE_OUT_OF_RANGE", "hyperparameters.micro_batch_size",
+              "must be at most batch_size " + std::to_string(hyper.batch_size()) + ", got " +
+                  std::to_string(hyper.micro_batch_size()));
+  }
+  if (spec.has_dex()) {
+    check_head_lists(spec.dex().head_selection(), model, check);
+    check_dead_points(spec.dex(), updates, check);
+  }
+  return check.problems;
+}
+
+}  // namespace dex::core

@@ -1,0 +1,183 @@
+#include "scheduler/core/resolve.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "scheduler/core/advice.h"
+#include "scheduler/core/check_spec.h"
+#include "scheduler/core/fields.h"
+#include "scheduler/core/presets.h"
+
+namespace dex::core {
+
+namespace {
+
+using dex::v1::FineTuningJobSpec;
+using dex::v1::Hyperparameters;
+using dex::v1::Lambda;
+
+// Values that hold whatever the preset (api.md §3).
+FineTuningJobSpec defaults() {
+  FineTuningJobSpec spec;
+  spec.set_priority(4);
+  spec.set_max_retries(2);
+  spec.set_deadline_seconds(0);
+  spec.set_skip_budget_ratio(0.01);
+  auto& hyper = *spec.mutable_hyperparameters();
+  hyper.set_max_steps(0);
+  hyper.set_packing(true);
+  spec.mutable_checkpoints()->set_every_seconds(900);
+  spec.mutable_checkpoints()->set_keep_last(2);
+  spec.mutable_checkpoints()->set_keep_best(true);
+  spec.mutable_watchdog()->set_non_finite_patience(3);
+  spec.mutable_watchdog()->set_max_rollbacks(1);
+  spec.mutable_watchdog()->set_stall_seconds(600);
+  return spec;
+}
+
+// kvo_only has no preset: the recipe of method.md §2.3 with the rate of the base's size class.
+FineTuningJobSpec kvo_only_recipe(SizeClass size) {
+  FineTuningJobSpec spec = preset("auto", size).value().spec();
+  spec.mutable_kvo_only();
+  spec.mutable_hyperparameters()->clear_branch_learning_rate();
+  return spec;
+}
+
+// 0 with a validation file or below 50 rows, else 5 %, at most 2000 rows, at least 10 (api.md §3).
+double automatic_split(const ResolveInput& input) {
+  if (input.validation || input.training.rows < 50) return 0.0;
+  const double rows = static_cast<double>(input.training.rows);
+  return std::clamp(std::min(0.05 * rows, 2000.0), 10.0, rows) / rows;
+}
+
+// Rows of up to 1,024 tokens unless the preset is made for long ones: memory and time grow with the
+// square beyond.
+uint32_t automatic_length(const ResolveInput& input, const FineTuningJobSpec& spec) {
+  const bool long_rows = spec.dex().preset().starts_with("long_text");
+  const int64_t most = std::min<int64_t>(input.model.context_length(), long_rows ? 4096 : 1024);
+  // bytes / 4 may be half of the true count for text that the tokenizer does not know well.
+  const int64_t needed = (2 * input.training.longest_row_tokens + 63) / 64 * 64;
+  return static_cast<uint32_t>(std::clamp<int64_t>(needed, std::min<int64_t>(128, most), most));
+}
+
+// The largest power of two up to 64 that leaves about 200 updates (api.md §3).
+uint32_t automatic_batch(const FineTuningJobSpec& spec, const ResolveInput& input) {
+  FineTuningJobSpec one = spec;
+  one.mutable_hyperparameters()->set_batch_size(1);
+  one.mutable_hyperparameters()->set_max_steps(0);
+  const int64_t sequences =
+      workload(one, input.training, input.validation ? &*input.validation : nullptr).updates;
+  uint32_t batch = 1;
+  while (batch < 64 && sequences / (2 * batch) >= 200) batch *= 2;
+  return batch;
+}
+
+// Values that depend on data and model; each only where nobody has set one. Order matters: later
+// ones use earlier.
+void fill_automatic(const ResolveInput& input, FineTuningJobSpec& spec, Sources& sources) {
+  const auto fill = [&](auto set) {
+    FineTuningJobSpec value;
+    set(value, *value.mutable_hyperparameters());
+    fill_unset(value, spec, "AUTO", sources);
+  };
+  const bool text = input.training.format == dex::v1::FILE_FORMAT_TEXT;
+  fill([&](auto& s, auto&) { s.set_seed(input.seed); });
+  fill([&](auto& s, auto&) { s.set_pool(input.default_pool); });
+  if (!input.validation) {
+    fill([&](auto& s, auto&) { s.set_validation_split(automatic_split(input)); });
+  }
+  fill([&](auto&, auto& h) {
+    h.set_truncation(text ? Hyperparameters::TRUNCATION_CHUNK : Hyperparameters::TRUNCATION_RIGHT);
+  });
+  fill([&](auto&, auto& h) { h.set_train_on_inputs(text); });
+  fill([&](auto&, auto& h) { h.set_max_seq_length(automatic_length(input, spec)); });
+  fill([&](auto&, auto& h) { h.set_batch_size(automatic_batch(spec, input)); });
+  // 512 rows of a matrix product already run at full speed; more only costs memory (performance.md
+  // §3).
+  fill([&](auto&, auto& h) {
+    h.set_micro_batch_size(
+        std::clamp<uint32_t>(512 / std::max(1u, spec.hyperparameters().max_seq_length()), 1,
+                             spec.hyperparameters().batch_size()));
+  });
+}
+
+void apply_multiplier(FineTuningJobSpec& spec) {
+  auto& hyper = *spec.mutable_hyperparameters();
+  if (!hyper.has_learning_rate_multiplier()) return;
+  const double factor = hyper.learning_rate_multiplier();
+  if (hyper.has_learning_rate()) hyper.set_learning_rate(hyper.learning_rate() * factor);
+  if (hyper.has_branch_learning_rate())
+    hyper.set_branch_learning_rate(hyper.branch_learning_rate() * factor);
+  if (hyper.has_lambda_learning_rate())
+    hyper.set_lambda_learning_rate(hyper.lambda_learning_rate() * factor);
+}
+
+// Ten evaluations a run that together cost at most about a sixth of its training (a scored token is
+// 0.4 of a trained one), but never fewer tokens than branch_effect needs (method.md §2.6); a
+// checkpoint with each.
+void fill_cadence(const Workload& work, FineTuningJobSpec& spec, Sources& sources) {
+  FineTuningJobSpec value;
+  auto& evaluation = *value.mutable_evaluation();
+  evaluation.set_every_steps(static_cast<uint32_t>(std::max<int64_t>(1, work.updates / 10)));
+  evaluation.set_max_tokens(static_cast<uint32_t>(
+      std::clamp<int64_t>(work.tokens_per_update * work.updates / 25, 4096, 200'000)));
+  fill_unset(value, spec, "AUTO", sources);
+  value.mutable_checkpoints()->set_every_steps(spec.evaluation().every_steps());
+  fill_unset(value, spec, "AUTO", sources);
+}
+
+// T may be a number or a share of N, and ends with the run (method.md §3.3).
+void fix_annealing(int64_t updates, FineTuningJobSpec& spec, Resolved& result) {
+  if (!spec.has_dex()) return;
+  Lambda& lambda = *spec.mutable_dex()->mutable_lambda();
+  auto& sources = *result.config.mutable_sources();
+  if (lambda.anneal_case() == Lambda::kAnnealSteps && lambda.anneal_steps() > updates) {
+    result.warnings.push_back(
+        "annealing_clamped: anneal_steps " + std::to_string(lambda.anneal_steps()) + " > " +
+        std::to_string(updates) + " updates: using " + std::to_string(updates));
+    lambda.set_anneal_steps(updates);
+    sources["dex.lambda.anneal_steps"] = "CLAMPED";
+  }
+}
+
+}  // namespace
+
+base::Result<Resolved> resolve(const ResolveInput& input) {
+  DEX_RETURN_IF_ERROR(to_status(check_values(input.spec)));
+  const SizeClass size = size_class(input.model.parameters());
+
+  Resolved result;
+  FineTuningJobSpec spec = input.spec;
+  Sources sources;
+  for_each_set_field(spec, [&](const std::string& path) { sources[path] = "USER"; });
+  if (spec.method_case() == FineTuningJobSpec::METHOD_NOT_SET) spec.mutable_dex();
+
+  if (spec.has_kvo_only()) {
+    fill_unset(kvo_only_recipe(size), spec, "DEFAULT", sources);
+  } else {
+    const std::string wanted = spec.dex().preset();
+    DEX_ASSIGN_OR_RETURN(const dex::v1::Preset chosen, preset(wanted, size));
+    spec.mutable_dex()->set_preset(chosen.name());
+    if (!sources.contains("dex.preset")) sources["dex.preset"] = "AUTO";
+    fill_unset(chosen.spec(), spec, "PRESET", sources);
+    result.config.set_preset_version(chosen.version());
+  }
+  fill_unset(defaults(), spec, "DEFAULT", sources);
+  DEX_RETURN_IF_ERROR(to_status(drop_unused(spec, sources)));
+  apply_multiplier(spec);
+  fill_automatic(input, spec, sources);
+
+  result.workload = workload(spec, input.training, input.validation ? &*input.validation : nullptr);
+  const int64_t updates = result.workload.updates;
+  fill_cadence(result.workload, spec, sources);
+  DEX_RETURN_IF_ERROR(to_status(check_resolved(spec, input.model, updates)));
+
+  result.config.mutable_sources()->insert(sources.begin(), sources.end());
+  fix_annealing(updates, spec, result);
+  *result.config.mutable_spec() = std::move(spec);
+  for (auto& warning : advice_at_creation(result, input.model))
+    result.warnings.push_back(std::move(warning));
+  return result;
+}
+
+}  // namespace dex::core

@@ -1,0 +1,54 @@
+#include "scheduler/core/estimate.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/scheduler/core/smollm2.h"
+
+namespace dex::core {
+namespace {
+
+Resolved resolved(std::string_view preset) {
+  ResolveInput in;
+  in.spec.set_model("smollm2-135m-instruct");
+  in.spec.set_training_file("file-1");
+  in.spec.mutable_dex()->set_preset(std::string(preset));
+  in.spec.mutable_hyperparameters()->set_max_steps(100);
+  in.spec.mutable_hyperparameters()->set_max_seq_length(512);
+  in.spec.mutable_hyperparameters()->set_batch_size(4);
+  in.model = smollm2();
+  in.training = {v1::FILE_FORMAT_TEXT, 400, 1'000'000, 20'000};
+  return resolve(in).value();
+}
+
+// method.md §2.7: shared L(d²+1), K+V+O 16,588,800.
+TEST(EstimateTest, CountsParametersExactly) {
+  const auto paper = count_parameters(resolved("paper").config.spec(), smollm2());
+  EXPECT_EQ(paper.added, 122'910);
+  EXPECT_EQ(paper.trained, 122'910 + 16'588'800);
+  const auto per_head = count_parameters(resolved("small").config.spec(), smollm2());
+  EXPECT_EQ(per_head.added, 1'105'920 + 30 * 9);  // and a gate a head
+}
+
+TEST(EstimateTest, StatesWorkTimeAndMemory) {
+  const auto out = estimate(resolved("paper"), smollm2(), DeviceFacts{});
+  EXPECT_EQ(out.total_steps(), 100);
+  EXPECT_NEAR(out.train_tokens_per_step(), 2048, 8);
+  EXPECT_GT(out.expected_duration_seconds(), 400);  // 200 k tokens at 150 to 500 a second
+  EXPECT_LT(out.expected_duration_seconds(), 2000);
+  EXPECT_LT(out.low_seconds(), out.expected_duration_seconds());
+  EXPECT_GT(out.peak_host_memory_bytes(), 1'200'000'000);
+  EXPECT_LT(out.peak_host_memory_bytes(), 2'500'000'000);
+  EXPECT_TRUE(out.fits());
+  EXPECT_EQ(out.artifact_class(), "KVO");
+}
+
+TEST(EstimateTest, RefusesWhatDoesNotFitAndSaysWhatWould) {
+  const auto out = estimate(resolved("paper"), smollm2(), DeviceFacts{.memory_bytes = 1 << 30});
+  EXPECT_FALSE(out.fits());
+  EXPECT_FALSE(out.allowed_to_proceed());
+  ASSERT_EQ(out.blockers_size(), 1);
+  EXPECT_NE(out.blockers(0).find("lower micro_batch_size"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace dex::core

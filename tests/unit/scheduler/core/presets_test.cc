@@ -1,0 +1,110 @@
+#include "scheduler/core/presets.h"
+
+#include <gmock/gmock.h>
+
+namespace dex::core {
+namespace {
+
+using testing::HasSubstr;
+using v1::DexMethod;
+using v1::HeadSelection;
+using v1::Lambda;
+
+v1::Preset get(std::string_view name, SizeClass size = SizeClass::kSmall) {
+  auto result = preset(name, size);
+  EXPECT_TRUE(result.ok()) << result.status().to_string();
+  return result.value();
+}
+
+TEST(PresetTest, SizeClassesFollowNominalSizes) {
+  EXPECT_EQ(size_class(134'515'008), SizeClass::kSmall);
+  EXPECT_EQ(size_class(1'000'000'000), SizeClass::kMedium);
+  EXPECT_EQ(size_class(3'212'749'824), SizeClass::kMedium);  // Llama-3.2-3B
+  EXPECT_EQ(size_class(8'030'261'248), SizeClass::kLarge);
+}
+
+// The table of method.md §5.
+TEST(PresetTest, PaperIsThePublishedMethod) {
+  const auto paper = get("paper");
+  EXPECT_TRUE(paper.paper_method());
+  const auto& dex = paper.spec().dex();
+  EXPECT_EQ(dex.form(), DexMethod::FORM_PAPER);
+  EXPECT_EQ(dex.projection(), DexMethod::PROJECTION_SHARED);
+  EXPECT_EQ(dex.sign(), DexMethod::SIGN_MINUS);
+  EXPECT_EQ(dex.lambda().schedule(), Lambda::SCHEDULE_PAPER_EQ4);
+  EXPECT_EQ(dex.lambda().anneal_fraction(), 0.5);
+  EXPECT_EQ(dex.head_selection().criterion(), HeadSelection::CRITERION_ENTROPY);
+  EXPECT_EQ(dex.head_selection().fraction(), 0.5);
+  EXPECT_EQ(paper.spec().hyperparameters().learning_rate(), 1e-4);
+  EXPECT_EQ(paper.spec().hyperparameters().lambda_learning_rate(), 1e-4);
+  EXPECT_EQ(paper.sources().at("dex.lambda.anneal_fraction"), "ours");
+  EXPECT_EQ(paper.sources().at("dex.form"), "paper");
+}
+
+struct ClassRow {
+  const char* name;
+  SizeClass size;
+  double start, end;
+  int64_t steps;
+  double tau, eta;
+};
+
+class ClassPresetTest : public testing::TestWithParam<ClassRow> {};
+
+TEST_P(ClassPresetTest, HasTheColumnOfItsClass) {
+  const auto& row = GetParam();
+  const auto spec = get(row.name, row.size).spec();
+  const auto& dex = spec.dex();
+  EXPECT_EQ(dex.form(), DexMethod::FORM_HEAD_MEAN);
+  EXPECT_EQ(dex.sign(), DexMethod::SIGN_PLUS);
+  EXPECT_EQ(dex.lambda().start(), row.start);
+  EXPECT_EQ(dex.lambda().end(), row.end);
+  EXPECT_EQ(dex.lambda().anneal_steps(), row.steps);
+  EXPECT_EQ(dex.head_selection().tau(), row.tau);
+  EXPECT_EQ(dex.head_selection().eta(), row.eta);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Method5, ClassPresetTest,
+    testing::Values(ClassRow{"small", SizeClass::kLarge, 0.05, 0.3, 3000, 1.0, 0.03},
+                    ClassRow{"medium", SizeClass::kSmall, 0.1, 0.5, 5000, 1.2, 0.05},
+                    ClassRow{"large", SizeClass::kSmall, 0.1, 0.5, 8000, 1.5, 0.07},
+                    ClassRow{"auto", SizeClass::kMedium, 0.1, 0.5, 5000, 1.2, 0.05},
+                    ClassRow{"code", SizeClass::kSmall, 0.05, 0.65, 3000, 1.8, 0.03},
+                    ClassRow{"long_text", SizeClass::kSmall, 0.05, 0.3, 10000, 1.0, 0.03},
+                    ClassRow{"multilingual", SizeClass::kLarge, 0.1, 0.5, 8000, 1.5, 0.07}));
+
+TEST(PresetTest, DomainPresetsChangeOnlyTheirOwnLines) {
+  const auto long_text = get("long_text").spec().hyperparameters();
+  EXPECT_DOUBLE_EQ(long_text.learning_rate(), 3.5e-5);
+  EXPECT_DOUBLE_EQ(long_text.branch_learning_rate(), 7e-5);
+  const auto multilingual = get("multilingual").spec().dex();
+  EXPECT_EQ(multilingual.projection(), DexMethod::PROJECTION_BOTTLENECK);
+  EXPECT_EQ(multilingual.bottleneck().width_ratio(), 1.5);
+  EXPECT_EQ(multilingual.bottleneck().scope(), DexMethod::Bottleneck::SCOPE_PER_HEAD);
+  EXPECT_EQ(multilingual.head_selection().reselect_every_steps(), 500u);
+  EXPECT_EQ(get("code").spec().dex().projection(), DexMethod::PROJECTION_PER_HEAD);
+}
+
+TEST(PresetTest, EveryValueNamesItsSource) {
+  for (const auto name : preset_names()) {
+    const auto chosen = get(name);
+    EXPECT_EQ(chosen.version(), std::string(name) + "@1");
+    for (const auto& [path, source] : chosen.sources()) {
+      EXPECT_THAT(source, testing::AnyOf("paper", "brief", "ours")) << path;
+    }
+    EXPECT_GE(chosen.sources_size(), 15) << name;
+  }
+}
+
+TEST(PresetTest, UnknownNameOrVersionSaysWhatThereIs) {
+  const auto unknown = preset("python", SizeClass::kSmall).status();
+  EXPECT_EQ(unknown.reason(), "UNKNOWN_PRESET");
+  EXPECT_THAT(unknown.message(), HasSubstr("\"python\""));
+  EXPECT_THAT(unknown.message(), HasSubstr("code, long_text, multilingual"));
+  EXPECT_EQ(preset("code@7", SizeClass::kSmall).status().reason(), "UNKNOWN_PRESET");
+  EXPECT_TRUE(preset("code@1", SizeClass::kSmall).ok());
+}
+
+}  // namespace
+}  // namespace dex::core

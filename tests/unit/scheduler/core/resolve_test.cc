@@ -1,0 +1,185 @@
+#include "scheduler/core/resolve.h"
+
+#include <gmock/gmock.h>
+
+#include <limits>
+
+#include "tests/unit/scheduler/core/smollm2.h"
+
+namespace dex::core {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+using v1::DexMethod;
+using v1::HeadSelection;
+using v1::Lambda;
+
+ResolveInput input(std::string_view preset = "code") {
+  ResolveInput in;
+  in.spec.set_model("smollm2-135m-instruct");
+  in.spec.set_training_file("file-1");
+  in.spec.mutable_dex()->set_preset(std::string(preset));
+  in.spec.mutable_hyperparameters()->set_max_steps(180);
+  in.model = smollm2();
+  in.training = {v1::FILE_FORMAT_TEXT, 400, 1'000'000, 20'000};
+  in.seed = 7;
+  return in;
+}
+
+Resolved resolved(const ResolveInput& in) {
+  auto result = resolve(in);
+  EXPECT_TRUE(result.ok()) << result.status().to_string();
+  return result.value();
+}
+
+base::Status refused(const ResolveInput& in) {
+  const auto result = resolve(in);
+  EXPECT_FALSE(result.ok());
+  return result.status();
+}
+
+TEST(ResolveTest, NamesEveryValueAndItsSource) {
+  auto in = input();
+  in.spec.mutable_hyperparameters()->set_learning_rate(2e-4);
+  const auto config = resolved(in).config;
+  EXPECT_EQ(config.preset_version(), "code@1");
+  EXPECT_EQ(config.spec().hyperparameters().learning_rate(), 2e-4);
+  EXPECT_EQ(config.spec().dex().head_selection().tau(), 1.8);
+  EXPECT_EQ(config.sources().at("hyperparameters.learning_rate"), "USER");
+  EXPECT_EQ(config.sources().at("dex.head_selection.tau"), "PRESET");
+  EXPECT_EQ(config.sources().at("checkpoints.keep_last"), "DEFAULT");
+  EXPECT_EQ(config.sources().at("seed"), "AUTO");
+  EXPECT_EQ(config.spec().seed(), 7);
+}
+
+TEST(ResolveTest, AnnealingIsClampedToTheRunAndSaysSo) {
+  const auto result = resolved(input());
+  EXPECT_EQ(result.config.spec().dex().lambda().anneal_steps(), 180);
+  EXPECT_EQ(result.config.sources().at("dex.lambda.anneal_steps"), "CLAMPED");
+  EXPECT_THAT(result.warnings, Contains(HasSubstr("anneal_steps 3000 > 180 updates: using 180")));
+}
+
+TEST(ResolveTest, PresetValuesThatDoNotApplyAreDropped) {
+  auto in = input("small");
+  in.spec.mutable_dex()->mutable_lambda()->set_schedule(Lambda::SCHEDULE_PAPER_EQ4);
+  in.spec.mutable_dex()->mutable_lambda()->set_anneal_fraction(0.25);
+  const auto spec = resolved(in).config.spec();
+  EXPECT_FALSE(spec.dex().lambda().has_start());
+  EXPECT_EQ(spec.dex().lambda().anneal_case(), Lambda::kAnnealFraction);
+}
+
+TEST(ResolveTest, UsersFieldsWithoutEffectAreRefusedByName) {
+  auto in = input("small");
+  in.spec.mutable_dex()->mutable_lambda()->set_learn_init(0.1);
+  in.spec.mutable_dex()->mutable_head_selection()->set_fraction(0.25);
+  const auto status = refused(in);
+  EXPECT_EQ(status.reason(), "UNUSED_FIELD");
+  ASSERT_EQ(status.violations().size(), 2u);
+  EXPECT_EQ(status.violations()[0].field, "dex.lambda.learn_init");
+  EXPECT_THAT(status.violations()[0].description, HasSubstr("PAPER_EQ4"));
+}
+
+TEST(ResolveTest, AllBadValuesComeAtOnce) {
+  auto in = input();
+  auto& hyper = *in.spec.mutable_hyperparameters();
+  hyper.set_learning_rate(0);
+  hyper.set_branch_learning_rate(std::numeric_limits<double>::quiet_NaN());
+  hyper.set_batch_size(5000);
+  in.spec.set_suffix("a/b");
+  const auto status = refused(in);
+  EXPECT_EQ(status.code(), base::Code::kInvalidArgument);
+  EXPECT_EQ(status.violations().size(), 4u);
+  EXPECT_THAT(status.message(), HasSubstr("learning_rate must be a number above 0, got 0"));
+  EXPECT_THAT(status.message(), HasSubstr("got nan"));
+}
+
+TEST(ResolveTest, SequencesLongerThanTheModelAreRefused) {
+  auto in = input();
+  in.spec.mutable_hyperparameters()->set_max_seq_length(9000);
+  const auto status = refused(in);
+  EXPECT_EQ(status.reason(), "VALUE_OUT_OF_RANGE");
+  EXPECT_THAT(status.message(), HasSubstr("at most 8192"));
+  EXPECT_THAT(status.message(), HasSubstr("got 9000"));
+}
+
+TEST(ResolveTest, DeadPointsAreRefused) {
+  auto paper = input("paper");
+  paper.spec.mutable_hyperparameters()->set_max_steps(2);  // T = 1: the bump is never visited
+  EXPECT_EQ(refused(paper).reason(), "DEAD_CONFIGURATION");
+  EXPECT_THAT(refused(paper).message(), HasSubstr("anneal_steps ≥ 2"));
+  paper.spec.mutable_dex()->mutable_lambda()->set_learn_init(0.1);
+  EXPECT_TRUE(resolve(paper).ok());
+
+  auto zero = input("small");
+  zero.spec.mutable_dex()->mutable_lambda()->set_start(0);
+  zero.spec.mutable_dex()->mutable_lambda()->set_end(0);
+  EXPECT_EQ(refused(zero).reason(), "DEAD_CONFIGURATION");
+
+  auto empty = input("small");
+  empty.spec.mutable_dex()->set_train(DexMethod::TRAIN_DEX_ONLY);
+  empty.spec.mutable_dex()->mutable_head_selection()->set_criterion(
+      HeadSelection::CRITERION_EXPLICIT);
+  EXPECT_EQ(refused(empty).reason(), "DEAD_CONFIGURATION");
+}
+
+TEST(ResolveTest, BadHeadListsNameLayerAndHead) {
+  auto in = input("paper");
+  auto& heads = *in.spec.mutable_dex()->mutable_head_selection();
+  heads.set_criterion(HeadSelection::CRITERION_EXPLICIT);
+  auto* entry = heads.add_heads();
+  entry->set_layer(7);
+  entry->add_heads(40);
+  EXPECT_THAT(refused(in).message(), HasSubstr("layer 7: head 40 of 9"));
+}
+
+TEST(ResolveTest, AutomaticValuesFollowTheData) {
+  ResolveInput in = input();
+  in.spec.mutable_hyperparameters()->clear_max_steps();
+  const auto spec = resolved(in).config.spec();
+  EXPECT_EQ(spec.hyperparameters().max_seq_length(), 1024u);
+  EXPECT_EQ(spec.hyperparameters().truncation(), v1::Hyperparameters::TRUNCATION_CHUNK);
+  EXPECT_TRUE(spec.hyperparameters().train_on_inputs());
+  EXPECT_EQ(spec.hyperparameters().batch_size(), 4u);  // 928 packs: 232 updates of 4
+  EXPECT_EQ(spec.hyperparameters().micro_batch_size(), 1u);
+  EXPECT_DOUBLE_EQ(spec.validation_split(), 0.05);
+
+  in.training.format = v1::FILE_FORMAT_CHAT;
+  in.validation = DataFacts{v1::FILE_FORMAT_CHAT, 50, 10'000, 400};
+  const auto chat = resolved(in).config.spec();
+  EXPECT_EQ(chat.hyperparameters().truncation(), v1::Hyperparameters::TRUNCATION_RIGHT);
+  EXPECT_FALSE(chat.hyperparameters().train_on_inputs());
+  EXPECT_FALSE(chat.has_validation_split());
+}
+
+// method.md §10 item 17: 106 updates at 1e-4 can't keep the branch alive.
+TEST(ResolveTest, WarnsWhenTheBranchIsOutOfReach) {
+  auto in = input("paper");
+  in.spec.mutable_hyperparameters()->set_max_steps(106);
+  EXPECT_THAT(resolved(in).warnings, Contains(HasSubstr("branch_out_of_reach")));
+  in.spec.mutable_hyperparameters()->set_lambda_learning_rate(1e-2);
+  in.spec.mutable_hyperparameters()->set_branch_learning_rate(1e-3);
+  EXPECT_THAT(resolved(in).warnings, testing::Not(Contains(HasSubstr("branch_out_of_reach"))));
+}
+
+TEST(ResolveTest, KvoOnlyHasNoBranchFields) {
+  auto in = input();
+  in.spec.mutable_kvo_only();
+  const auto result = resolved(in);
+  EXPECT_TRUE(result.config.spec().has_kvo_only());
+  EXPECT_EQ(result.config.spec().hyperparameters().learning_rate(), 5e-5);
+  EXPECT_TRUE(result.warnings.empty());
+  in.spec.mutable_hyperparameters()->set_branch_learning_rate(1e-4);
+  EXPECT_EQ(refused(in).reason(), "UNUSED_FIELD");
+}
+
+TEST(ResolveTest, ResolvingTheEffectiveSpecAgainChangesNothing) {
+  const auto first = resolved(input());
+  auto in = input();
+  in.spec = first.config.spec();
+  EXPECT_EQ(resolved(in).config.spec().SerializeAsString(),
+            first.config.spec().SerializeAsString());
+}
+
+}  // namespace
+}  // namespace dex::core
