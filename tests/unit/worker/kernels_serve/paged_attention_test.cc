@@ -1,0 +1,118 @@
+#include "worker/kernels/paged_attention.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "tests/unit/worker/kernels_serve/targets.h"
+
+namespace dex::kernels {
+namespace {
+
+// A sequence of `tokens` tokens in blocks that lie in another order than their positions.
+class PagedAttentionTest : public testing::TestWithParam<std::tuple<int, int, int, Number>> {
+ protected:
+  PagedAttentionTest() {
+    const auto [dim, group, tokens, number] = GetParam();
+    layout_ = {2, dim, number};
+    tokens_ = tokens;
+    const int64_t count = (tokens + kBlockTokens - 1) / kBlockTokens;
+    memory_.assign(count * layout_.block_bytes(), 0);
+    for (int64_t b = count - 1; b >= 0; --b)
+      blocks_.push_back(memory_.data() + b * layout_.block_bytes());
+    const auto keys = random_floats(int64_t{tokens} * 2 * dim, 5),
+               values = random_floats(int64_t{tokens} * 2 * dim, 6);
+    for (int64_t t = 0; t < tokens; ++t) {
+      for (int64_t head = 0; head < 2; ++head) {
+        const int64_t at = (t * 2 + head) * dim;
+        write_kv(layout_, const_cast<void*>(blocks_[t / kBlockTokens]), head, t % kBlockTokens,
+                 &keys[at], &values[at]);
+      }
+    }
+    queries_ = random_floats(group * dim, 7);
+    for (float& q : queries_) q *= 4;  // sharp enough for one token to dominate now and then
+  }
+
+  std::vector<float> run(bool plain, const std::vector<int64_t>& visible, int first, int count) {
+    const auto [dim, group, tokens, number] = GetParam();
+    std::vector<float> out(queries_.size(), -1);
+    std::vector<const float*> in;
+    std::vector<float*> to;
+    for (int q = first; q < first + count; ++q) {
+      in.push_back(queries_.data() + q * dim);
+      to.push_back(out.data() + q * dim);
+    }
+    const AttentionTile tile{&layout_, 1,
+                             blocks_,  1 / std::sqrt(static_cast<float>(dim)),
+                             in,       std::span(visible).subspan(first, count),
+                             to};
+    AttentionScratch scratch(layout_);
+    plain ? attend_plain(tile) : attend(tile, scratch);
+    return out;
+  }
+
+  KvLayout layout_;
+  int tokens_ = 0;
+  std::vector<char> memory_;
+  std::vector<const void*> blocks_;
+  std::vector<float> queries_;
+};
+
+TEST_P(PagedAttentionTest, AgreesWithTheFormulaAndIgnoresItsNeighbours) {
+  const int group = std::get<1>(GetParam()), dim = std::get<0>(GetParam());
+  std::vector<int64_t> visible;  // the last query sees all tokens, those before it fewer
+  for (int q = 0; q < group; ++q) visible.push_back(std::max(1, tokens_ - (group - 1 - q) * 3));
+  const auto want = run(true, visible, 0, group);
+  for_each_target([&](const char* target) {
+    const auto got = run(false, visible, 0, group);
+    for (size_t i = 0; i < want.size(); ++i)
+      ASSERT_NEAR(got[i], want[i], 3e-6) << target << " at " << i;
+    const auto alone = run(false, visible, group - 1, 1);
+    for (int i = 0; i < dim; ++i) {
+      ASSERT_EQ(alone[(group - 1) * dim + i], got[(group - 1) * dim + i]) << target;
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, PagedAttentionTest,
+                         testing::Combine(testing::Values(8, 20, 64, 96),
+                                          testing::Values(1, 3, 7, 24),
+                                          testing::Values(1, 15, 16, 63, 65, 200),
+                                          testing::Values(Number::kF32, Number::kBf16)));
+
+TEST(PagedAttention, DoesNotTouchWhatIsNotVisible) {
+  KvLayout layout{1, 16, Number::kF32};
+  std::vector<float> block(layout.block_elements(), std::numeric_limits<float>::quiet_NaN());
+  const std::vector<float> ones(16, 1.0F);
+  write_kv(layout, block.data(), 0, 0, ones.data(), ones.data());
+  const void* blocks[] = {block.data()};
+  const float* queries[] = {ones.data()};
+  const int64_t visible[] = {1};
+  std::vector<float> out(16);
+  float* outputs[] = {out.data()};
+  AttentionScratch scratch(layout);
+  for_each_target([&](const char* target) {
+    attend({&layout, 0, blocks, 0.25F, queries, visible, outputs}, scratch);
+    for (const float v : out) EXPECT_EQ(v, 1.0F) << target;
+  });
+}
+
+TEST(PagedAttention, RoundsToTheNearestBf16) {
+  KvLayout layout{1, 2, Number::kBf16};
+  std::vector<uint16_t> block(layout.block_elements());
+  // 1 + 2⁻⁸ is a tie: to even, 1. 1 + 3·2⁻⁸: up.
+  const float key[] = {1.00390625F, 1.01171875F}, value[] = {-1.00390625F, std::nanf("")};
+  write_kv(layout, block.data(), 0, 3, key, value);
+  EXPECT_EQ(block[3], 0x3f80);
+  EXPECT_EQ(block[kBlockTokens + 3], 0x3f82);
+  EXPECT_EQ(block[2 * kBlockTokens + 3 * layout.padded_dim()], 0xbf80);
+  EXPECT_GT(block[2 * kBlockTokens + 3 * layout.padded_dim() + 1] & 0x7fff, 0x7f80);
+}
+
+}  // namespace
+}  // namespace dex::kernels

@@ -1,0 +1,77 @@
+#include "worker/kernels/paged_attention.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <vector>
+
+namespace dex::kernels {
+namespace {
+
+uint16_t to_bf16(float value) {  // nearest, ties to even; NaN stays NaN
+  const auto bits = std::bit_cast<uint32_t>(value);
+  if ((bits & 0x7fffffffU) > 0x7f800000U) return static_cast<uint16_t>(bits >> 16 | 0x40U);
+  return static_cast<uint16_t>((bits + 0x7fffU + (bits >> 16 & 1U)) >> 16);
+}
+
+template <class Store>
+void write(const KvLayout& layout, int64_t kv_head, int64_t slot, Store&& store, const float* key,
+           const float* value) {
+  const int64_t keys = kv_head * layout.head_elements();
+  const int64_t values = keys + kBlockTokens * layout.head_dim + slot * layout.padded_dim();
+  for (int64_t i = 0; i < layout.head_dim; ++i) store(keys + i * kBlockTokens + slot, key[i]);
+  for (int64_t i = 0; i < layout.head_dim; ++i) store(values + i, value[i]);
+}
+
+double read(const KvLayout& layout, const void* block, int64_t index) {
+  if (layout.number == Number::kF32) return static_cast<const float*>(block)[index];
+  return std::bit_cast<float>(uint32_t{static_cast<const uint16_t*>(block)[index]} << 16);
+}
+
+}  // namespace
+
+void write_kv(const KvLayout& layout, void* block, int64_t kv_head, int64_t slot, const float* key,
+              const float* value) {
+  if (layout.number == Number::kBf16) {
+    auto* out = static_cast<uint16_t*>(block);
+    write(
+        layout, kv_head, slot, [out](int64_t i, float v) { out[i] = to_bf16(v); }, key, value);
+  } else {
+    auto* out = static_cast<float*>(block);
+    write(
+        layout, kv_head, slot, [out](int64_t i, float v) { out[i] = v; }, key, value);
+  }
+}
+
+AttentionScratch::AttentionScratch(const KvLayout& layout)
+    : memory_(static_cast<size_t>(kMostQueries * (64 + layout.padded_dim()))) {}
+
+void attend_plain(const AttentionTile& tile) {
+  const KvLayout& layout = *tile.layout;
+  const int64_t keys = tile.kv_head * layout.head_elements();
+  const int64_t values = keys + kBlockTokens * layout.head_dim;
+  for (size_t q = 0; q < tile.queries.size(); ++q) {
+    std::vector<double> p(static_cast<size_t>(tile.visible[q]));
+    for (int64_t t = 0; t < tile.visible[q]; ++t) {
+      double dot = 0;
+      for (int64_t i = 0; i < layout.head_dim; ++i) {
+        dot += tile.queries[q][i] * read(layout, tile.blocks[t / kBlockTokens],
+                                         keys + i * kBlockTokens + t % kBlockTokens);
+      }
+      p[t] = dot * tile.scale;
+    }
+    const double most = *std::max_element(p.begin(), p.end());
+    double total = 0;
+    for (double& v : p) total += v = std::exp(v - most);
+    for (int64_t i = 0; i < layout.head_dim; ++i) {
+      double sum = 0;
+      for (int64_t t = 0; t < tile.visible[q]; ++t) {
+        const int64_t at = values + t % kBlockTokens * layout.padded_dim() + i;
+        sum += p[t] * read(layout, tile.blocks[t / kBlockTokens], at);
+      }
+      tile.outputs[q][i] = static_cast<float>(sum / total);
+    }
+  }
+}
+
+}  // namespace dex::kernels

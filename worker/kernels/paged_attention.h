@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "worker/kernels/weight_view.h"
+
+namespace dex::kernels {
+
+// Tokens in a block of the KV cache: one AVX-512 vector of fp32.
+inline constexpr int64_t kBlockTokens = 16;
+
+// How one layer's keys and values of 16 tokens lie in a block: for each KV head the keys as
+// [d][16], so that one vector holds one coordinate of all tokens and scores need no sums across
+// lanes, then the values as [16][d_padded]. d is padded to a multiple of 16 for the values; the
+// padding stays 0.
+struct KvLayout {
+  int64_t kv_heads = 0;
+  int64_t head_dim = 0;
+  Number number = Number::kBf16;
+
+  [[nodiscard]] int64_t padded_dim() const { return (head_dim + 15) / 16 * 16; }
+  [[nodiscard]] int64_t head_elements() const { return kBlockTokens * (head_dim + padded_dim()); }
+  [[nodiscard]] int64_t block_elements() const { return kv_heads * head_elements(); }
+  [[nodiscard]] int64_t block_bytes() const { return block_elements() * bytes_of(number); }
+};
+
+// Writes one token's key (already rotated) and value, [head_dim] each, of one KV head at `slot` of
+// a block; bf16 is rounded to nearest even.
+void write_kv(const KvLayout& layout, void* block, int64_t kv_head, int64_t slot, const float* key,
+              const float* value);
+
+// Queries of one sequence that read the same KV head: the query heads of its group, for one or some
+// tokens.
+struct AttentionTile {
+  const KvLayout* layout = nullptr;
+  int64_t kv_head = 0;
+  std::span<const void* const> blocks;    // of this layer, by position / 16
+  float scale = 0;                        // 1/√d
+  std::span<const float* const> queries;  // [head_dim] each, rotated; at most kMostQueries
+  std::span<const int64_t> visible;       // tokens that each query sees, ≥ 1 (its own included)
+  std::span<float* const> outputs;        // [head_dim] each
+};
+inline constexpr int64_t kMostQueries = 24;
+
+// Memory for one tile, a thread: no allocation in the step.
+class AttentionScratch {
+ public:
+  explicit AttentionScratch(const KvLayout& layout);
+  [[nodiscard]] float* scores() { return memory_.data(); }  // [kMostQueries][64]
+  [[nodiscard]] float* sums() {
+    return memory_.data() + kMostQueries * 64;
+  }  // [kMostQueries][padded_dim]
+
+ private:
+  std::vector<float> memory_;
+};
+
+// softmax(q·Kᵀ·scale)·V over the visible tokens (method.md §2.1), in one pass with a running
+// maximum. A query's result does not depend on the others in the tile.
+void attend(const AttentionTile& tile, AttentionScratch& scratch);
+
+// The formula in double, one query at a time: the oracle.
+void attend_plain(const AttentionTile& tile);
+
+}  // namespace dex::kernels
