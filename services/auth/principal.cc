@@ -1,0 +1,47 @@
+#include "services/auth/principal.h"
+
+namespace dex::auth {
+
+std::string_view name(Scope scope) {
+  switch (scope) {
+    case Scope::kFilesRead:
+      return "files:read";
+    case Scope::kFilesWrite:
+      return "files:write";
+    case Scope::kJobsRead:
+      return "jobs:read";
+    case Scope::kJobsWrite:
+      return "jobs:write";
+    case Scope::kAdaptersRead:
+      return "adapters:read";
+    case Scope::kAdaptersWrite:
+      return "adapters:write";
+    case Scope::kAdaptersServe:
+      return "adapters:serve";
+    case Scope::kInfer:
+      return "infer";
+    case Scope::kEvalRead:
+      return "eval:read";
+    case Scope::kEvalWrite:
+      return "eval:write";
+    case Scope::kMetricsRead:
+      return "metrics:read";
+    case Scope::kAdmin:
+      return "admin";
+  }
+  return "unknown";
+}
+
+bool Principal::has(Scope scope) const {
+  return (scopes_ >> static_cast<uint32_t>(scope) & 1U) != 0;
+}
+
+base::Status require(const Principal& principal, Scope scope) {
+  if (principal.has(scope)) return {};
+  const std::string wanted(name(scope));
+  return base::Status(base::Code::kPermissionDenied, "SCOPE_MISSING",
+                      "this call needs the scope '" + wanted + "', which the API key lacks")
+      .with_metadata("scope", wanted);
+}
+
+}  // namespace dex::auth

@@ -1,0 +1,63 @@
+#include "services/rpc/room.h"
+
+#include <string>
+#include <vector>
+
+#include "services/rpc/live_call.h"
+#include "services/rpc/strictness.h"
+
+namespace dex::rpc {
+
+Room::Room(const Options& options)
+    : options_(options), unary_(options.unary), streams_(options.streams) {}
+
+Room::~Room() = default;
+
+void Room::drain() {
+  std::vector<std::shared_ptr<LiveCall>> open;
+  {
+    const std::lock_guard lock(mutex_);
+    draining_ = true;
+    for (const auto& [_, call] : open_) {
+      if (auto alive = call.lock()) open.push_back(std::move(alive));
+    }
+  }
+  for (const auto& call : open) call->end(server_draining());
+}
+
+size_t Room::open_calls() const {
+  const std::lock_guard lock(mutex_);
+  return open_.size();
+}
+
+base::Result<auth::Principal> Room::admit(const grpc::CallbackServerContext& context,
+                                          const google::protobuf::Message* request) {
+  if (draining_) return server_draining();
+  DEX_ASSIGN_OR_RETURN(auto principal,
+                       authenticator_.authenticate(header_of(context, "authorization")));
+  if (request != nullptr) DEX_RETURN_IF_ERROR(check_known_fields(*request));
+  return principal;
+}
+
+void Room::add(const std::shared_ptr<LiveCall>& call) {
+  bool too_late = false;
+  {
+    const std::lock_guard lock(mutex_);
+    open_.emplace(call.get(), call);
+    too_late = draining_;
+  }
+  if (too_late) call->end(server_draining());  // drain() may have passed between admit and here
+}
+
+void Room::remove(LiveCall* call) {
+  const std::lock_guard lock(mutex_);
+  open_.erase(call);
+}
+
+base::Status overloaded(size_t waiting) {
+  return {base::Code::kResourceExhausted, "RATE_LIMITED",
+          "the server is busy and " + std::to_string(waiting) +
+              " calls wait already; try again in a moment"};
+}
+
+}  // namespace dex::rpc

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <google/protobuf/message.h>
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "services/auth/authenticator.h"
+#include "services/base/status.h"
+#include "services/base/thread_pool.h"
+#include "services/rpc/timer.h"
+
+namespace dex::rpc {
+
+class LiveCall;
+
+// Where the calls of a server are answered: its threads, its caller check, the calls that are open.
+// A process makes one, gives it to its service classes, and they answer through rpc::run,
+// run_async, stream and upload (unary.h, stream.h, upload.h). Outlives the Server that uses it.
+// Thread-safe.
+class Room {
+ public:
+  struct Options {
+    // Handlers of rpc::run, and starters of stream and upload, which may wait for their client.
+    base::ThreadPool::Options unary{8, 1024, "rpc"};
+    base::ThreadPool::Options streams{32, 64, "rpc-stream"};
+    std::chrono::milliseconds unary_cap{60'000};       // a call's longest time, unless it says more
+    std::chrono::milliseconds heartbeat{15'000};       // of a watch in which nothing happens
+    std::chrono::milliseconds idle_upload{30'000};     // between two messages of an upload
+    std::chrono::milliseconds stalled_reader{30'000};  // a download whose client takes nothing
+  };
+  explicit Room(const Options& options);
+  ~Room();
+  Room(const Room&) = delete;
+  Room& operator=(const Room&) = delete;
+
+  // From now on calls are refused with `SERVER_DRAINING`; open streams, uploads and asynchronous
+  // calls end with it; unary handlers finish. Returns at once; may be called twice.
+  void drain();
+  [[nodiscard]] bool draining() const { return draining_; }
+  [[nodiscard]] size_t open_calls() const;
+
+  [[nodiscard]] const Options& options() const { return options_; }
+
+  // For the reactors of this folder.
+  // Whether a call may start at all: not draining, authenticated, no unknown field (`request` may
+  // be null: checked later, message by message).
+  base::Result<auth::Principal> admit(const grpc::CallbackServerContext& context,
+                                      const google::protobuf::Message* request);
+  base::ThreadPool& unary_threads() { return unary_; }
+  base::ThreadPool& stream_threads() { return streams_; }
+  Timer& timer() { return timer_; }
+  void add(const std::shared_ptr<LiveCall>& call);
+  void remove(LiveCall* call);
+
+ private:
+  const Options options_;
+  auth::Authenticator authenticator_;
+  std::atomic<bool> draining_{false};
+  mutable std::mutex mutex_;
+  std::unordered_map<LiveCall*, std::weak_ptr<LiveCall>> open_;  // guarded by mutex_
+  Timer timer_;
+  base::ThreadPool unary_;
+  base::ThreadPool streams_;
+};
+
+// RESOURCE_EXHAUSTED for a call whose executor has no room left.
+base::Status overloaded(size_t waiting);
+
+}  // namespace dex::rpc

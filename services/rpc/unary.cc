@@ -1,0 +1,68 @@
+#include "services/rpc/unary.h"
+
+#include "services/rpc/status.h"
+
+namespace dex::rpc::detail {
+
+UnaryCall::UnaryCall(Room& room, grpc::CallbackServerContext& context, auth::Principal principal,
+                     std::chrono::milliseconds cap, bool patient)
+    : LiveCall(room, context, std::move(principal), cap), patient_(patient) {}
+
+void UnaryCall::answer(const base::Status& status) {
+  Finish(last_word(status));
+}
+
+void UnaryCall::end(base::Status why) {
+  if (!patient_) {
+    // A handler on a thread finishes a drain in its own time; deadline and cancellation stop it.
+    if (why.code() != base::Code::kUnavailable) call().request_stop();
+    return;
+  }
+  call().request_stop();
+  if (claim()) answer(why);
+}
+
+void UnaryCall::OnCancel() {
+  end(client_cancelled());
+}
+
+grpc::ServerUnaryReactor* refuse(grpc::CallbackServerContext& context, const base::Status& why) {
+  const grpc::Status status = refusal(context, why);
+  auto* reactor = context.DefaultReactor();
+  reactor->Finish(status);
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* run_erased(Room& room, grpc::CallbackServerContext* context,
+                                     const google::protobuf::Message* in,
+                                     std::optional<std::chrono::milliseconds> cap,
+                                     std::function<base::Status(Call&)> body) {
+  auto principal = room.admit(*context, in);
+  if (!principal.ok()) return refuse(*context, principal.status());
+  auto call =
+      std::make_shared<UnaryCall>(room, *context, std::move(principal).value(),
+                                  cap.value_or(room.options().unary_cap), /*patient=*/false);
+  call->open();
+  start(room, *call, [call, body = std::move(body)] {
+    // In the queue longer than the caller wants to wait: nobody would read the answer.
+    const bool late = call->call().stop().stop_requested() || call->call().time_left().count() == 0;
+    const base::Status status = late ? deadline_passed() : body(call->call());
+    if (call->claim()) call->answer(status);
+  });
+  return call.get();
+}
+
+std::shared_ptr<UnaryCall> open_patient(Room& room, grpc::CallbackServerContext* context,
+                                        auth::Principal principal, std::chrono::milliseconds cap) {
+  auto call =
+      std::make_shared<UnaryCall>(room, *context, std::move(principal), cap, /*patient=*/true);
+  call->open();
+  return call;
+}
+
+void start(Room& room, UnaryCall& call, std::function<void()> task) {
+  if (room.unary_threads().try_post(std::move(task))) return;
+  if (call.claim()) call.answer(overloaded(room.unary_threads().queued()));
+}
+
+}  // namespace dex::rpc::detail
