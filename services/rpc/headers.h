@@ -1,0 +1,14 @@
+#pragma once
+
+namespace dex::rpc {
+
+// Metadata that a gateway adds to what it hands on; it takes these names out of what clients send.
+inline constexpr const char* kTenantHeader = "dex-tenant";  // whose call this is
+// Where a generation was routed (jobs.md §4): the base's name, the adapter's id and its content hash,
+// the last two absent when the base itself shall answer. A worker that holds other content under
+// that id refuses.
+inline constexpr const char* kRoutedBaseHeader = "dex-routed-base";
+inline constexpr const char* kRoutedAdapterHeader = "dex-routed-adapter";
+inline constexpr const char* kRoutedAdapterHashHeader = "dex-routed-adapter-sha256";
+
+}  // namespace dex::rpc
