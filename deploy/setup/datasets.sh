@@ -1,5 +1,5 @@
 # The data sets, made by make_datasets.py of Debian packages that are fetched but not installed.
-# shellcheck shell=bash disable=SC2154 # root, setup and deps are set by those that source this
+# shellcheck source-path=SCRIPTDIR shell=bash disable=SC2154 # root, setup and deps are set by those that source this
 datasets_title() { echo "data sets code, long_text and multilingual (55 MB to fetch)"; }
 
 datasets_ready() {

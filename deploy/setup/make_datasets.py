@@ -45,6 +45,8 @@ MANUALS = {  # package → {folder below usr/share/man: language}
     "manpages-pt-br": {"pt_BR": "pt-BR"}, "manpages-ru": {"ru": "ru"}, "manpages-tr": {"tr": "tr"},
     "manpages-uk": {"uk": "uk"}, "manpages-vi": {"vi": "vi"}, "manpages-zh": {"zh_CN": "zh-CN", "zh_TW": "zh-TW"},
 }
+# Pages with a larger share of ASCII than this are hardly translated.
+MOST_ASCII = {"cs": 0.97, "ja": 0.8, "pl": 0.98, "ru": 0.8, "tr": 0.97, "uk": 0.8, "vi": 0.92, "zh-CN": 0.8, "zh-TW": 0.8}
 MANUAL_LICENCE = "a free one a page (GPL-2+, GPL-3+, BSD, GFDL-1.2+ …)"
 TOOLS = ("mandoc",)  # renders manual pages; runs from where it is unpacked
 
@@ -82,14 +84,17 @@ def content(path):
     return gzip.decompress(data) if path.suffix == ".gz" else data
 
 
-def read(path, low, high, ascii_share=0.0):
-    """A file's text if it is UTF-8, low to high characters long and mostly ASCII where asked for."""
+def ascii_share(text):
+    return sum(letter < "\x80" for letter in text) / len(text)
+
+
+def read(path, low, high):
+    """A file's text if it is UTF-8 and low to high characters long."""
     try:
         text = content(path).decode("utf-8")
     except UnicodeDecodeError:
         return None
-    plain = sum(letter < "\x80" for letter in text)
-    return text if low <= len(text) <= high and plain >= ascii_share * len(text) else None
+    return text if low <= len(text) <= high else None
 
 
 def code_documents(sources):
@@ -102,8 +107,10 @@ def code_documents(sources):
 
 
 def long_text(path, tokenizer):
-    text = read(path, 10_000, 150_000, ascii_share=0.99)  # perlcn.pod and its like are not English
-    if text and len(tokenizer.encode(text, add_special_tokens=False).ids) >= LONG_TEXT_TOKENS:
+    text = read(path, 10_000, 150_000)
+    if not text or ascii_share(text) < 0.99:  # perlcn.pod and its like are not English
+        return None
+    if len(tokenizer.encode(text, add_special_tokens=False).ids) >= LONG_TEXT_TOKENS:
         return text
     return None
 
@@ -115,14 +122,16 @@ def long_documents(sources, tokenizer):
             yield Document(str(path.relative_to(root)), package, "en", partial(long_text, path, tokenizer))
 
 
-def render(mandoc, path):
-    """A manual page as text: a line a paragraph, without running title, bold and underline."""
+def render(mandoc, path, language):
+    """A manual page as text: a line a paragraph, without running title, bold, underline, long rules and wide gaps."""
     page = subprocess.run([mandoc, "-Kutf-8", "-Tutf8", "-Owidth=1000"], input=content(path), stdout=subprocess.PIPE,
                           stderr=subprocess.DEVNULL, env={"LC_ALL": "C.UTF-8"}, check=False).stdout
     lines = re.sub(".\b", "", page.decode("utf-8", "replace")).rstrip().split("\n")
     body = "\n".join(line.removeprefix("       ").rstrip() for line in lines[1:-1])
+    body = re.sub(r"(\S)\1{20,}", lambda run: run[1] * 20, re.sub(" {20,}", "  ", body))
     text = re.sub(r"\n{3,}", "\n\n", body).strip() + "\n"
-    return text if 800 <= len(text) <= 40_000 else None
+    fits = 800 <= len(text) <= 40_000 and ascii_share(text) <= MOST_ASCII.get(language, 0.995)
+    return text if fits else None
 
 
 def manual_documents(sources):
@@ -132,7 +141,7 @@ def manual_documents(sources):
             root = sources / package / "usr/share/man" / folder
             for path in files(root, "man*/*"):
                 name = str(path.relative_to(root)).removesuffix(".gz")
-                yield Document(name, package, language, partial(render, mandoc, path))
+                yield Document(name, package, language, partial(render, mandoc, path, language))
 
 
 def choose(documents, group, budget):

@@ -1,6 +1,6 @@
 # A Rust compiler for the tokenizer's crate: the one found, else Debian's newer one (rustc 1.63 of Debian's `cargo` is
 # too old for the crates; cargo-web and rustc-web are what Debian keeps current for browsers).
-# shellcheck shell=bash disable=SC2154 # root, setup and deps are set by those that source this
+# shellcheck source-path=SCRIPTDIR shell=bash disable=SC2154 # root, setup and deps are set by those that source this
 rust_title() { echo "Rust compiler"; }
 rust_minimum=80 # 1.80
 
