@@ -10,5 +10,9 @@ inline constexpr const char* kTenantHeader = "dex-tenant";  // whose call this i
 inline constexpr const char* kRoutedBaseHeader = "dex-routed-base";
 inline constexpr const char* kRoutedAdapterHeader = "dex-routed-adapter";
 inline constexpr const char* kRoutedAdapterHashHeader = "dex-routed-adapter-sha256";
+// The adapter's directory below the shared data directory (RouteSnapshot.AdapterRoute.path), so that a
+// worker that does not hold it yet can load it on first use. Without it such a worker answers
+// UNAVAILABLE ADAPTER_LOADING.
+inline constexpr const char* kRoutedAdapterPathHeader = "dex-routed-adapter-path";
 
 }  // namespace dex::rpc
