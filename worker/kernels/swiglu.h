@@ -4,9 +4,8 @@
 
 namespace dex::kernels {
 
-// silu(gate)·up, element by element: both [N, F] contiguous, fp32 or fp64 → [N, F]. Differentiable in both; keeps
-// gate and up and recomputes silu in the backward pass. It overwrites them there with their gradients, so each
-// must be a fresh tensor that nothing else reads after this call.
+// silu(gate)·up, element by element: both [N, F], fp32 or fp64 → [N, F]. Differentiable in both; keeps gate and up
+// and recomputes silu in the backward pass.
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up);
 
 // The same in simple ops.

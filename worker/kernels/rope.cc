@@ -1,0 +1,89 @@
+#include "worker/kernels/rope.h"
+
+#include <ATen/Dispatch.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <cmath>
+
+#include "worker/kernels/check.h"
+#include "worker/kernels/parallel.h"
+#include "worker/kernels/rows.h"
+
+namespace dex::kernels {
+
+namespace {
+
+constexpr int64_t kRowsAThread = 16;
+
+at::Tensor rotate(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, double direction) {
+  at::Tensor y = at::empty_like(x);
+  const int64_t heads = x.size(1), half = x.size(2) / 2;
+  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "rope", [&] {
+    const auto *in = x.const_data_ptr<scalar_t>(), *c = cos.const_data_ptr<scalar_t>(),
+               *s = sin.const_data_ptr<scalar_t>();
+    auto* out = y.mutable_data_ptr<scalar_t>();
+    parallel_for(0, x.size(0), kRowsAThread, [=](int64_t b, int64_t e) {
+      const int64_t at = b * heads * 2 * half;
+      rows::rope(in + at, c + b * half, s + b * half, out + at, e - b, heads, half, direction);
+    });
+  });
+  return y;
+}
+
+struct Rope : torch::autograd::Function<Rope> {
+  static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x,
+                            const at::Tensor& cos, const at::Tensor& sin) {
+    ctx->save_for_backward({cos, sin});
+    return rotate(x, cos, sin, 1);
+  }
+
+  // A rotation's transpose is the rotation back.
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
+                                                 torch::autograd::variable_list grads) {
+    const auto saved = ctx->get_saved_variables();
+    return {rotate(grads[0].contiguous(), saved[0], saved[1], -1), at::Tensor(), at::Tensor()};
+  }
+};
+
+}  // namespace
+
+std::pair<at::Tensor, at::Tensor> rope_table(int64_t positions, int64_t head_dim, double theta) {
+  const int64_t half = head_dim / 2;
+  at::Tensor cos = at::empty({positions, half}, at::kFloat), sin = at::empty({positions, half}, at::kFloat);
+  auto *c = cos.mutable_data_ptr<float>(), *s = sin.mutable_data_ptr<float>();
+  // transformers rounds the inverse frequency and the angle to fp32, so do we: at position 8,000 the angle's own
+  // rounding is larger than that of everything after it.
+  for (int64_t i = 0; i < half; ++i) {
+    const float exponent = static_cast<float>(2 * i) / static_cast<float>(head_dim);
+    const float inverse = 1.0F / std::pow(static_cast<float>(theta), exponent);
+    for (int64_t p = 0; p < positions; ++p) {
+      const float angle = static_cast<float>(p) * inverse;
+      c[p * half + i] = std::cos(angle);
+      s[p * half + i] = std::sin(angle);
+    }
+  }
+  return {cos, sin};
+}
+
+at::Tensor rope(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin) {
+  check(x.dim() == 3 && x.size(2) % 2 == 0, "rope", "x must be [N, H, d] with even d", x);
+  check(cos.dim() == 2 && cos.size(0) == x.size(0) && cos.size(1) * 2 == x.size(2), "rope",
+        "cos must be [N, d/2] of x", cos);
+  check(sin.sizes() == cos.sizes(), "rope", "sin must have cos' shape", sin);
+  check(cos.scalar_type() == x.scalar_type() && sin.scalar_type() == x.scalar_type(), "rope",
+        "cos and sin must have x's type", cos);
+  return Rope::apply(x.contiguous(), cos.contiguous(), sin.contiguous());
+}
+
+at::Tensor rope_plain(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin) {
+  const int64_t half = x.size(2) / 2;
+  const at::Tensor a = x.narrow(2, 0, half), b = x.narrow(2, half, half);
+  const at::Tensor c = cos.unsqueeze(1), s = sin.unsqueeze(1);
+  return at::cat({a * c - b * s, b * c + a * s}, 2);
+}
+
+}  // namespace dex::kernels
