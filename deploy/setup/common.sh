@@ -70,3 +70,13 @@ fetch_wheels() {
     --platform manylinux_2_25_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 \
     --require-hashes --requirement "$2" --dest "$1"
 }
+
+# build_tree TARGET… — configures build/ and builds what is named there, showing the compiler's progress.
+build_tree() {
+  export CCACHE_DIR=${CCACHE_DIR:-$deps/ccache} CCACHE_MAXSIZE=${CCACHE_MAXSIZE:-5G}
+  logged configure "the build could not be configured" \
+    cmake -C "$root/deploy/build/dev.cmake" -S "$root" -B "$root/build" -DDEX_DEPS_DIR="$deps"
+  say "building $* with $(nproc) processes (the first time up to half an hour on 2 cores)"
+  NINJA_STATUS="[%f/%t %es] " cmake --build "$root/build" --parallel "$(nproc)" --target "$@" ||
+    die "the build failed; its first error is above"
+}
