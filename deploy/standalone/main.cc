@@ -1,0 +1,159 @@
+// dexd: the whole platform on one machine with one command.
+
+#include <spdlog/spdlog.h>
+
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "deploy/standalone/child.h"
+#include "deploy/standalone/platform.h"
+#include "services/base/logging.h"
+#include "services/base/signals.h"
+#include "services/base/version.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using dex::standalone::PlatformOptions;
+
+constexpr const char* kUsage =
+    "usage: dexd --data-dir DIR [options]\n"
+    "\n"
+    "Starts Redis, scheduler, gateway and worker, keeps them running, and stops them on Ctrl-C or\n"
+    "SIGTERM (a second one does not wait for a running step). Everything it knows is in DIR; a "
+    "second\n"
+    "start finds every job, file and adapter. Addresses: DIR/endpoints.json, written when all is\n"
+    "ready. Logs: DIR/logs.\n"
+    "\n"
+    "  --data-dir DIR    where everything is kept (made when missing)\n"
+    "  --grpc-port N     port of the gRPC door, 0 = any free one (50051)\n"
+    "  --http-port N     port of the HTTP door, 0 = any free one (8080)\n"
+    "  --models FILE     allow-list of base models (.deps/models/models.json, looked for in the\n"
+    "                    folders above this program and above the working directory)\n"
+    "  --threads N       compute threads of the trainer and of the engine, 0 = all cores (0)\n"
+    "  --stop-grace N    seconds that a trainer may take for its last checkpoint (300)\n"
+    "  --log-level L     trace, debug, info, warn, error, off (info)\n"
+    "  --version, --help\n";
+
+struct Arguments {
+  PlatformOptions platform;
+  std::string log_level = "info";
+};
+
+template <typename Number>
+bool parse(std::string_view text, Number& number) {
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), number);
+  return result.ec == std::errc() && result.ptr == text.data() + text.size();
+}
+
+// Looks for .deps/models/models.json in `start` and every folder above it.
+std::optional<fs::path> find_models(fs::path start) {
+  while (true) {
+    const auto candidate = start / ".deps/models/models.json";
+    if (fs::exists(candidate)) return candidate;
+    if (!start.has_parent_path() || start == start.parent_path()) return std::nullopt;
+    start = start.parent_path();
+  }
+}
+
+// False after a message to stderr.
+bool take(std::string_view flag, std::string_view value, Arguments& arguments) {
+  auto& platform = arguments.platform;
+  int64_t seconds = 0;
+  bool good = true;
+  if (flag == "--data-dir") {
+    platform.data_dir = fs::absolute(value).lexically_normal();
+  } else if (flag == "--models") {
+    platform.models_file = fs::absolute(value).lexically_normal();
+  } else if (flag == "--grpc-port") {
+    good = parse(value, platform.grpc_port);
+  } else if (flag == "--http-port") {
+    good = parse(value, platform.http_port);
+  } else if (flag == "--threads") {
+    good = parse(value, platform.threads);
+  } else if (flag == "--stop-grace") {
+    good = parse(value, seconds) && seconds >= 0;
+    platform.stop_grace_ms = seconds * 1000;
+  } else if (flag == "--log-level") {
+    arguments.log_level = value;
+  } else {
+    std::fprintf(stderr, "dexd: unknown option %s; dexd --help lists them\n",
+                 std::string(flag).c_str());
+    return false;
+  }
+  if (!good) {
+    std::fprintf(stderr, "dexd: %s wants a number in its range, got '%s'\n",
+                 std::string(flag).c_str(), std::string(value).c_str());
+  }
+  return good;
+}
+
+// "--flag value" and "--flag=value".
+bool parse_arguments(int argc, char** argv, Arguments& arguments) {
+  for (int i = 1; i < argc; ++i) {
+    std::string_view flag = argv[i];
+    std::string_view value;
+    if (const auto equals = flag.find('='); equals != std::string_view::npos) {
+      value = flag.substr(equals + 1);
+      flag = flag.substr(0, equals);
+    } else if (i + 1 < argc) {
+      value = argv[++i];
+    } else {
+      std::fprintf(stderr, "dexd: %s wants a value; dexd --help explains\n", argv[i]);
+      return false;
+    }
+    if (!take(flag, value, arguments)) return false;
+  }
+  if (arguments.platform.data_dir.empty()) {
+    std::fprintf(stderr, "dexd: --data-dir DIR is missing; dexd --help explains\n");
+    return false;
+  }
+  return true;
+}
+
+dex::base::Status run(Arguments& arguments) {
+  auto& platform = arguments.platform;
+  DEX_RETURN_IF_ERROR(
+      dex::base::init_logging({.component = "dexd", .level = arguments.log_level, .file = {}}));
+  const fs::path self = fs::read_symlink("/proc/self/exe");
+  platform.launcher = self.string();
+  platform.program_dir = self.parent_path();
+  if (platform.models_file.empty()) {
+    auto models = find_models(platform.program_dir);
+    if (!models) models = find_models(fs::current_path());
+    platform.models_file = models.value_or(fs::current_path() / ".deps" / "models" / "models.json");
+  }
+  const dex::base::StopSignals signals;
+  const dex::base::SystemClock clock;
+  dex::base::SystemRandom random;
+  return dex::standalone::Platform(platform, signals, clock, random).run();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc > 1 && std::strcmp(argv[1], "--as-child") == 0) {
+    return dex::standalone::run_as_child(argc, argv);
+  }
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--help") == 0 || std::strcmp(argv[i], "-h") == 0) {
+      std::fputs(kUsage, stdout);
+      return 0;
+    }
+    if (std::strcmp(argv[i], "--version") == 0) {
+      std::printf("dexd %s\n", std::string(dex::base::version()).c_str());
+      return 0;
+    }
+  }
+  Arguments arguments;
+  if (!parse_arguments(argc, argv, arguments)) return 2;
+  const auto status = run(arguments);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "dexd: %s\n", status.message().c_str());
+  return 1;
+}

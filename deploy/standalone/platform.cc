@@ -1,0 +1,263 @@
+#include "deploy/standalone/platform.h"
+
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <ranges>
+
+#include "deploy/standalone/http_probe.h"
+#include "services/base/files.h"
+#include "services/base/process_lock.h"
+
+namespace dex::standalone {
+
+namespace fs = std::filesystem;
+
+namespace {
+constexpr int64_t kLook_ms = 100;
+constexpr int64_t kLowDisk_bytes = 64 << 20;
+constexpr const char* kAnyPort = "127.0.0.1:0";
+}  // namespace
+
+Platform::Platform(PlatformOptions options, const base::StopSignals& signals,
+                   const base::Clock& clock, base::RandomSource& random)
+    : options_(std::move(options)), signals_(signals), clock_(clock), random_(random) {}
+
+base::Status Platform::run() {
+  DEX_RETURN_IF_ERROR(lock());
+  auto status = start_all();
+  if (status.ok()) watch();
+  stop_all();
+  // A start that was broken off by Ctrl-C is no failure.
+  return signals_.token().stop_requested() ? base::Status() : status;
+}
+
+base::Status Platform::lock() {
+  DEX_RETURN_IF_ERROR(base::make_directories(options_.data_dir));
+  DEX_RETURN_IF_ERROR(base::make_directories(options_.data_dir / "logs"));
+  DEX_RETURN_IF_ERROR(base::make_directories(options_.data_dir / "run"));
+  auto lock = base::lock_file(options_.data_dir / "dexd.lock");
+  if (!lock.ok() && lock.status().reason() == "LOCKED") {
+    return base::unavailable("LOCKED", "another dexd uses this data directory (" +
+                                           lock.status().message() +
+                                           "); stop it, or choose another --data-dir");
+  }
+  DEX_ASSIGN_OR_RETURN(lock_, std::move(lock));
+  return {};
+}
+
+base::Status Platform::start_all() {
+  std::error_code ignored;
+  fs::remove(options_.data_dir / "endpoints.json", ignored);  // of an earlier run
+  DEX_RETURN_IF_ERROR(check_programs());
+  DEX_RETURN_IF_ERROR(start_redis());
+  DEX_RETURN_IF_ERROR(start_process(
+      "scheduler", [this] { return scheduler_args(); }, 15'000));
+  DEX_RETURN_IF_ERROR(start_process(
+      "gateway", [this] { return gateway_args(); }, 15'000));
+  DEX_RETURN_IF_ERROR(start_process(
+      "worker", [this] { return worker_args(); }, options_.stop_grace_ms + 60'000));
+  return publish();
+}
+
+base::Status Platform::check_programs() const {
+  for (const char* name :
+       {"dex-scheduler", "dex-gateway", "dex-worker", "dex-trainer", "dex-engine"}) {
+    const auto path = options_.program_dir / name;
+    if (access(path.c_str(), X_OK) == 0) continue;
+    return base::failed_precondition("PROGRAM_MISSING",
+                                     path.string() +
+                                         " is missing; build it with deploy/check or "
+                                         "deploy/quickstart");
+  }
+  if (access(options_.models_file.c_str(), R_OK) == 0) return {};
+  return base::failed_precondition(
+      "MODELS_MISSING", options_.models_file.string() +
+                            " is missing; deploy/setup/all makes one, or give --models FILE");
+}
+
+base::Status Platform::start_redis() {
+  DEX_ASSIGN_OR_RETURN(redis_, prepare_redis(options_.data_dir, random_));
+  Child::Options redis;
+  redis.name = "redis";
+  redis.launcher = options_.launcher;
+  redis.program = redis_.program;
+  redis.args = [this] { return std::vector<std::string>{redis_.config_file.string()}; };
+  redis.log_file = options_.data_dir / "logs" / "redis.log";
+  // It holds the lock too: after a kill -9 of dexd nobody opens its files before it is gone.
+  redis.inherit = {lock_.get()};
+  children_.push_back(std::make_unique<Child>(std::move(redis), clock_));
+  auto& child = *children_.back();
+  DEX_RETURN_IF_ERROR(child.start());
+  return wait_until(child, [this] { return ping_redis(redis_); });
+}
+
+base::Status Platform::start_process(const std::string& name,
+                                     std::function<std::vector<std::string>()> args,
+                                     int64_t stop_grace_ms) {
+  std::error_code ignored;
+  fs::remove(run_file(name), ignored);
+  Child::Options options;
+  options.name = name;
+  options.launcher = options_.launcher;
+  options.program = (options_.program_dir / ("dex-" + name)).string();
+  options.args = std::move(args);
+  options.log_file = options_.data_dir / "logs" / (name + ".log");
+  options.stop_grace_ms = stop_grace_ms;
+  children_.push_back(std::make_unique<Child>(std::move(options), clock_));
+  auto& child = *children_.back();
+  DEX_RETURN_IF_ERROR(child.start());
+  return wait_until(child, [this, &name]() -> base::Status {
+    DEX_ASSIGN_OR_RETURN(auto addresses, read_addresses(name));
+    DEX_RETURN_IF_ERROR(http_ok(addresses["metrics"], "/readyz", 2'000));
+    addresses_[name] = std::move(addresses);
+    return {};
+  });
+}
+
+base::Status Platform::wait_until(Child& child, const std::function<base::Status()>& ready) {
+  const int64_t end = clock_.steady_ms() + options_.start_limit_ms;
+  base::Status last;
+  while (clock_.steady_ms() < end) {
+    if (const auto exit = child.ended()) {
+      return base::unavailable("START_FAILED", child.name() + " did not start (" +
+                                                   exit->to_string() + "). Its last lines:\n" +
+                                                   child.last_lines());
+    }
+    last = ready();
+    if (last.ok()) {
+      spdlog::info("{} is ready, process {}", child.name(), child.pid());
+      return {};
+    }
+    if (signals_.wait(kLook_ms)) return {base::Code::kCancelled, "STOPPED", "stopped"};
+  }
+  return base::unavailable("START_FAILED", child.name() + " is not ready after " +
+                                               std::to_string(options_.start_limit_ms / 1000) +
+                                               " s: " + last.message() + "\nIts last lines:\n" +
+                                               child.last_lines());
+}
+
+base::Result<Platform::Addresses> Platform::read_addresses(const std::string& name) const {
+  DEX_ASSIGN_OR_RETURN(const auto text, base::read_file(run_file(name), 64 << 10));
+  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  Addresses addresses;
+  if (json.is_object()) {
+    for (const auto& [key, value] : json.items()) {
+      if (value.is_string()) addresses[key] = value.get<std::string>();
+    }
+  }
+  if (addresses.contains("metrics")) return addresses;
+  return base::internal(run_file(name).string() +
+                        " names no metrics address: " + text.substr(0, 200));
+}
+
+base::Status Platform::publish() const {
+  nlohmann::json endpoints{{"grpc", addresses_.at("gateway").at("grpc")},
+                           {"http", addresses_.at("gateway").at("http")},
+                           {"scheduler", addresses_.at("scheduler").at("grpc")}};
+  for (const auto& [name, addresses] : addresses_) {
+    endpoints["metrics"][name] = addresses.at("metrics");
+  }
+  const auto file = options_.data_dir / "endpoints.json";
+  DEX_RETURN_IF_ERROR(base::write_file_atomically(file, endpoints.dump(2) + "\n", 0644));
+  std::printf("dexd is ready: gRPC %s, HTTP http://%s, addresses in %s\n",
+              endpoints["grpc"].get<std::string>().c_str(),
+              endpoints["http"].get<std::string>().c_str(), file.c_str());
+  std::fflush(stdout);
+  return {};
+}
+
+void Platform::watch() {
+  while (!signals_.wait(kLook_ms)) {
+    for (const auto& child : children_) {
+      if (child->ended()) explain_end(*child);
+      child->restart_when_due();
+    }
+  }
+}
+
+// With every write synced Redis ends itself when the disk is full (jobs.md §8).
+void Platform::explain_end(const Child& child) const {
+  if (child.name() != "redis") return;
+  const auto free = base::free_bytes(options_.data_dir);
+  if (free.ok() && *free < kLowDisk_bytes) {
+    spdlog::error(
+        "the disk of {} is full: {} bytes free. Jobs that run go on, nothing new starts "
+        "until there is room",
+        options_.data_dir.string(), *free);
+  } else {
+    spdlog::error("Redis ended; see {}", (options_.data_dir / "logs" / "redis.log").string());
+  }
+}
+
+void Platform::stop_all() {
+  std::error_code ignored;
+  fs::remove(options_.data_dir / "endpoints.json", ignored);
+  // Last started, first stopped: the worker gives its jobs back while the scheduler still listens,
+  // and Redis goes when nobody writes any more.
+  for (const auto& child : std::views::reverse(children_)) {
+    if (child->running()) spdlog::info("stopping {}", child->name());
+    child->stop(signals_.urgent());
+  }
+  children_.clear();
+  if (redis_.socket.parent_path() != options_.data_dir / "redis") {
+    fs::remove_all(redis_.socket.parent_path(), ignored);
+  }
+}
+
+fs::path Platform::run_file(const std::string& name) const {
+  return options_.data_dir / "run" / (name + ".json");
+}
+
+std::string Platform::address(const std::string& name, const std::string& key,
+                              const std::string& first) const {
+  const auto process = addresses_.find(name);
+  if (process == addresses_.end() || !process->second.contains(key)) return first;
+  return process->second.at(key);
+}
+
+std::vector<std::string> Platform::scheduler_args() const {
+  return {"--redis",
+          "unix:" + redis_.socket.string(),
+          "--redis-password-file",
+          redis_.password_file.string(),
+          "--data-dir",
+          options_.data_dir.string(),
+          "--models",
+          options_.models_file.string(),
+          "--listen",
+          address("scheduler", "grpc", kAnyPort),
+          "--worker-listen",
+          address("scheduler", "worker", kAnyPort),
+          "--metrics-listen",
+          address("scheduler", "metrics", kAnyPort),
+          "--endpoints-file",
+          run_file("scheduler").string()};
+}
+
+std::vector<std::string> Platform::gateway_args() const {
+  const auto local = [](uint16_t port) { return "127.0.0.1:" + std::to_string(port); };
+  return {"--scheduler",      addresses_.at("scheduler").at("grpc"),
+          "--listen",         address("gateway", "grpc", local(options_.grpc_port)),
+          "--http-listen",    address("gateway", "http", local(options_.http_port)),
+          "--metrics-listen", address("gateway", "metrics", kAnyPort),
+          "--endpoints-file", run_file("gateway").string()};
+}
+
+std::vector<std::string> Platform::worker_args() const {
+  return {"--scheduler",      addresses_.at("scheduler").at("worker"),
+          "--data-dir",       options_.data_dir.string(),
+          "--models",         options_.models_file.string(),
+          "--pools",          "cpu",
+          "--worker-id",      "local",
+          "--threads",        std::to_string(options_.threads),
+          "--beat-ms",        "5000",
+          "--stop-grace-ms",  std::to_string(options_.stop_grace_ms),
+          "--listen",         address("worker", "grpc", kAnyPort),
+          "--metrics-listen", address("worker", "metrics", kAnyPort),
+          "--endpoints-file", run_file("worker").string()};
+}
+
+}  // namespace dex::standalone

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "dex/internal/v1/frames.pb.h"
+#include "dex/internal/v1/worker.pb.h"
+#include "services/base/bounded_queue.h"
+#include "services/base/clock.h"
+#include "services/base/frame_channel.h"
+#include "services/base/subprocess.h"
+#include "worker/agent/adapter_book.h"
+#include "worker/agent/metrics.h"
+#include "worker/agent/model_list.h"
+#include "worker/agent/request_table.h"
+
+namespace dex::agent {
+
+// Keeps a dex-engine running for one base model and passes generations to it. When the process ends
+// its requests fail at once with UNAVAILABLE ENGINE_LOST and it is started again, after 1 s, then
+// 2, … up to 60 s. run() belongs to one thread that lives as long as the engine may (the child dies
+// with it); everything else is thread-safe and never blocks.
+class Engine {
+ public:
+  struct Options {
+    std::string program = "dex-engine";
+    std::vector<std::string> args = {"serve", "--frames-fd", "3"};
+    BaseModelEntry model;
+    uint32_t threads = 0;            // 0: all cores
+    std::filesystem::path log_file;  // its stdout and stderr, appended; empty: the agent's
+    size_t most_requests = 1024;     // open at a time
+    int64_t first_backoff_ms = 1'000;
+    int64_t last_backoff_ms = 60'000;
+    int64_t healthy_ms = 60'000;  // served so long: the next back-off starts from the first
+    int64_t stop_grace_ms = 10'000;
+  };
+
+  Engine(Options options, const base::Clock& clock, WorkerMetrics& worker_metrics,
+         InferenceMetrics& metrics);
+
+  // Until stop; then the engine is told to end and waited for.
+  void run(const std::stop_token& stop);
+
+  // Hands a request over; the answer comes through the sink, failures included. `adapter` without
+  // an id means the base. The number is for cancel(); nullopt when the request failed already.
+  std::optional<uint64_t> generate(const dex::v1::GenerateRequest& body,
+                                   const std::string& reply_id, const iv1::DesiredAdapter& adapter,
+                                   std::shared_ptr<ReplySink> sink);
+  // The client is gone. The sink still gets its end.
+  void cancel(uint64_t request);
+
+  // The whole list of the scheduler for this base, with absolute paths.
+  void set_desired(const std::vector<iv1::DesiredAdapter>& desired);
+  // From now on new requests are refused with UNAVAILABLE SERVER_DRAINING.
+  void refuse_new() { draining_ = true; }
+
+  [[nodiscard]] iv1::EngineStatus status() const;
+  [[nodiscard]] size_t open_requests() const { return requests_.size(); }
+  [[nodiscard]] const std::string& base() const { return options_.model.name; }
+
+ private:
+  using Outgoing = base::BoundedQueue<std::string>;
+
+  bool start_child();
+  void talk(const std::stop_token& stop);
+  void take(const iv1::EngineReport& report);
+  void end_child(bool orderly);
+  void send(const iv1::EngineCommand& command);
+  void send_all(const AdapterBook::Frames& frames);
+  void send_generate(uint64_t request, const dex::v1::GenerateRequest& body,
+                     const std::string& reply_id, const std::string& adapter,
+                     const base::Status& adapter_ready);
+  void set_state(iv1::EngineStatus::State state);
+
+  const Options options_;
+  const base::Clock& clock_;
+  WorkerMetrics& worker_metrics_;
+  InferenceMetrics& metrics_;
+  AdapterBook adapters_;
+  RequestTable requests_;
+  std::atomic<bool> draining_ = false;
+
+  // Of run()'s thread.
+  std::unique_ptr<base::Subprocess> process_;
+  std::unique_ptr<base::FrameChannel> channel_;
+
+  mutable std::mutex mutex_;
+  std::shared_ptr<Outgoing> outgoing_;  // guarded by mutex_; null while no engine runs
+  iv1::EngineStatus status_;            // guarded by mutex_, without adapters
+};
+
+}  // namespace dex::agent

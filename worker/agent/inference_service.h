@@ -1,0 +1,42 @@
+#pragma once
+
+#include <string>
+
+#include "dex/v1/inference.grpc.pb.h"
+#include "services/base/ids.h"
+#include "services/rpc/room.h"
+#include "worker/agent/data_paths.h"
+#include "worker/agent/engine_set.h"
+
+namespace dex::agent {
+
+// dex.v1.InferenceService of a worker, as a gateway calls it: relays between the call and the
+// engine of the routed base. A slow client's tokens wait in a bounded queue; a client that goes
+// away frees its place in the batch.
+class InferenceService final : public dex::v1::InferenceService::CallbackService {
+ public:
+  // All outlive this object.
+  InferenceService(rpc::Room& room, EngineSet& engines, const DataPaths& paths,
+                   base::UlidGenerator& ids);
+
+  grpc::ServerUnaryReactor* Generate(grpc::CallbackServerContext* context,
+                                     const dex::v1::GenerateRequest* in,
+                                     dex::v1::GenerateResponse* out) override;
+  grpc::ServerWriteReactor<dex::v1::GenerateStreamResponse>* GenerateStream(
+      grpc::CallbackServerContext* context, const dex::v1::GenerateRequest* in) override;
+
+ private:
+  // Whose engine answers, with which adapter (id empty: the base).
+  struct Target {
+    Engine* engine = nullptr;
+    iv1::DesiredAdapter adapter;
+  };
+  base::Result<Target> target(const dex::v1::GenerateRequest& request, const rpc::Call& call) const;
+
+  rpc::Room& room_;
+  EngineSet& engines_;
+  const DataPaths& paths_;
+  base::UlidGenerator& ids_;
+};
+
+}  // namespace dex::agent

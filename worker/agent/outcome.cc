@@ -1,0 +1,101 @@
+#include "worker/agent/outcome.h"
+
+namespace dex::agent {
+
+namespace {
+
+Verdict verdict(iv1::Outcome outcome, std::string code, std::string message) {
+  Verdict result;
+  result.outcome = outcome;
+  result.code = std::move(code);
+  result.message = std::move(message);
+  return result;
+}
+
+// A stop that we ordered and that left no result of its own: the last offered checkpoint stands.
+Verdict stopped(Order order, const std::string& how) {
+  switch (order) {
+    case Order::kCancel:
+      return verdict(iv1::OUTCOME_CANCELLED, "", "");
+    case Order::kPause:
+      return verdict(iv1::OUTCOME_PAUSED, "", "");
+    case Order::kDrain:
+    case Order::kNone:
+    case Order::kLost:
+      return verdict(iv1::OUTCOME_RELEASE, "", "trainer stopped: " + how);
+  }
+  return verdict(iv1::OUTCOME_RELEASE, "", "trainer stopped: " + how);
+}
+
+Verdict by_frame(const iv1::TrainerReport::TrainerResult& result) {
+  if (result.outcome() == iv1::OUTCOME_SUCCESS && !result.has_result()) {
+    return verdict(iv1::OUTCOME_CRASH, "internal", "trainer reported success without a result");
+  }
+  Verdict verdict;
+  verdict.outcome = result.outcome();
+  verdict.code = result.code();
+  verdict.message = result.message();
+  verdict.param = result.param();
+  return verdict;
+}
+
+Verdict by_exit(const base::ExitStatus& exit) {
+  const std::string how = "trainer ended with " + exit.to_string();
+  if (exit.signal != 0) return verdict(iv1::OUTCOME_CRASH, "internal", how);
+  switch (exit.code) {
+    case kExitBadConfig:
+      return verdict(iv1::OUTCOME_FAIL_FINAL, "invalid_hyperparameter", how);
+    case kExitBadData:
+      return verdict(iv1::OUTCOME_FAIL_FINAL, "invalid_training_file", how);
+    case kExitNonFinite:
+      return verdict(iv1::OUTCOME_FAIL_FINAL, "non_finite_loss", how);
+    case kExitOutOfMemory:
+      return verdict(iv1::OUTCOME_OOM, "out_of_memory", how);
+    case kExitDiskFull:
+      return verdict(iv1::OUTCOME_DISK_FULL, "disk_full", how);
+    case kExitQuota:
+      return verdict(iv1::OUTCOME_FAIL_FINAL, "quota_exceeded", how);
+    case kExitBadBase:
+      return verdict(iv1::OUTCOME_RELEASE, "internal", how);
+    case kExitRetryable:
+      return verdict(iv1::OUTCOME_FAIL_RETRY, "internal", how);
+    case kExitGuard:
+      return verdict(iv1::OUTCOME_FAIL_FINAL, "gate_failed", how);
+    default:
+      return verdict(iv1::OUTCOME_CRASH, "internal", how + " and no result");
+  }
+}
+
+}  // namespace
+
+Verdict judge(const AttemptEnd& end) {
+  Verdict result;
+  if (end.order == Order::kLost) {
+    result.report = false;
+    return result;
+  }
+  const bool has_frame = end.result && end.result->outcome() != iv1::OUTCOME_UNSPECIFIED;
+  if (has_frame) {
+    result = by_frame(*end.result);
+  } else if (end.stalled) {
+    result = verdict(iv1::OUTCOME_FAIL_RETRY, "stalled", "trainer made no progress and was killed");
+  } else if (end.order != Order::kNone) {
+    result = stopped(end.order, end.exit.to_string());
+  } else if (!end.broken_channel.empty()) {
+    result = verdict(iv1::OUTCOME_CRASH, "internal",
+                     "trainer was given up: " + end.broken_channel + "; " + end.exit.to_string());
+  } else if (end.exit.signal == 0 && end.exit.code == kExitStopped) {
+    result = stopped(end.order, end.exit.to_string());  // SIGTERM from somebody else: an eviction
+  } else {
+    result = by_exit(end.exit);
+  }
+  // A trainer that stopped for a reason of its own words it as release, paused or cancelled. Only
+  // what was ordered may be reported: the scheduler refuses `cancelled` while the job is RUNNING.
+  if (result.outcome == iv1::OUTCOME_CANCELLED && end.order != Order::kCancel) {
+    result.outcome = iv1::OUTCOME_RELEASE;
+  }
+  result.out_of_service = end.exit.signal == 0 && end.exit.code == kExitBadBase;
+  return result;
+}
+
+}  // namespace dex::agent

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "dex/internal/v1/frames.pb.h"
+#include "dex/internal/v1/worker.pb.h"
+#include "services/base/subprocess.h"
+
+namespace dex::agent {
+
+namespace iv1 = dex::internal::v1;
+
+// What an attempt was told to do, the gravest last; an order only ever gets graver.
+enum class Order { kNone, kDrain, kPause, kCancel, kLost };
+
+// How an attempt ended, as far as the agent saw it.
+struct AttemptEnd {
+  std::optional<iv1::TrainerReport::TrainerResult> result;  // the trainer's last frame
+  base::ExitStatus exit;
+  Order order = Order::kNone;
+  bool stalled = false;        // killed by us: no sign of life for too long
+  std::string broken_channel;  // why the agent gave the trainer up, e.g. a malformed frame
+};
+
+// What the agent reports, or that there is nothing to report because the lease is lost.
+struct Verdict {
+  bool report = true;
+  iv1::Outcome outcome = iv1::OUTCOME_UNSPECIFIED;
+  std::string code;  // error code of api.md §3, empty where none belongs
+  std::string message;
+  std::string param;
+  bool out_of_service = false;  // this worker's copy of the base is broken: claim no more
+};
+
+// The table of jobs.md §6: the result frame if there is a usable one, else our own order, else the
+// exit status. Pure.
+Verdict judge(const AttemptEnd& end);
+
+// Exit codes of the trainer (jobs.md §6).
+enum TrainerExit : int {
+  kExitSuccess = 0,
+  kExitBadConfig = 10,
+  kExitBadData = 11,
+  kExitNonFinite = 12,
+  kExitOutOfMemory = 13,
+  kExitDiskFull = 14,
+  kExitQuota = 15,
+  kExitStopped = 16,
+  kExitBadBase = 17,
+  kExitRetryable = 18,
+  kExitGuard = 19,
+};
+
+}  // namespace dex::agent
