@@ -1,0 +1,73 @@
+#include "scheduler/store/adapter_repository.h"
+
+#include "scheduler/store/job_fields.h"
+
+namespace dex::store {
+
+namespace {
+base::Status adapter_not_found(const std::string& id) {
+  return base::not_found("RESOURCE_NOT_FOUND", "There is no adapter '" + id + "'.")
+      .with_metadata("resource_type", "adapter")
+      .with_metadata("resource_name", id);
+}
+}  // namespace
+
+AdapterRecord adapter_from(const Fields& f) {
+  AdapterRecord adapter;
+  adapter.id = text(f, "id");
+  adapter.tenant = text(f, "tenant");
+  adapter.job = text(f, "job");
+  adapter.uri = text(f, "uri");
+  adapter.sha256 = text(f, "sha");
+  adapter.info = text(f, "info");
+  adapter.desired = text(f, "desired");
+  adapter.tier = text(f, "tier");
+  adapter.pinned = text(f, "pinned") == "1";
+  adapter.disabled = text(f, "disabled") == "1";
+  adapter.created_ms = number(f, "created_ms");
+  adapter.revision = number(f, "rev");
+  return adapter;
+}
+
+base::Result<AdapterRecord> AdapterRepository::get(const std::string& tenant,
+                                                   const std::string& id) {
+  DEX_ASSIGN_OR_RETURN(const Reply reply, store_.run("read", {"adapter", tenant, id}));
+  if (reply.str(0) == "NOTFOUND") return adapter_not_found(id);
+  if (reply.str(0) != "OK") return unexpected("read", reply);
+  return adapter_from(reply.at(1).fields());
+}
+
+base::Result<std::vector<AdapterRecord>> AdapterRepository::list(const std::string& tenant,
+                                                                 const Cursor& cursor, int count) {
+  const std::string before = cursor.before_ms < 0 ? "" : std::to_string(cursor.before_ms);
+  DEX_ASSIGN_OR_RETURN(
+      const Reply reply,
+      store_.run("list", {"adapter", tenant, before, cursor.before_id, std::to_string(count)}));
+  if (reply.str(0) != "OK") return unexpected("list", reply);
+  std::vector<AdapterRecord> adapters;
+  for (size_t i = 1; i < reply.elements.size(); ++i) {
+    adapters.push_back(adapter_from(reply.at(i).at(2).fields()));
+  }
+  return adapters;
+}
+
+base::Status AdapterRepository::desire(const std::string& tenant, const std::string& id,
+                                       bool loaded) {
+  auto reply =
+      store_.run("adapter", {"desire", tenant, id, loaded ? "loaded" : "none", "DEVICE", "0", "0"});
+  DEX_RETURN_IF_ERROR(reply.status());
+  if (reply->str(0) == "OK") return {};
+  return reply->str(0) == "NOTFOUND" ? adapter_not_found(id) : unexpected("adapter", *reply);
+}
+
+base::Result<AdapterRepository::Wanted> AdapterRepository::wanted() {
+  DEX_ASSIGN_OR_RETURN(const Reply reply, store_.run("adapter", {"wanted"}));
+  if (reply.str(0) != "OK") return unexpected("adapter", reply);
+  Wanted wanted{reply.num(1), {}};
+  for (size_t i = 2; i < reply.elements.size(); ++i) {
+    wanted.adapters.push_back(adapter_from(reply.at(i).fields()));
+  }
+  return wanted;
+}
+
+}  // namespace dex::store

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "scheduler/store/records.h"
+#include "scheduler/store/store.h"
+
+namespace dex::store {
+
+// Published adapters (made by a job's `finish success`, never here) and which of them workers
+// should hold. Thread-safe; blocks like JobRepository.
+class AdapterRepository {
+ public:
+  explicit AdapterRepository(Store& store) : store_(store) {}  // the store outlives this object
+
+  // RESOURCE_NOT_FOUND for a missing adapter and for another tenant's alike.
+  base::Result<AdapterRecord> get(const std::string& tenant, const std::string& id);
+  base::Result<std::vector<AdapterRecord>> list(const std::string& tenant, const Cursor& cursor,
+                                                int count);
+
+  // Asks the workers to hold the adapter, or to let it go. Repeatable.
+  base::Status desire(const std::string& tenant, const std::string& id, bool loaded);
+
+  struct Wanted {
+    int64_t revision = 0;  // rises with each change of the list
+    std::vector<AdapterRecord> adapters;
+  };
+  // Every tenant's adapters that should be held, at most 1000.
+  base::Result<Wanted> wanted();
+
+ private:
+  Store& store_;
+};
+
+// A record as it lies in its hash.
+AdapterRecord adapter_from(const std::map<std::string, std::string>& fields);
+
+}  // namespace dex::store

@@ -1,0 +1,117 @@
+#include "scheduler/store/file_repository.h"
+
+#include "scheduler/store/job_fields.h"
+
+namespace dex::store {
+
+namespace {
+
+FileRecord file_from(const Fields& f) {
+  FileRecord file;
+  file.id = text(f, "id");
+  file.tenant = text(f, "tenant");
+  file.filename = text(f, "filename");
+  file.purpose = text(f, "purpose");
+  file.sha256 = text(f, "sha256");
+  file.format = text(f, "format");
+  file.state = text(f, "state");
+  file.bytes = number(f, "bytes");
+  file.created_ms = number(f, "created_ms");
+  file.info = text(f, "info");
+  return file;
+}
+
+base::Status file_not_found(const std::string& id) {
+  return base::not_found("RESOURCE_NOT_FOUND", "There is no file '" + id + "'.")
+      .with_metadata("resource_type", "file")
+      .with_metadata("resource_name", id);
+}
+
+base::Status conflict(const std::string& id) {
+  return {base::Code::kAlreadyExists, "IDEMPOTENCY_CONFLICT",
+          "This request_id was used within 24 hours for another request; it made " + id + "."};
+}
+
+}  // namespace
+
+base::Result<std::optional<std::string>> FileRepository::made_by(
+    const std::string& tenant, const std::string& request_id, const std::string& request_sha256) {
+  DEX_ASSIGN_OR_RETURN(const Reply reply,
+                       store_.run("file", {"known", tenant, request_id, request_sha256}));
+  if (reply.str(0) == "NONE") return std::optional<std::string>();
+  if (reply.str(0) == "DUP") return std::optional<std::string>(reply.str(1));
+  if (reply.str(0) == "CONFLICT") return conflict(reply.str(1));
+  return unexpected("file", reply);
+}
+
+base::Result<FileRepository::Put> FileRepository::put(const std::string& tenant,
+                                                      const std::string& request_id,
+                                                      const std::string& request_sha256,
+                                                      const FileRecord& file, int max_files) {
+  const std::vector<std::pair<std::string, std::string>> fields = {
+      {"filename", file.filename}, {"purpose", file.purpose}, {"sha256", file.sha256},
+      {"format", file.format},     {"state", file.state},     {"bytes", std::to_string(file.bytes)},
+      {"info", file.info}};
+  std::vector<std::string> args = {"put",
+                                   tenant,
+                                   request_id,
+                                   request_sha256,
+                                   std::to_string(store_.times().idempotency_ms),
+                                   std::to_string(max_files),
+                                   file.id,
+                                   std::to_string(fields.size())};
+  for (const auto& [name, value] : fields) args.insert(args.end(), {name, value});
+  DEX_ASSIGN_OR_RETURN(const Reply reply, store_.run("file", std::move(args)));
+  if (reply.str(0) == "OK") return Put{file.id, false};
+  if (reply.str(0) == "DUP") return Put{reply.str(1), true};
+  if (reply.str(0) == "CONFLICT") return conflict(reply.str(1));
+  if (reply.str(0) == "QUOTA") {
+    return base::Status(
+        base::Code::kResourceExhausted, "QUOTA_EXCEEDED",
+        "The tenant has " + reply.str(1) + " files, at most " + reply.str(2) + " are allowed.");
+  }
+  return unexpected("file", reply);
+}
+
+base::Result<FileRecord> FileRepository::get(const std::string& tenant, const std::string& id) {
+  DEX_ASSIGN_OR_RETURN(const Reply reply, store_.run("read", {"file", tenant, id}));
+  if (reply.str(0) == "NOTFOUND") return file_not_found(id);
+  if (reply.str(0) != "OK") return unexpected("read", reply);
+  FileRecord file = file_from(reply.at(1).fields());
+  for (const Reply& user : reply.at(5).elements) file.users.push_back(user.text);
+  return file;
+}
+
+base::Result<std::vector<FileRecord>> FileRepository::list(const std::string& tenant,
+                                                           const Cursor& cursor, int count) {
+  const std::string before = cursor.before_ms < 0 ? "" : std::to_string(cursor.before_ms);
+  DEX_ASSIGN_OR_RETURN(
+      const Reply reply,
+      store_.run("list", {"file", tenant, before, cursor.before_id, std::to_string(count)}));
+  if (reply.str(0) != "OK") return unexpected("list", reply);
+  std::vector<FileRecord> files;
+  for (size_t i = 1; i < reply.elements.size(); ++i)
+    files.push_back(file_from(reply.at(i).at(2).fields()));
+  return files;
+}
+
+base::Result<FileRepository::Deleted> FileRepository::remove(const std::string& tenant,
+                                                             const std::string& id) {
+  DEX_ASSIGN_OR_RETURN(const Reply reply, store_.run("file", {"delete", tenant, id}));
+  if (reply.str(0) == "OK") return Deleted{reply.str(2), reply.num(1) == 1};
+  if (reply.str(0) == "NOTFOUND") return file_not_found(id);
+  if (reply.str(0) == "INUSE") {
+    return base::failed_precondition("FILE_IN_USE", "The live job " + reply.str(1) +
+                                                        " needs the file '" + id +
+                                                        "'; cancel it or wait for its end.")
+        .with_metadata("job", reply.str(1));
+  }
+  return unexpected("file", reply);
+}
+
+base::Result<bool> FileRepository::named(const std::string& sha256) {
+  DEX_ASSIGN_OR_RETURN(const Reply reply, store_.command({"EXISTS", store_.key("blob:" + sha256)}));
+  return reply.as_int() == 1;
+}
+
+}  // namespace dex::store

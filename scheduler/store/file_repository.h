@@ -1,0 +1,49 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "scheduler/store/records.h"
+#include "scheduler/store/store.h"
+
+namespace dex::store {
+
+// Records of uploaded files; their bytes lie in the artefact store under their SHA-256 and may be
+// shared by several records. Thread-safe; blocks like JobRepository.
+class FileRepository {
+ public:
+  explicit FileRepository(Store& store) : store_(store) {}  // the store outlives this object
+
+  // The id that this request_id has made, if any. ALREADY_EXISTS IDEMPOTENCY_CONFLICT when the
+  // request was another one.
+  base::Result<std::optional<std::string>> made_by(const std::string& tenant,
+                                                   const std::string& request_id,
+                                                   const std::string& request_sha256);
+  struct Put {
+    std::string id;
+    bool replayed = false;
+  };
+  // Stores `file` (tenant and created_ms are set here). Like made_by when the request_id is known.
+  // RESOURCE_EXHAUSTED QUOTA_EXCEEDED at max_files.
+  base::Result<Put> put(const std::string& tenant, const std::string& request_id,
+                        const std::string& request_sha256, const FileRecord& file, int max_files);
+  // RESOURCE_NOT_FOUND for a missing file and for another tenant's alike.
+  base::Result<FileRecord> get(const std::string& tenant, const std::string& id);
+  base::Result<std::vector<FileRecord>> list(const std::string& tenant, const Cursor& cursor,
+                                             int count);
+
+  struct Deleted {
+    std::string sha256;
+    bool last = false;  // no other record names these bytes now
+  };
+  // FAILED_PRECONDITION FILE_IN_USE names a live job that needs the file.
+  base::Result<Deleted> remove(const std::string& tenant, const std::string& id);
+  // Whether any record names these bytes.
+  base::Result<bool> named(const std::string& sha256);
+
+ private:
+  Store& store_;
+};
+
+}  // namespace dex::store

@@ -1,0 +1,32 @@
+#!lua flags=allow-oom
+-- What the workers should hold. `desired` is the zset of adapters that somebody asked to load.
+-- ARGV: clock, op, and for
+--   desire: tenant, id, desired none|loaded, tier DEVICE|HOST, pinned 0|1, disabled 0|1
+--   wanted: – (every adapter in `desired` or disabled since, with its record)
+-- Replies: OK desired_rev [record, …] | NOTFOUND
+local op = arg()
+if op == 'desire' then
+  local t, id, desired, tier, pinned, disabled = arg(), arg(), arg(), arg(), arg(), arg()
+  local key = P .. 'adapter:' .. id
+  local a = record(key)
+  if not a or a.tenant ~= t then return {'NOTFOUND'} end
+  if a.desired ~= desired or a.tier ~= tier or a.pinned ~= pinned or a.disabled ~= disabled then
+    call('HSET', key, 'desired', desired, 'tier', tier, 'pinned', pinned, 'disabled', disabled,
+         'rev', fmt(num(a.rev) + 1))
+    if desired == 'loaded' or disabled == '1' then
+      call('ZADD', P .. 'desired', fmt(now), id)
+    else
+      call('ZREM', P .. 'desired', id)
+    end
+    call('HINCRBY', CFG, 'desired_rev', '1')
+    call('HINCRBY', CFG, 'routes_rev', '1')
+  end
+  return {'OK', fmt(num(call('HGET', CFG, 'desired_rev')))}
+elseif op == 'wanted' then
+  local reply = {'OK', fmt(num(call('HGET', CFG, 'desired_rev')))}
+  for _, id in ipairs(call('ZRANGE', P .. 'desired', 0, 999)) do
+    reply[#reply + 1] = call('HGETALL', P .. 'adapter:' .. id)
+  end
+  return reply
+end
+return {'BADARG', 'unknown op'}

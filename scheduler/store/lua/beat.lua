@@ -1,0 +1,25 @@
+#!lua flags=allow-oom
+-- Beat (T4): the owner is alive; its lease is extended, also one that has run out and that nobody has reaped.
+-- ARGV: clock, worker, id, epoch, beat_seq (grows within the attempt), lease_ms, phase, progress, ckpt_uri or '', ckpt_sha,
+--   ckpt_step, events (lib.lua read_events)
+-- Replies: OK|CANCEL|PAUSE expiry checkpoint_request-or-'' new 0|1 | LOST
+local worker, id, epoch, seq, lease = arg(), arg(), arg(), num(arg()), num(arg())
+local phase, progress, ckpt_uri, ckpt_sha, ckpt_step = arg(), arg(), arg(), arg(), arg()
+local events = read_events()
+if not events or #progress > 512 then return {'BADARG', 'events or progress too large'} end
+local j = job(id)
+if not owned(j, worker, epoch) then return {'LOST'} end
+
+local expiry = fmt(math.max(num(j.lease_ms), now + lease))
+put(j, 'lease_ms', expiry)
+call('ZADD', P .. 'lease', expiry, id)  -- plain ZADD: a missing lease comes back (trap 8)
+local new = seq > num(j.beat_seq)
+if new then
+  put(j, 'beat_seq', fmt(seq), 'phase', phase, 'beat_ms', fmt(now))
+  if progress ~= '' then put(j, 'progress', progress) end
+  if ckpt_uri ~= '' then put(j, 'ckpt_uri', ckpt_uri, 'ckpt_sha', ckpt_sha, 'ckpt_step', ckpt_step) end
+  write_events(j, events)
+end
+local word = 'OK'
+if j.state == 'CANCELLING' then word = 'CANCEL' elseif j.want == 'pause' then word = 'PAUSE' end
+return {word, expiry, j.ckreq or '', new and '1' or '0'}

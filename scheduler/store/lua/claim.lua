@@ -1,0 +1,50 @@
+#!lua
+-- Claim (T3): the head of the queue of the tenant that is next in the ring. No allow-oom: a full Redis starts no new work.
+-- ARGV: clock, worker, slot, claim_id (the same until the agent has an answer), lease_ms, number of pools (≤ 8), pools…
+-- Replies: JOB id epoch spec ckpt_uri ckpt_sha ckpt_step attempt ooms want kind tenant pool adapter files waited_ms expiry
+--   | NONE (nothing written) | STALE | DRAIN | UNKNOWN (register again)
+local worker, slot, claim_id, lease, n = arg(), arg(), arg(), num(arg()), num(arg())
+if claim_id == '' or n > 8 then return {'BADARG', 'claim_id or number of pools'} end
+local wkey = P .. 'worker:' .. worker
+local w = call('HMGET', wkey, 'state', 'cid:' .. slot, 'cjob:' .. slot, 'cep:' .. slot)
+if not w[1] or w[1] == 'gone' then return {'UNKNOWN'} end
+
+-- Checkpoint and want too, or a replayed claim would silently train from the start (trap 7).
+local function reply(j)
+  return {'JOB', j.id, j.epoch, call('GET', P .. 'spec:' .. j.id), j.ckpt_uri or '', j.ckpt_sha or '', j.ckpt_step or '0',
+          j.attempt, j.ooms, j.want, j.kind, j.tenant, j.pool, j.adapter, j.files,
+          fmt(math.max(0, num(j.started_ms) - num(j.enter_ms))), j.lease_ms}
+end
+if w[2] == claim_id then
+  local j = job(w[3])
+  return owned(j, worker, w[4]) and reply(j) or {'STALE'}
+end
+if w[1] == 'draining' then return {'DRAIN'} end
+
+for _ = 1, n do
+  local pool = arg()
+  for _ = 1, 8 do
+    local t = call('ZRANGE', P .. 'ring:' .. pool, 0, 0)[1]
+    if not t then break end
+    if ring_sync(t, pool) then
+      local id = call('ZRANGE', P .. 'rq:' .. pool .. ':' .. t, 0, 0)[1]
+      local j = job(id)
+      -- An epoch that grows whatever the clock does and whatever writes were lost (trap 5).
+      local epoch = fmt(math.max(num(j.epoch) + 1, now))
+      local vt = num(call('HGET', P .. 'tenant:' .. t, 'vt:' .. pool))
+      call('HSET', CFG, 'vt:' .. pool, fmt6(math.max(num(call('HGET', CFG, 'vt:' .. pool)), vt)))
+      leave(j)
+      put(j, 'epoch', epoch, 'attempt', fmt(num(j.attempt) + 1), 'worker', worker, 'lease_ms', fmt(now + lease),
+          'started_ms', fmt(now), 'charged', j.cost, 'beat_seq', '0', 'phase', '')
+      if not j.first_ms then put(j, 'first_ms', fmt(now)) end
+      enter(j, 'RUNNING')
+      charge(t, pool, num(j.cost))
+      call('HSET', wkey, 'cid:' .. slot, claim_id, 'cjob:' .. slot, id, 'cep:' .. slot, epoch)
+      event(j, epoch, worker, 'claim')
+      log(j, '0', 'INFO', 'job_start', 'Attempt ' .. j.attempt .. ' started on ' .. worker .. '.')
+      if running(t) >= tenant(t).max_running then ring_sync_all(t) else ring_sync(t, pool) end
+      return reply(j)
+    end
+  end
+end
+return {'NONE'}

@@ -1,0 +1,47 @@
+#!lua flags=allow-oom
+-- Records of uploaded files. The bytes lie in the artefact store under their SHA-256; `blob:<sha>` counts who names them.
+-- ARGV: clock, op, tenant, and for
+--   known: request_id, req_sha
+--   put: request_id, req_sha, ttl_ms, max_files, id, number of fields, field, value, …  (sha256, state, bytes, … opaque here)
+--   delete: id
+-- Replies: OK [last 0|1: no other record names the bytes] [sha256] | DUP id | CONFLICT id | QUOTA count max | IDTAKEN |
+--   NOTFOUND | INUSE job | NONE (known: never seen)
+local op, t = arg(), arg()
+if op == 'delete' then
+  local id = arg()
+  local key = P .. 'file:' .. id
+  local f = record(key)
+  if not f or f.tenant ~= t then return {'NOTFOUND'} end
+  local user = call('ZRANGE', P .. 'fileuse:' .. id, 0, 0)[1]
+  if user then return {'INUSE', user} end
+  call('DEL', key)
+  call('ZREM', P .. 'tfiles:' .. t, id)
+  call('SREM', P .. 'blob:' .. f.sha256, id)
+  return {'OK', call('SCARD', P .. 'blob:' .. f.sha256) == 0 and '1' or '0', f.sha256}
+end
+
+local request_id, sha = arg(), arg()
+local idem = P .. 'idem:' .. t .. ':' .. request_id
+local made = call('HMGET', idem, 'sha', 'ids')
+if made[1] then return {made[1] == sha and 'DUP' or 'CONFLICT', made[2]} end
+if op == 'known' then return {'NONE'} end
+if op ~= 'put' then return {'BADARG', 'unknown op'} end
+
+local ttl, max, id, n = arg(), num(arg()), arg(), num(arg())
+local key, fields, sha256 = P .. 'file:' .. id, {'id', id, 'tenant', t, 'created_ms', fmt(now)}, nil
+for _ = 1, n do
+  local field, value = arg(), arg()
+  if field == 'sha256' then sha256 = value end
+  fields[#fields + 1], fields[#fields + 2] = field, value
+end
+if not sha256 then return {'BADARG', 'sha256 missing'} end
+if call('EXISTS', key) == 1 then return {'IDTAKEN'} end
+local count = call('ZCARD', P .. 'tfiles:' .. t)
+if count >= max then return {'QUOTA', fmt(count), fmt(max)} end
+call('HSET', key, unpack(fields))
+call('ZADD', P .. 'tfiles:' .. t, fmt(now), id)
+call('SADD', P .. 'blob:' .. sha256, id)
+call('SADD', P .. 'tenants', t)
+call('HSET', idem, 'sha', sha, 'ids', id)
+call('PEXPIRE', idem, ttl)
+return {'OK'}

@@ -1,0 +1,27 @@
+#!lua flags=allow-oom
+-- A page of a tenant's records, newest first. The cursor is the last row seen, so no row is skipped or repeated.
+-- ARGV: clock, kind job|file|adapter, tenant, before_ms or '', before_id, count (≤ 100)
+-- Replies: OK row… each {id, created_ms, record {field, value, …}, spec-or-'', in_ring 0|1}
+local kind, t, before_ms, before_id, count = arg(), arg(), arg(), arg(), math.min(num(arg()), 100)
+local index = P .. 't' .. kind .. 's:' .. t
+local reply, offset = {'OK'}, 0
+while #reply <= count do
+  local rows = call('ZREVRANGEBYSCORE', index, before_ms == '' and '+inf' or before_ms, '-inf', 'WITHSCORES', 'LIMIT',
+                    fmt(offset), '100')
+  if #rows == 0 then break end
+  for i = 1, #rows, 2 do
+    local id, ms = rows[i], rows[i + 1]
+    local seen = before_ms ~= '' and num(ms) == num(before_ms) and id >= before_id
+    if not seen and #reply <= count then
+      local row = {id, fmt(num(ms)), call('HGETALL', P .. kind .. ':' .. id), '', '0'}
+      if kind == 'job' then
+        row[4] = call('GET', P .. 'spec:' .. id) or ''
+        local pool = call('HGET', P .. 'job:' .. id, 'pool')
+        row[5] = pool and call('ZSCORE', P .. 'ring:' .. pool, t) and '1' or '0'
+      end
+      reply[#reply + 1] = row
+    end
+  end
+  offset = offset + 100
+end
+return reply

@@ -1,0 +1,71 @@
+#!lua
+-- Submit (T1): 1 to 64 jobs, all or none. No allow-oom: a full Redis takes no new work.
+-- ARGV: clock, tenant, request_id, req_sha, ttl_ms, auto hash or '', auto_ttl_ms, repeat 0|1, number of jobs; for each job:
+--   id, kind, pool, prio, delay_ms, max_fail, max_crash, uniq, cost, gpus, deadline_ms from now (0 = none), adapter, want,
+--   spec, files separated by spaces, queued message
+-- Replies: OK ids… | DUP ids… | CONFLICT ids… | IDTAKEN id | NOTUNIQUE job | NOFILE id state-or-'' | QUOTA queued max
+local t, request_id, sha, ttl = arg(), arg(), arg(), arg()
+local auto, auto_ttl, repeated, n = arg(), arg(), arg(), num(arg())
+if n < 1 or n > 64 then return {'BADARG', 'number of jobs'} end
+
+local function known(key)
+  local made = call('HMGET', key, 'sha', 'ids')
+  if not made[1] then return nil end
+  local reply = {made[1] == sha and 'DUP' or 'CONFLICT'}
+  for id in string.gmatch(made[2], '%S+') do reply[#reply + 1] = id end
+  return reply
+end
+local idem, idem_auto = P .. 'idem:' .. t .. ':' .. request_id, P .. 'idem:' .. t .. ':auto:' .. auto
+local made = known(idem) or (auto ~= '' and repeated == '1' and known(idem_auto)) or nil
+if made then return made end
+
+local jobs, uniq_here, ids = {}, {}, {}
+for i = 1, n do
+  local j = {id = arg(), kind = arg(), pool = arg(), prio = arg(), delay = num(arg()), max_fail = arg(), max_crash = arg(),
+             uniq = arg(), cost = arg(), gpus = arg(), deadline = num(arg()), adapter = arg(), want = arg(), spec = arg(),
+             files = arg(), message = arg()}
+  if not j.message then return {'BADARG', 'too few arguments'} end
+  if call('EXISTS', P .. 'job:' .. j.id) == 1 then return {'IDTAKEN', j.id} end
+  if j.uniq ~= '' then
+    local holder = call('GET', P .. 'uniq:' .. t .. ':' .. j.uniq) or uniq_here[j.uniq]
+    if holder then return {'NOTUNIQUE', holder} end
+    uniq_here[j.uniq] = j.id
+  end
+  for file in string.gmatch(j.files, '%S+') do
+    local owner = call('HMGET', P .. 'file:' .. file, 'tenant', 'state')
+    if owner[1] ~= t then return {'NOFILE', file, ''} end
+    if owner[2] ~= 'READY' then return {'NOFILE', file, owner[2]} end
+  end
+  jobs[i], ids[i] = j, j.id
+end
+local waiting, limits = queued(t), tenant(t)
+if waiting + n > limits.max_queued then return {'QUOTA', fmt(waiting), fmt(limits.max_queued)} end
+
+local stamp = fmt(now)
+call('SADD', P .. 'tenants', t)
+call('HSET', idem, 'sha', sha, 'ids', table.concat(ids, ' '))
+call('PEXPIRE', idem, ttl)
+if auto ~= '' then
+  call('HSET', idem_auto, 'sha', sha, 'ids', table.concat(ids, ' '))
+  call('PEXPIRE', idem_auto, auto_ttl)
+end
+for _, new in ipairs(jobs) do
+  local j = {id = new.id, tenant = t, pool = new.pool}
+  put(j, 'v', '1', 'id', j.id, 'kind', new.kind, 'tenant', t, 'pool', new.pool, 'prio', new.prio, 'req_sha', sha,
+      'files', new.files, 'adapter', new.adapter, 'rev', '0', 'want', new.want, 'epoch', '0', 'attempt', '0',
+      'failures', '0', 'crashes', '0', 'preempts', '0', 'ooms', '0', 'fulls', '0', 'max_fail', new.max_fail,
+      'max_crash', new.max_crash, 'seq', '0', 'cost', new.cost, 'gpus', new.gpus, 'uniq', new.uniq,
+      'created_ms', stamp, 'enter_ms', fmt(now + new.delay), 'deadline_ms',
+      new.deadline > 0 and fmt(now + new.deadline) or '0')
+  call('SET', P .. 'spec:' .. j.id, new.spec)
+  if j.uniq ~= '' then call('SET', P .. 'uniq:' .. t .. ':' .. j.uniq, j.id) end
+  for file in string.gmatch(j.files, '%S+') do call('ZADD', P .. 'fileuse:' .. file, stamp, j.id) end
+  call('ZADD', P .. 'tjobs:' .. t, stamp, j.id)
+  if new.deadline > 0 then call('ZADD', P .. 'deadline', j.deadline_ms, j.id) end
+  call('SADD', P .. 'pools', j.pool)
+  requeue(j, new.delay)
+  event(j, '', '', 'submit')
+  log(j, '0', 'INFO', 'job_queued', new.message)
+  ring_sync(t, j.pool)
+end
+return {'OK', unpack(ids)}

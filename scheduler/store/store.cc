@@ -1,0 +1,219 @@
+#include "scheduler/store/store.h"
+
+#include <spdlog/spdlog.h>
+
+#include <cstdlib>
+
+namespace dex::store {
+
+namespace {
+
+constexpr int64_t kSchema = 1;
+constexpr int64_t kSweepLimit = 50;
+
+// A field of INFO's "name:value" lines.
+std::string info_field(const std::string& info, const std::string& field) {
+  size_t at = info.find("\n" + field + ":");
+  if (at == std::string::npos) return "";
+  at += field.size() + 2;
+  return info.substr(at, info.find_first_of("\r\n", at) - at);
+}
+
+Redis::Options with_hello(Redis::Options options, std::function<base::Status(Connection&)> hello) {
+  options.on_connect = std::move(hello);
+  return options;
+}
+
+}  // namespace
+
+base::Status unexpected(std::string_view script, const Reply& reply) {
+  spdlog::error("redis: {} answered {} {}", script, reply.str(0), reply.str(1));
+  return base::internal("The store answered '" + reply.str(0) + "' to '" + std::string(script) +
+                        "'.");
+}
+
+Store::Store(Options options)
+    : options_(std::move(options)),
+      prefix_("dex:{" + options_.shard + "}:"),
+      redis_(with_hello(options_.redis,
+                        [this](Connection& connection) { return hello(connection); })) {}
+
+std::string Store::clock() const {
+  return options_.clock_ms ? std::to_string(options_.clock_ms()) : "0";
+}
+
+base::Result<Reply> Store::run(std::string_view name, std::vector<std::string> args) {
+  args.insert(args.begin(), clock());
+  return redis_.run(find_script(name), prefix_, args);
+}
+
+base::Status Store::hello(Connection& connection) {
+  const Answer info = connection.call({"INFO", "server"});
+  const Script& script = find_script("hello");
+  // EVAL, not EVALSHA: this call must not depend on what a former life of Redis had loaded.
+  const Answer answer =
+      info.ok ? connection.call({"EVAL", script.text, "1", prefix_, clock(),
+                                 info_field(info.reply.text, "run_id"),
+                                 std::to_string(options_.times.settle_ms), std::to_string(kSchema)})
+              : info;
+  if (!answer.ok) {
+    const bool forbidden = answer.error == ErrorClass::kForbidden;
+    return forbidden
+               ? base::failed_precondition("STORE_REFUSED", "Redis refused: " + answer.message)
+               : base::unavailable("STORE_UNAVAILABLE", answer.message);
+  }
+  if (answer.reply.str(0) == "SCHEMA") {
+    return base::failed_precondition(
+        "STORE_TOO_NEW", "The store has schema " + answer.reply.str(1) + ", this program knows " +
+                             std::to_string(kSchema) + ": start a newer scheduler.");
+  }
+  if (answer.reply.str(0) == "NEW") {
+    spdlog::info("redis: new server; leases rest for {} ms", options_.times.settle_ms);
+  }
+  return {};
+}
+
+base::Result<std::string> Store::durability() {
+  DEX_ASSIGN_OR_RETURN(const Reply persistence, command({"INFO", "persistence"}));
+  DEX_ASSIGN_OR_RETURN(const Reply memory, command({"INFO", "memory"}));
+  DEX_ASSIGN_OR_RETURN(const Reply fsync, command({"CONFIG", "GET", "appendfsync"}));
+  std::string wrong;
+  const auto demand = [&](const std::string& what, const std::string& value,
+                          const std::string& right) {
+    if (value == right) return;
+    wrong += (wrong.empty() ? "" : "; ") + what + " is '" + value + "', must be '" + right + "'";
+  };
+  demand("aof_enabled", info_field(persistence.text, "aof_enabled"), "1");
+  demand("aof_last_write_status", info_field(persistence.text, "aof_last_write_status"), "ok");
+  demand("maxmemory-policy", info_field(memory.text, "maxmemory_policy"), "noeviction");
+  demand("appendfsync", fsync.str(1), "always");
+  return wrong;
+}
+
+base::Result<double> Store::memory_ratio() {
+  DEX_ASSIGN_OR_RETURN(const Reply memory, command({"INFO", "memory"}));
+  const double used = std::atof(info_field(memory.text, "used_memory").c_str());
+  const double most = std::atof(info_field(memory.text, "maxmemory").c_str());
+  return most > 0 ? used / most : 0.0;
+}
+
+base::Result<Store::Swept> Store::sweep() {
+  const StoreTimes& times = options_.times;
+  Swept sum;
+  bool more = true;
+  while (more) {
+    DEX_ASSIGN_OR_RETURN(
+        const Reply reply,
+        run("sweep", {std::to_string(kSweepLimit), std::to_string(times.crash_backoff_ms),
+                      std::to_string(times.settle_ms), std::to_string(times.gap_ms),
+                      std::to_string(times.lease_ms), std::to_string(times.worker_timeout_ms)}));
+    if (reply.str(0) != "OK") return unexpected("sweep", reply);
+    more = false;
+    for (size_t i = 1; i <= 6; ++i) more = more || reply.num(i) == kSweepLimit;
+    sum.pulled_back += reply.num(1);
+    sum.deadlines += reply.num(2);
+    sum.leases += reply.num(3);
+    sum.delayed += reply.num(4);
+    sum.uncapped += reply.num(5);
+    sum.workers_lost += reply.num(6);
+    sum.settling = reply.num(7) == 1;
+    sum.ended += reply.num(8);
+  }
+  return sum;
+}
+
+base::Result<int64_t> Store::fix_jobs(const std::vector<std::string>& ids) {
+  std::vector<std::string> args = {"jobs", std::to_string(options_.times.lease_ms)};
+  args.insert(args.end(), ids.begin(), ids.end());
+  DEX_ASSIGN_OR_RETURN(const Reply reply, run("reconcile", args));
+  return reply.num(1);
+}
+
+base::Result<int64_t> Store::fix_set(const std::string& set) {
+  int64_t fixes = 0;
+  std::string at = "0";
+  do {
+    DEX_ASSIGN_OR_RETURN(const Reply page, command({"ZSCAN", key(set), at, "COUNT", "50"}));
+    at = page.str(0);
+    std::vector<std::string> args = {"set", std::to_string(options_.times.lease_ms), set};
+    for (size_t i = 0; i < page.at(1).elements.size(); i += 2) args.push_back(page.at(1).str(i));
+    // ZSCAN may answer a small set whole, whatever COUNT says; the script takes 100 at a time.
+    for (size_t first = 3; first < args.size(); first += 100) {
+      std::vector<std::string> part(args.begin(), args.begin() + 3);
+      part.insert(part.end(), args.begin() + static_cast<int64_t>(first),
+                  args.begin() + static_cast<int64_t>(std::min(first + 100, args.size())));
+      DEX_ASSIGN_OR_RETURN(const Reply reply, run("reconcile", part));
+      fixes += reply.num(1);
+    }
+  } while (at != "0");
+  return fixes;
+}
+
+base::Result<int64_t> Store::reconcile() {
+  int64_t fixes = 0;
+  DEX_ASSIGN_OR_RETURN(const Reply pools, command({"SMEMBERS", key("pools")}));
+  DEX_ASSIGN_OR_RETURN(const Reply tenants, command({"SMEMBERS", key("tenants")}));
+  std::vector<std::string> sets = {"delayed", "lease", "deadline", "paused", "done", "dead"};
+  for (const Reply& pool : pools.elements) {
+    sets.push_back("ready:" + pool.text);
+    sets.push_back("inflight:" + pool.text);
+    for (const Reply& tenant : tenants.elements)
+      sets.push_back("rq:" + pool.text + ":" + tenant.text);
+  }
+  for (const Reply& tenant : tenants.elements) {
+    sets.push_back("twait:" + tenant.text);
+    sets.push_back("trun:" + tenant.text);
+  }
+  for (const std::string& set : sets) {
+    DEX_ASSIGN_OR_RETURN(const int64_t fixed, fix_set(set));
+    fixes += fixed;
+  }
+
+  const size_t skip = key("job:").size();
+  std::string at = "0";
+  do {
+    DEX_ASSIGN_OR_RETURN(const Reply page,
+                         command({"SCAN", at, "MATCH", key("job:*"), "COUNT", "100"}));
+    at = page.str(0);
+    std::vector<std::string> ids;
+    for (const Reply& found : page.at(1).elements) {
+      ids.push_back(found.text.substr(skip));
+      if (ids.size() == 100) {
+        DEX_ASSIGN_OR_RETURN(const int64_t fixed, fix_jobs(ids));
+        fixes += fixed;
+        ids.clear();
+      }
+    }
+    if (!ids.empty()) {
+      DEX_ASSIGN_OR_RETURN(const int64_t fixed, fix_jobs(ids));
+      fixes += fixed;
+    }
+  } while (at != "0");
+  if (fixes > 0) spdlog::error("store: reconcile repaired {} set members", fixes);
+  return fixes;
+}
+
+base::Result<Store::Stats> Store::stats() {
+  DEX_ASSIGN_OR_RETURN(const Reply reply, run("stats", {}));
+  if (reply.str(0) != "OK") return unexpected("stats", reply);
+  Stats stats;
+  for (const Reply& row : reply.at(1).elements) {
+    stats.pools.push_back({row.str(0), row.num(1), row.num(2), std::atof(row.str(3).c_str())});
+  }
+  stats.delayed = reply.num(2);
+  stats.paused = reply.num(3);
+  stats.done = reply.num(4);
+  stats.failed = reply.num(5);
+  for (const Reply& row : reply.at(6).elements) stats.workers.emplace_back(row.str(0), row.str(1));
+  return stats;
+}
+
+base::Status Store::set_tenant(const std::string& tenant, double weight, int max_queued,
+                               int max_running, double gpu_seconds_a_day) {
+  auto reply = run("tenant", {tenant, std::to_string(weight), std::to_string(max_queued),
+                              std::to_string(max_running), std::to_string(gpu_seconds_a_day)});
+  DEX_RETURN_IF_ERROR(reply.status());
+  return reply->str(0) == "OK" ? base::Status() : unexpected("tenant", *reply);
+}
+
+}  // namespace dex::store

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "scheduler/store/redis.h"
+#include "services/base/status.h"
+
+namespace dex::store {
+
+// Times of jobs.md §4 that the store itself needs.
+struct StoreTimes {
+  int64_t lease_ms = 30000;
+  int64_t settle_ms = 30000;
+  int64_t gap_ms = 20000;
+  int64_t crash_backoff_ms = 30000;
+  int64_t retry_backoff_ms = 30000;
+  int64_t worker_timeout_ms = 60000;
+  int64_t idempotency_ms = 24 * 3600 * 1000;
+};
+
+// One shard of the queue. The repositories of this room speak through it. Thread-safe; every call
+// blocks for a round trip, at most Redis::Options::patience.
+class Store {
+ public:
+  struct Options {
+    Redis::Options redis;  // on_connect is set here
+    std::string shard = "s0";
+    StoreTimes times;
+    // The clock handed to scripts in ms; unset: Redis' own. Tests set it, with cfg.testclock = 1.
+    std::function<int64_t()> clock_ms;
+  };
+  // Never connects: the first call does, so a scheduler can start before its Redis.
+  explicit Store(Options options);
+
+  // Runs lua/<name>.lua. An unexpected first word (BADCLOCK, BADARG, …) is left to the caller.
+  base::Result<Reply> run(std::string_view name, std::vector<std::string> args);
+  base::Result<Reply> command(const std::vector<std::string>& args) { return redis_.command(args); }
+  [[nodiscard]] std::string key(std::string_view name) const { return prefix_ + std::string(name); }
+  [[nodiscard]] const StoreTimes& times() const { return options_.times; }
+  [[nodiscard]] const std::string& prefix() const { return prefix_; }
+
+  // What a Redis must be to keep promise P1: AOF on and writing, fsync always, noeviction. Empty
+  // when it is; else what is wrong, in words.
+  base::Result<std::string> durability();
+  // used_memory / maxmemory, 0 without a limit.
+  base::Result<double> memory_ratio();
+
+  struct Swept {
+    int64_t pulled_back = 0, deadlines = 0, leases = 0, delayed = 0, uncapped = 0, workers_lost = 0;
+    bool settling = false;
+    int64_t ended = 0;  // jobs that became READY or terminal
+  };
+  // Does what time alone changes (T2, T9 …), until nothing is left.
+  base::Result<Swept> sweep();
+  // Repairs sets that disagree with a job's state; answers how many members were wrong (0 in a
+  // healthy store). Reads every job once.
+  base::Result<int64_t> reconcile();
+
+  struct PoolStats {
+    std::string pool;
+    int64_t ready = 0, inflight = 0;
+    double oldest_ready_seconds = 0;
+  };
+  struct Stats {
+    std::vector<PoolStats> pools;
+    int64_t delayed = 0, paused = 0, done = 0, failed = 0;
+    std::vector<std::pair<std::string, std::string>> workers;  // pools, state
+  };
+  base::Result<Stats> stats();
+
+  // Weight and limits of a tenant; 0 GPU-seconds a day: no limit.
+  base::Status set_tenant(const std::string& tenant, double weight, int max_queued, int max_running,
+                          double gpu_seconds_a_day);
+  void close() { redis_.close(); }
+
+ private:
+  base::Status hello(Connection& connection);
+  [[nodiscard]] std::string clock() const;
+  base::Result<int64_t> fix_jobs(const std::vector<std::string>& ids);
+  base::Result<int64_t> fix_set(const std::string& set);
+
+  const Options options_;
+  const std::string prefix_;
+  Redis redis_;
+};
+
+// The reply's first word was none that the caller knows.
+base::Status unexpected(std::string_view script, const Reply& reply);
+
+}  // namespace dex::store

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "scheduler/store/records.h"
+#include "scheduler/store/store.h"
+
+namespace dex::store {
+
+// Workers that are up or draining. Thread-safe; blocks like JobRepository.
+class WorkerRepository {
+ public:
+  explicit WorkerRepository(Store& store) : store_(store) {}  // the store outlives this object
+
+  struct Sign {
+    bool unknown = false;  // register again
+    bool draining = false;
+    int64_t desired_revision = 0;  // of AdapterRepository::wanted()
+    int64_t routes_revision = 0;   // of routes()
+  };
+  base::Result<Sign> enlist(const WorkerRecord& worker);  // `state` and `live` are ignored
+  // The worker lives and its engines hold `live`.
+  base::Result<Sign> alive(const std::string& id, const std::string& live);
+  base::Result<Sign> drain(const std::string& id);
+  base::Result<Sign> gone(const std::string& id);
+
+  struct Routes {
+    int64_t revision = 0;
+    std::vector<WorkerRecord> workers;    // at most 1000
+    std::vector<AdapterRecord> adapters;  // the newest 1000 of each tenant
+  };
+  base::Result<Routes> routes();
+  // Cheap: tells whether routes() would answer something new.
+  base::Result<int64_t> routes_revision();
+
+ private:
+  base::Result<Sign> sign(std::vector<std::string> args);
+  Store& store_;
+};
+
+}  // namespace dex::store

@@ -1,0 +1,120 @@
+// Files, adapters, workers, lists.
+#include "tests/integration/scheduler_store/store_fixture.h"
+
+namespace dex::store {
+namespace {
+
+class RecordsTest : public StoreTest {
+ protected:
+  FileRecord file(const std::string& id, const std::string& sha = "abc") {
+    FileRecord file;
+    file.id = id;
+    file.filename = "data.jsonl";
+    file.state = "READY";
+    file.sha256 = sha;
+    file.bytes = 12;
+    file.info = std::string("opaque\0bytes", 12);
+    return file;
+  }
+};
+
+TEST_F(RecordsTest, FileIsStoredWholeAndOnce) {
+  ASSERT_FALSE(files_->made_by("default", "r", "body")->has_value());
+  ASSERT_FALSE(files_->put("default", "r", "body", file("file-1"), 100)->replayed);
+  EXPECT_EQ(files_->put("default", "r", "body", file("file-2"), 100)->id, "file-1");
+  EXPECT_EQ(**files_->made_by("default", "r", "body"), "file-1");
+  EXPECT_EQ(files_->made_by("default", "r", "other").status().reason(), "IDEMPOTENCY_CONFLICT");
+  const auto stored = files_->get("default", "file-1");
+  ASSERT_TRUE(stored.ok());
+  EXPECT_EQ(stored->info, std::string("opaque\0bytes", 12));
+  EXPECT_EQ(stored->bytes, 12);
+  EXPECT_EQ(files_->get("other", "file-1").status().reason(), "RESOURCE_NOT_FOUND");
+}
+
+TEST_F(RecordsTest, BytesAreSharedUntilTheLastRecordGoes) {
+  ASSERT_TRUE(files_->put("a", "1", "x", file("file-1"), 100).ok());
+  ASSERT_TRUE(files_->put("b", "2", "x", file("file-2"), 100).ok());
+  EXPECT_FALSE(files_->remove("a", "file-1")->last);
+  EXPECT_TRUE(*files_->named("abc"));
+  EXPECT_TRUE(files_->remove("b", "file-2")->last);
+  EXPECT_FALSE(*files_->named("abc"));
+}
+
+TEST_F(RecordsTest, FileQuotaIsExact) {
+  ASSERT_TRUE(files_->put("a", "1", "x", file("file-1"), 2).ok());
+  ASSERT_TRUE(files_->put("a", "2", "x", file("file-2"), 2).ok());
+  EXPECT_EQ(files_->put("a", "3", "x", file("file-3"), 2).status().reason(), "QUOTA_EXCEEDED");
+}
+
+TEST_F(RecordsTest, PagesNeitherSkipNorRepeatWhileRowsArrive) {
+  ASSERT_TRUE(store_->set_tenant("default", 1, 1000, 1000, 0).ok());
+  for (int i = 0; i < 150; ++i) {
+    if (i % 7 == 0) clock_.advance_ms(1);  // many rows share a millisecond
+    submit();
+  }
+  std::set<std::string> seen;
+  Cursor cursor;
+  int pages = 0;
+  while (true) {
+    const auto page = jobs_->list("default", cursor, 10);
+    ASSERT_TRUE(page.ok()) << page.status().to_string();
+    if (page->empty()) break;
+    for (const JobRecord& job : *page) EXPECT_TRUE(seen.insert(job.id).second) << job.id;
+    cursor = {page->back().created_ms, page->back().id};
+    if (++pages == 3) submit();  // a new one comes first, not in between
+  }
+  EXPECT_EQ(seen.size(), 150U);
+}
+
+TEST_F(RecordsTest, DesiredAdaptersAreKnownToWorkers) {
+  enlist("w1");
+  NewJob job;
+  job.adapter = "ft:b:default:s:1";
+  submit("default", job);
+  finish(claim("w1").job, "w1", "success");
+  const int64_t before = adapters_->wanted()->revision;
+  ASSERT_TRUE(adapters_->desire("default", job.adapter, true).ok());
+  ASSERT_TRUE(adapters_->desire("default", job.adapter, true).ok());
+  const auto wanted = adapters_->wanted();
+  EXPECT_EQ(wanted->revision, before + 1);
+  ASSERT_EQ(wanted->adapters.size(), 1U);
+  EXPECT_EQ(wanted->adapters[0].id, job.adapter);
+  EXPECT_EQ(workers_->alive("w1", "")->desired_revision, before + 1);
+  EXPECT_EQ(adapters_->desire("other", job.adapter, true).reason(), "RESOURCE_NOT_FOUND");
+  ASSERT_TRUE(adapters_->desire("default", job.adapter, false).ok());
+  EXPECT_TRUE(adapters_->wanted()->adapters.empty());
+  EXPECT_EQ(adapters_->list("default", {}, 10)->size(), 1U);
+}
+
+TEST_F(RecordsTest, RoutesChangeOnlyWhenSomethingChanged) {
+  enlist("w1");
+  const int64_t first = *workers_->routes_revision();
+  ASSERT_TRUE(workers_->alive("w1", "a").ok());
+  const int64_t second = *workers_->routes_revision();
+  EXPECT_GT(second, first);
+  ASSERT_TRUE(workers_->alive("w1", "a").ok());
+  EXPECT_EQ(*workers_->routes_revision(), second);
+  const auto routes = workers_->routes();
+  ASSERT_EQ(routes->workers.size(), 1U);
+  EXPECT_EQ(routes->workers[0].live, "a");
+  ASSERT_TRUE(workers_->gone("w1").ok());
+  EXPECT_TRUE(workers_->routes()->workers.empty());
+}
+
+TEST_F(RecordsTest, StatsCountTheSets) {
+  enlist("w1");
+  submit();
+  submit();
+  claim("w1");
+  clock_.advance_ms(3000);
+  const auto stats = store_->stats();
+  ASSERT_TRUE(stats.ok()) << stats.status().to_string();
+  ASSERT_EQ(stats->pools.size(), 1U);
+  EXPECT_EQ(stats->pools[0].ready, 1);
+  EXPECT_EQ(stats->pools[0].inflight, 2);
+  EXPECT_EQ(stats->pools[0].oldest_ready_seconds, 3.0);
+  EXPECT_EQ(stats->workers.size(), 1U);
+}
+
+}  // namespace
+}  // namespace dex::store
