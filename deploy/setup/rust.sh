@@ -2,7 +2,7 @@
 # too old for the crates; cargo-web and rustc-web are what Debian keeps current for browsers).
 # shellcheck source-path=SCRIPTDIR shell=bash disable=SC2154 # root, setup and deps are set by those that source this
 rust_title() { echo "Rust compiler"; }
-rust_minimum=80 # 1.80
+rust_minimum=85 # 1.85, services/text/ffi/Cargo.toml
 
 rust_ready() {
   local version
