@@ -15,19 +15,6 @@ bool usable(const std::string& id) {
          std::all_of(id.begin(), id.end(), [](unsigned char c) { return c > 0x20 && c < 0x7f; });
 }
 
-// Only has to be unlike the others in a log; it decides nothing, so it needs no passed-in
-// generator.
-std::string new_request_id() {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::random_device random;
-  std::string id = "req-";
-  for (int i = 0; i < 4; ++i) {
-    auto bits = random();
-    for (int digit = 0; digit < 6; ++digit, bits >>= 4) id += kDigits[bits & 15U];
-  }
-  return id;
-}
-
 std::multimap<std::string, std::string> copy(
     const std::multimap<grpc::string_ref, grpc::string_ref>& metadata) {
   std::multimap<std::string, std::string> headers;
@@ -77,6 +64,19 @@ std::optional<std::string> header_of(const grpc::ServerContextBase& context,
   const auto it = metadata.find(grpc::string_ref(name.data(), name.size()));
   if (it == metadata.end()) return std::nullopt;
   return std::string(it->second.data(), it->second.size());
+}
+
+// Only has to be unlike the others in a log; it decides nothing, so it needs no passed-in
+// generator.
+std::string new_request_id() {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::random_device random;
+  std::string id = "req-";
+  for (int i = 0; i < 4; ++i) {
+    auto bits = random();
+    for (int digit = 0; digit < 6; ++digit, bits >>= 4) id += kDigits[bits & 15U];
+  }
+  return id;
 }
 
 std::string request_id_of(const grpc::ServerContextBase& context) {

@@ -62,6 +62,8 @@ class Call {
 // one.
 std::string request_id_of(const grpc::ServerContextBase& context);
 
+std::string new_request_id();  // "req-" and 24 random hexadecimal digits
+
 // A header of a call's client metadata.
 std::optional<std::string> header_of(const grpc::ServerContextBase& context, std::string_view name);
 

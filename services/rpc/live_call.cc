@@ -25,6 +25,10 @@ LiveCall::LiveCall(Room& room, grpc::CallbackServerContext& context, auth::Princ
   context_.AddInitialMetadata(kRequestIdHeader, call_.request_id());
 }
 
+void LiveCall::drain() {
+  end(server_draining());
+}
+
 void LiveCall::open() {
   self_ = shared_from_this();
   // gRPC cancels the call at the client's deadline by itself; only an earlier cap needs a timer.

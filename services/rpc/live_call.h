@@ -31,6 +31,9 @@ class LiveCall : public std::enable_shared_from_this<LiveCall> {
   // Ends the call before its answer is ready: deadline, drain, client gone. Thread-safe; may come
   // more than once, and after the end.
   virtual void end(base::Status why) = 0;
+  // The server stops. Calls that end by themselves soon override this with nothing; those that are
+  // still there at the end of the grace get end().
+  virtual void drain();
 
  protected:
   void open();  // after construction: registers, arms the deadline

@@ -1,7 +1,6 @@
 #include "services/rpc/room.h"
 
 #include <string>
-#include <vector>
 
 #include "services/rpc/live_call.h"
 #include "services/rpc/strictness.h"
@@ -14,15 +13,24 @@ Room::Room(const Options& options)
 Room::~Room() = default;
 
 void Room::drain() {
-  std::vector<std::shared_ptr<LiveCall>> open;
   {
     const std::lock_guard lock(mutex_);
     draining_ = true;
-    for (const auto& [_, call] : open_) {
-      if (auto alive = call.lock()) open.push_back(std::move(alive));
-    }
   }
-  for (const auto& call : open) call->end(server_draining());
+  for (const auto& call : open()) call->drain();
+}
+
+void Room::cut() {
+  for (const auto& call : open()) call->end(server_draining());
+}
+
+std::vector<std::shared_ptr<LiveCall>> Room::open() const {
+  std::vector<std::shared_ptr<LiveCall>> open;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [_, call] : open_) {
+    if (auto alive = call.lock()) open.push_back(std::move(alive));
+  }
+  return open;
 }
 
 size_t Room::open_calls() const {
@@ -46,7 +54,7 @@ void Room::add(const std::shared_ptr<LiveCall>& call) {
     open_.emplace(call.get(), call);
     too_late = draining_;
   }
-  if (too_late) call->end(server_draining());  // drain() may have passed between admit and here
+  if (too_late) call->drain();  // drain() may have passed between admit and here
 }
 
 void Room::remove(LiveCall* call) {

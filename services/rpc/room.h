@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <vector>
 
 #include "services/auth/authenticator.h"
 #include "services/base/status.h"
@@ -40,9 +41,11 @@ class Room {
   Room& operator=(const Room&) = delete;
 
   // From now on calls are refused with `SERVER_DRAINING`; open streams, uploads and asynchronous
-  // calls end with it; unary handlers finish. Returns at once; may be called twice.
+  // calls end with it; unary handlers finish by themselves. Returns at once; may be called twice.
   void drain();
   [[nodiscard]] bool draining() const { return draining_; }
+  // Ends every open call with `SERVER_DRAINING`; handlers on threads are asked to stop.
+  void cut();
   [[nodiscard]] size_t open_calls() const;
 
   [[nodiscard]] const Options& options() const { return options_; }
@@ -59,6 +62,8 @@ class Room {
   void remove(LiveCall* call);
 
  private:
+  [[nodiscard]] std::vector<std::shared_ptr<LiveCall>> open() const;
+
   const Options options_;
   auth::Authenticator authenticator_;
   std::atomic<bool> draining_{false};

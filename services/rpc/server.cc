@@ -93,8 +93,12 @@ void Server::stop(std::chrono::milliseconds grace) {
   if (!server_) return;
   set_serving("", false);
   room_.drain();
+  // What is left shortly before the end learns why; Shutdown's own cut says nothing.
+  const auto cut = room_.timer().at(std::chrono::steady_clock::now() + grace * 9 / 10,
+                                    [&room = room_] { room.cut(); });
   server_->Shutdown(std::chrono::system_clock::now() + grace);
   server_->Wait();
+  room_.timer().cancel(cut);
   server_.reset();
 }
 

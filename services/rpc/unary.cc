@@ -13,13 +13,12 @@ void UnaryCall::answer(const base::Status& status) {
 }
 
 void UnaryCall::end(base::Status why) {
-  if (!patient_) {
-    // A handler on a thread finishes a drain in its own time; deadline and cancellation stop it.
-    if (why.code() != base::Code::kUnavailable) call().request_stop();
-    return;
-  }
   call().request_stop();
-  if (claim()) answer(why);
+  if (patient_ && claim()) answer(why);
+}
+
+void UnaryCall::drain() {
+  if (patient_) end(server_draining());
 }
 
 void UnaryCall::OnCancel() {

@@ -21,7 +21,7 @@ namespace detail {
 class UnaryCall : public grpc::ServerUnaryReactor, public LiveCall {
  public:
   // `patient`: the call has no thread of its own, so deadline, drain and cancellation answer it at
-  // once. Otherwise they ask the handler to stop, and its return answers.
+  // once. Otherwise deadline and cancellation ask the handler to stop, and its return answers.
   UnaryCall(Room& room, grpc::CallbackServerContext& context, auth::Principal principal,
             std::chrono::milliseconds cap, bool patient);
 
@@ -30,6 +30,7 @@ class UnaryCall : public grpc::ServerUnaryReactor, public LiveCall {
   bool claim() { return !claimed_.exchange(true); }
   void answer(const base::Status& status);
   void end(base::Status why) override;
+  void drain() override;
 
   void OnCancel() override;
   void OnDone() override { done(); }

@@ -1,0 +1,125 @@
+#include "services/gateway/gateway.h"
+
+#include <grpcpp/channel.h>
+
+#include "services/auth/listen_address.h"
+#include "services/gateway/http/edge.h"
+#include "services/gateway/metrics.h"
+#include "services/gateway/proxy/front.h"
+#include "services/gateway/routing/balancer.h"
+#include "services/gateway/routing/route_watcher.h"
+#include "services/monitor/monitor_server.h"
+#include "services/monitor/registry.h"
+#include "services/rpc/channel.h"
+#include "services/rpc/server.h"
+
+namespace dex::gateway {
+
+namespace {
+
+// Handlers of the gateway are reactors: nothing here waits on a thread.
+rpc::Room::Options small_room() {
+  rpc::Room::Options options;
+  options.unary.threads = 1;
+  options.streams.threads = 1;
+  return options;
+}
+
+}  // namespace
+
+// Members in the order in which they may be used; destroyed the other way round.
+class Gateway::Impl {
+ public:
+  explicit Impl(const Options& options)
+      : registry_("gateway", options.version, options.commit),
+        metrics_(registry_),
+        room_(small_room()),
+        scheduler_(rpc::channel(options.scheduler)),
+        routes_(scheduler_, rpc::new_request_id(),
+                [this](const RouteTable& table) {
+                  metrics_.snapshot_now();
+                  balancer_.keep_only(table);
+                }),
+        front_({room_, scheduler_, {routes_, balancer_, metrics_}, metrics_}) {}
+
+  base::Status listen(const Options& options) {
+    DEX_RETURN_IF_ERROR(auth::check_listen_address("--listen", options.listen));
+    DEX_RETURN_IF_ERROR(auth::check_listen_address("--http-listen", options.http_listen));
+    DEX_RETURN_IF_ERROR(auth::check_listen_address("--metrics-listen", options.metrics_listen));
+    rpc::Server::Options server;
+    server.address = options.listen;
+    server.services = front_.services();
+    server.generic = &front_;
+    server.streams_per_connection = rpc::kPublicStreams;
+    server.limit_connection_age = true;
+    DEX_ASSIGN_OR_RETURN(server_, rpc::Server::start(server, room_, registry_));
+
+    monitor::HttpServer::Options http;
+    http.address = options.http_listen;
+    http.body_bytes = rpc::kLargestMessageBytes;
+    http.refusal = [](int status, const std::string& message) {
+      return openai_error(status, status == 413 ? "TOO_LARGE" : "INVALID_FIELD", message);
+    };
+    DEX_ASSIGN_OR_RETURN(http_,
+                         monitor::HttpServer::start(http, edge_handler(registry_, readiness())));
+    DEX_ASSIGN_OR_RETURN(
+        monitor_, monitor::start_monitor_server(options.metrics_listen, registry_, readiness()));
+    return {};
+  }
+
+  void stop(std::chrono::milliseconds grace) {
+    if (server_) server_->stop(grace);
+  }
+
+  [[nodiscard]] const std::string& grpc_address() const { return server_->address(); }
+  [[nodiscard]] const std::string& http_address() const { return http_->address(); }
+  [[nodiscard]] const std::string& metrics_address() const { return monitor_->address(); }
+
+ private:
+  // Ready once it has had a snapshot, and from then on: the scheduler may go away (jobs.md §15).
+  monitor::Readiness readiness() {
+    return [this]() -> base::Status {
+      if (room_.draining()) return rpc::server_draining();
+      if (routes_.table()) return {};
+      return base::unavailable("STORE_UNAVAILABLE", "no routes have come from the scheduler yet");
+    };
+  }
+
+  monitor::Registry registry_;
+  Metrics metrics_;
+  rpc::Room room_;
+  std::shared_ptr<grpc::Channel> scheduler_;
+  Balancer balancer_;
+  RouteWatcher routes_;
+  Front front_;
+  std::unique_ptr<rpc::Server> server_;
+  std::unique_ptr<monitor::HttpServer> http_;
+  std::unique_ptr<monitor::HttpServer> monitor_;
+};
+
+Gateway::Gateway(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Gateway::~Gateway() = default;
+
+base::Result<std::unique_ptr<Gateway>> Gateway::start(const Options& options) {
+  if (options.scheduler.empty()) {
+    return base::invalid_field("--scheduler", "give the scheduler's address, e.g. 127.0.0.1:50052");
+  }
+  auto impl = std::make_unique<Impl>(options);
+  DEX_RETURN_IF_ERROR(impl->listen(options));
+  return std::unique_ptr<Gateway>(new Gateway(std::move(impl)));
+}
+
+const std::string& Gateway::grpc_address() const {
+  return impl_->grpc_address();
+}
+const std::string& Gateway::http_address() const {
+  return impl_->http_address();
+}
+const std::string& Gateway::metrics_address() const {
+  return impl_->metrics_address();
+}
+void Gateway::stop(std::chrono::milliseconds grace) {
+  impl_->stop(grace);
+}
+
+}  // namespace dex::gateway

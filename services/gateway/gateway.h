@@ -1,0 +1,45 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "services/base/status.h"
+
+namespace dex::gateway {
+
+// The whole gateway in one object: gRPC door, HTTP door, monitor port, routes from the scheduler.
+// main.cc runs one; tests run several in a process. Thread-safe.
+class Gateway {
+ public:
+  struct Options {
+    std::string scheduler;                       // its address for gateways; may not answer yet
+    std::string listen = "127.0.0.1:50051";      // gRPC
+    std::string http_listen = "127.0.0.1:8080";  // HTTP
+    std::string metrics_listen = "127.0.0.1:0";  // /metrics /healthz /readyz alone
+    std::string version = "0";
+    std::string commit = "unknown";
+  };
+
+  // Listens on all three addresses when it returns. Refuses addresses off loopback: callers are not
+  // authenticated. Needs no scheduler to start; until the first routes come /readyz answers 503 and
+  // generations UNAVAILABLE.
+  static base::Result<std::unique_ptr<Gateway>> start(const Options& options);
+  ~Gateway();  // as stop(), with half a second
+
+  [[nodiscard]] const std::string& grpc_address() const;  // with the real ports
+  [[nodiscard]] const std::string& http_address() const;
+  [[nodiscard]] const std::string& metrics_address() const;
+
+  // Drains (jobs.md §9): health NOT_SERVING, new calls refused, unary calls and generations end,
+  // other streams end with `SERVER_DRAINING`; what is left after `grace` is cut. Blocks at most
+  // about that.
+  void stop(std::chrono::milliseconds grace);
+
+ private:
+  class Impl;
+  explicit Gateway(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace dex::gateway

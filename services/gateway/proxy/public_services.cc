@@ -1,0 +1,64 @@
+#include "services/gateway/proxy/public_services.h"
+
+#include <google/protobuf/descriptor.h>
+
+#include <algorithm>
+
+#include "dex/v1/adapters.pb.h"
+#include "dex/v1/files.pb.h"
+#include "dex/v1/finetuning.pb.h"
+#include "dex/v1/inference.pb.h"
+#include "dex/v1/models.pb.h"
+
+namespace dex::gateway {
+
+namespace {
+
+// Naming a message of each file also makes the linker keep the file, for reflection.
+std::vector<std::string> collect() {
+  const google::protobuf::Descriptor* messages[] = {
+      v1::FineTuningJob::descriptor(), v1::File::descriptor(), v1::Adapter::descriptor(),
+      v1::GenerateRequest::descriptor(), v1::Model::descriptor()};
+  std::vector<std::string> names;
+  for (const auto* message : messages) {
+    const auto* file = message->file();
+    for (int i = 0; i < file->service_count(); ++i) names.push_back(file->service(i)->full_name());
+  }
+  return names;
+}
+
+const google::protobuf::MethodDescriptor* method_at(std::string_view path) {
+  std::string name(path.substr(std::min<size_t>(1, path.size())));
+  std::replace(name.begin(), name.end(), '/', '.');
+  return google::protobuf::DescriptorPool::generated_pool()->FindMethodByName(name);
+}
+
+}  // namespace
+
+const std::vector<std::string>& public_services() {
+  static const std::vector<std::string> kNames = collect();
+  return kNames;
+}
+
+std::string_view service_of(std::string_view path) {
+  if (!path.starts_with('/')) return {};
+  const auto slash = path.find('/', 1);
+  if (slash == std::string_view::npos) return {};
+  return path.substr(1, slash - 1);
+}
+
+bool is_public(std::string_view service) {
+  const auto& names = public_services();
+  return std::find(names.begin(), names.end(), service) != names.end();
+}
+
+bool is_known(std::string_view path) {
+  return method_at(path) != nullptr;
+}
+
+bool is_unary(std::string_view path) {
+  const auto* method = method_at(path);
+  return method != nullptr && !method->client_streaming() && !method->server_streaming();
+}
+
+}  // namespace dex::gateway

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <grpcpp/channel.h>
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "services/gateway/routing/route_table.h"
+
+namespace dex::gateway {
+
+// Keeps the newest route snapshot of the scheduler. The last one stays, without age limit, when the
+// scheduler goes away: inference goes on without the control plane. One thread; connects again
+// after 0.2 to 2 s. Thread-safe; the destructor ends the stream and joins.
+class RouteWatcher {
+ public:
+  // on_snapshot is called on the watcher's thread after each new table is in place.
+  RouteWatcher(std::shared_ptr<grpc::Channel> scheduler, std::string gateway_id,
+               std::function<void(const RouteTable&)> on_snapshot);
+
+  // The current table; null before the first snapshot.
+  [[nodiscard]] std::shared_ptr<const RouteTable> table() const;
+
+ private:
+  void work(const std::stop_token& stop);
+  bool watch_once(const std::stop_token& stop);  // true: at least one snapshot came
+
+  const std::shared_ptr<grpc::Channel> scheduler_;
+  const std::string gateway_id_;
+  const std::function<void(const RouteTable&)> on_snapshot_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<const RouteTable> table_;  // guarded by mutex_
+  std::jthread thread_;
+};
+
+}  // namespace dex::gateway
