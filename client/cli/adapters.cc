@@ -1,0 +1,98 @@
+#include <CLI/CLI.hpp>
+
+#include "client/cli/command.h"
+#include "client/cli/exit_code.h"
+#include "client/cli/names.h"
+
+namespace dex::cli {
+
+namespace {
+
+std::string replicas_text(const v1::Adapter& adapter) {
+  int loaded = 0;
+  for (const auto& replica : adapter.replicas())
+    loaded += replica.state() == v1::Replica::STATE_LOADED;
+  return std::to_string(loaded) + "/" + std::to_string(adapter.replicas_size());
+}
+
+Table adapter_table(const std::vector<v1::Adapter>& adapters) {
+  Table table = {{"ID", "LOADED", "CLASS", "SIZE", "BRANCH", "VERSION", "CREATED"}};
+  for (const auto& adapter : adapters) {
+    table.push_back({adapter.id(), replicas_text(adapter), adapter.artifact_class(),
+                     human_bytes(static_cast<double>(adapter.bytes())),
+                     short_name(adapter.branch_effect().verdict()), adapter.version(),
+                     local_time(adapter.create_time())});
+  }
+  return table;
+}
+
+int show(Context& context, const base::Result<v1::Adapter>& adapter) {
+  if (!adapter.ok()) return context.output.failure(adapter.status());
+  context.output.result(*adapter, adapter->id(), adapter_table({*adapter}));
+  return kDone;
+}
+
+int list(Context& context, const v1::ListAdaptersRequest& request) {
+  const auto reply = context.client.list_adapters(request);
+  if (!reply.ok()) return context.output.failure(reply.status());
+  context.output.result(*reply, "",
+                        adapter_table({reply->adapters().begin(), reply->adapters().end()}));
+  return kDone;
+}
+
+int download(Context& context, const std::string& id, const std::string& folder) {
+  const base::Status status = context.client.download_adapter(id, folder);
+  if (!status.ok()) return context.output.failure(status);
+  context.output.note("unpacked into " + folder + ", checksums agree");
+  return kDone;
+}
+
+}  // namespace
+
+void add_adapters(CLI::App& app, Action& action) {
+  auto* noun = app.add_subcommand("adapters", "published adapters: list, load, unload, download");
+  noun->require_subcommand(1);
+
+  auto* verb = add_verb(*noun, "list", "the newest adapters", "dexctl adapters list");
+  auto request = std::make_shared<v1::ListAdaptersRequest>();
+  auto limit = std::make_shared<int>(20);
+  verb->add_option("--limit", *limit, "how many, 1 to 1000");
+  verb->callback([&action, request, limit] {
+    action = [=](Context& c) {
+      request->set_page_size(*limit);
+      return list(c, *request);
+    };
+  });
+
+  auto id = std::make_shared<std::string>();
+  verb = add_verb(*noun, "get", "one adapter", "dexctl adapters get ft:… --output json");
+  verb->add_option("id", *id, "adapter id")->required();
+  verb->callback(
+      [&action, id] { action = [=](Context& c) { return show(c, c.client.get_adapter(*id)); }; });
+
+  auto seconds = std::make_shared<double>(60);
+  verb = add_verb(*noun, "load", "put an adapter into memory on every worker that serves its base",
+                  "dexctl adapters load ft:…");
+  verb->add_option("id", *id, "adapter id")->required();
+  verb->add_option("--wait", *seconds, "seconds to wait for the workers, 0 to 600");
+  verb->callback([&action, id, seconds] {
+    action = [=](Context& c) { return show(c, c.client.load_adapter(*id, *seconds)); };
+  });
+
+  verb = add_verb(*noun, "unload", "take an adapter out of memory; running requests finish first",
+                  "dexctl adapters unload ft:…");
+  verb->add_option("id", *id, "adapter id")->required();
+  verb->callback([&action, id] {
+    action = [=](Context& c) { return show(c, c.client.unload_adapter(*id)); };
+  });
+
+  auto folder = std::make_shared<std::string>();
+  verb = add_verb(*noun, "download", "write an adapter's files to a new folder and check them",
+                  "dexctl adapters download ft:… my-adapter");
+  verb->add_option("id", *id, "adapter id")->required();
+  verb->add_option("folder", *folder, "where to; must not exist or be empty")->required();
+  verb->callback(
+      [&action, id, folder] { action = [=](Context& c) { return download(c, *id, *folder); }; });
+}
+
+}  // namespace dex::cli

@@ -1,0 +1,84 @@
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "client/cli/command.h"
+#include "client/cli/exit_code.h"
+#include "client/cli/sampling_flags.h"
+
+namespace dex::cli {
+
+namespace {
+
+struct Arguments {
+  std::string model;
+  std::string system;
+  std::string message;
+  SamplingFlags sampling;
+};
+
+void add_message(v1::ChatInput& chat, const std::string& role, const std::string& content) {
+  auto* message = chat.add_messages();
+  message->set_role(role);
+  message->set_content(content);
+}
+
+// One answer, printed as it comes and added to the conversation.
+base::Status answer(Context& context, const Arguments& arguments, v1::ChatInput& chat) {
+  v1::GenerateRequest request;
+  request.set_model(arguments.model);
+  *request.mutable_chat() = chat;
+  arguments.sampling.apply(request);
+  std::string text;
+  const base::Status status =
+      context.client.generate_stream(request, [&](const v1::GenerateStreamResponse& event) {
+        if (!event.has_delta()) return true;
+        text += event.delta().text();
+        context.output.out() << event.delta().text() << std::flush;
+        return true;
+      });
+  context.output.out() << std::endl;
+  if (status.ok()) add_message(chat, "assistant", text);
+  return status;
+}
+
+int converse(Context& context, const Arguments& arguments, v1::ChatInput& chat) {
+  context.output.note(dim(context.output.terminal(), "chatting with " + arguments.model +
+                                                         "; an empty line or Ctrl-D ends it"));
+  while (!context.stop.stop_requested()) {
+    if (context.output.terminal().can_ask)
+      context.output.err() << bold(context.output.terminal(), "> ") << std::flush;
+    std::string line;
+    if (!std::getline(std::cin, line) || line.empty()) break;
+    add_message(chat, "user", line);
+    const base::Status status = answer(context, arguments, chat);
+    if (!status.ok()) return context.output.failure(status);
+  }
+  return kDone;
+}
+
+int chat(Context& context, const Arguments& arguments) {
+  v1::ChatInput conversation;
+  if (!arguments.system.empty()) add_message(conversation, "system", arguments.system);
+  if (arguments.message.empty()) return converse(context, arguments, conversation);
+  add_message(conversation, "user", arguments.message);
+  const base::Status status = answer(context, arguments, conversation);
+  return status.ok() ? kDone : context.output.failure(status);
+}
+
+}  // namespace
+
+void add_chat(CLI::App& app, Action& action) {
+  auto* verb = add_verb(
+      app, "chat", "talk to a base model or an adapter through its chat template",
+      "dexctl chat smollm2-135m-instruct --message \"What does zip() do?\" --max-tokens 80");
+  auto arguments = std::make_shared<Arguments>();
+  verb->add_option("model", arguments->model, "base model or adapter id")->required();
+  verb->add_option("--system", arguments->system, "the system message");
+  verb->add_option("--message", arguments->message,
+                   "one question; without it a conversation line by line");
+  arguments->sampling.add_to(*verb);
+  verb->callback(
+      [&action, arguments] { action = [=](Context& c) { return chat(c, *arguments); }; });
+}
+
+}  // namespace dex::cli

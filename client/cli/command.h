@@ -1,0 +1,41 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <stop_token>
+#include <string>
+
+#include "client/cli/output.h"
+#include "client/cpp/client.h"
+
+namespace CLI {
+class App;
+}
+
+namespace dex::cli {
+
+// What a command works with. Client and output are made from the global options after parsing.
+struct Context {
+  client::Client& client;
+  Output& output;
+  std::stop_token stop;  // Ctrl-C
+  std::string server;    // as named in hints ("dexctl --server …")
+};
+
+// What main runs once the command line is read; the exit code comes back.
+using Action = std::function<int(Context&)>;
+
+// Each adds one noun with its verbs to the command line; a verb that was chosen stores itself in
+// `action`.
+void add_files(CLI::App& app, Action& action);
+void add_jobs(CLI::App& app, Action& action);
+void add_adapters(CLI::App& app, Action& action);
+void add_catalog(CLI::App& app, Action& action);  // models, presets, version
+void add_generate(CLI::App& app, Action& action);
+void add_chat(CLI::App& app, Action& action);
+
+// The noun's verb with an example in its help, and the options that `fill` adds.
+CLI::App* add_verb(CLI::App& noun, const std::string& name, const std::string& what,
+                   const std::string& example);
+
+}  // namespace dex::cli

@@ -1,0 +1,48 @@
+#include "client/cli/exit_code.h"
+
+#include <algorithm>
+
+namespace dex::cli {
+
+int exit_code(const base::Status& status) {
+  if (status.ok()) return kDone;
+  // ErrorInfo says who acts; a status without it is judged by its code.
+  for (const auto& [key, value] : status.metadata()) {
+    if (key != "category") continue;
+    if (status.code() == base::Code::kCancelled) break;
+    if (value == "USER") return kUserFault;
+    return value == "CAPACITY" ? kCapacity : kSystemFault;
+  }
+  switch (status.code()) {
+    case base::Code::kCancelled:
+      return kInterrupted;
+    case base::Code::kInvalidArgument:
+    case base::Code::kNotFound:
+    case base::Code::kAlreadyExists:
+    case base::Code::kPermissionDenied:
+    case base::Code::kFailedPrecondition:
+    case base::Code::kOutOfRange:
+    case base::Code::kUnimplemented:
+    case base::Code::kUnauthenticated:
+      return kUserFault;
+    case base::Code::kResourceExhausted:
+      return kCapacity;
+    default:
+      return kSystemFault;
+  }
+}
+
+int exit_code(const v1::FineTuningJob& job) {
+  switch (job.state()) {
+    case v1::JOB_STATE_FAILED:
+      if (job.error().category() == "USER") return kUserFault;
+      return job.error().category() == "CAPACITY" ? kCapacity : kSystemFault;
+    case v1::JOB_STATE_CANCELLED:
+    case v1::JOB_STATE_EXPIRED:
+      return kJobStopped;
+    default:
+      return kDone;
+  }
+}
+
+}  // namespace dex::cli

@@ -1,0 +1,23 @@
+#pragma once
+
+#include "dex/v1/finetuning.pb.h"
+#include "services/base/status.h"
+
+namespace dex::cli {
+
+// What dexctl's exit code tells a script (api.md §8).
+enum ExitCode : int {
+  kDone = 0,
+  kOwnFault = 1,  // a fault in dexctl itself
+  kUsage = 2,
+  kUserFault = 3,    // request or data must be repaired; also NOT_FOUND
+  kSystemFault = 4,  // try again, or ask the operator
+  kJobStopped = 5,   // cancelled or expired
+  kCapacity = 6,     // try later, or ask for less
+  kInterrupted = 130,
+};
+
+int exit_code(const base::Status& status);
+int exit_code(const v1::FineTuningJob& job);  // of a job that was followed to its end
+
+}  // namespace dex::cli

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "dex/v1/finetuning.pb.h"
+#include "services/base/status.h"
+
+namespace dex::cli {
+
+// The flags of `jobs create` and `jobs estimate`, as typed. Empty text means "not given".
+struct SpecFlags {
+  std::string spec_file;  // protobuf JSON of a FineTuningJobSpec; the flags below win over it
+  std::string model, training_file, validation_file, method, preset, suffix, name;
+  std::string seed, epochs, max_steps, batch_size, learning_rate, max_seq_length;
+  std::vector<std::string> sets;      // path=value
+  std::vector<std::string> metadata;  // key=value
+};
+
+// What the server gets. Errors name the flag or path and what would be right.
+base::Result<v1::FineTuningJobSpec> make_spec(const SpecFlags& flags);
+
+}  // namespace dex::cli

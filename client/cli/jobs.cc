@@ -1,0 +1,257 @@
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <iostream>
+
+#include "client/cli/command.h"
+#include "client/cli/exit_code.h"
+#include "client/cli/file_view.h"
+#include "client/cli/job_spec.h"
+#include "client/cli/job_view.h"
+#include "client/cli/names.h"
+#include "client/cli/progress_view.h"
+#include "client/cli/set_field.h"
+#include "client/cli/watch.h"
+
+namespace dex::cli {
+
+namespace {
+
+struct CreateArguments {
+  SpecFlags spec;
+  bool dry_run = false;
+  bool follow = false;
+  bool yes = false;
+};
+
+void add_spec_flags(CLI::App& verb, SpecFlags& flags) {
+  verb.add_option("--model", flags.model, "base model (dexctl models list)");
+  verb.add_option("--training-file", flags.training_file,
+                  "file id, or a path that is uploaded first");
+  verb.add_option("--validation-file", flags.validation_file,
+                  "likewise; without it rows are held out of the training file");
+  verb.add_option("--method", flags.method,
+                  "dex (default) or kvo_only, the control without a branch");
+  verb.add_option("--preset", flags.preset,
+                  "auto, paper, small, medium, large, code, long-text, multilingual");
+  verb.add_option("--suffix", flags.suffix, "part of the adapter's name");
+  verb.add_option("--name", flags.name, "a name for people");
+  verb.add_option("--seed", flags.seed, "whole number; same seed, same result");
+  verb.add_option("--epochs", flags.epochs, "passes over the data");
+  verb.add_option("--max-steps", flags.max_steps, "number of updates, whatever --epochs says");
+  verb.add_option("--batch-size", flags.batch_size, "sequences an update");
+  verb.add_option("--learning-rate", flags.learning_rate, "peak rate of W_K, W_V, W_O");
+  verb.add_option("--max-seq-length", flags.max_seq_length, "tokens a sequence");
+  verb.add_option("--set", flags.sets,
+                  "any field of the spec: --set dex.lambda.end=0.5 (may be repeated)")
+      ->allow_extra_args(false);
+  verb.add_option("--metadata", flags.metadata, "key=value (may be repeated)")
+      ->allow_extra_args(false);
+  verb.add_option("--spec", flags.spec_file, "JSON file with a whole spec; flags win over it");
+}
+
+// A path in place of a file id is uploaded; the id comes back.
+base::Result<std::string> file_id(Context& context, const std::string& id_or_path) {
+  std::error_code error;
+  if (id_or_path.empty() || !std::filesystem::exists(id_or_path, error)) return id_or_path;
+  v1::UploadFileRequest::Header header;
+  header.set_purpose(v1::FILE_PURPOSE_FINE_TUNE);
+  UploadBar bar(context.output);
+  DEX_ASSIGN_OR_RETURN(
+      const v1::File file,
+      context.client.upload_file(id_or_path, header,
+                                 [&](int64_t sent, int64_t total) { bar.show(sent, total); }));
+  bar.clear();
+  show_findings(context.output, file);
+  if (file.state() != v1::FILE_STATE_READY) {
+    return base::failed_precondition(
+        "FILE_INVALID", id_or_path + " can't be used for training (uploaded as " + file.id() + ")");
+  }
+  context.output.note("uploaded " + id_or_path + " as " + file.id());
+  return file.id();
+}
+
+base::Result<v1::FineTuningJobSpec> spec_with_files(Context& context, const SpecFlags& flags) {
+  DEX_ASSIGN_OR_RETURN(v1::FineTuningJobSpec spec, make_spec(flags));
+  DEX_ASSIGN_OR_RETURN(*spec.mutable_training_file(), file_id(context, spec.training_file()));
+  if (spec.has_validation_file()) {
+    DEX_ASSIGN_OR_RETURN(*spec.mutable_validation_file(), file_id(context, spec.validation_file()));
+  }
+  return spec;
+}
+
+bool confirmed(Context& context) {
+  context.output.err() << "Start the job? [y/N] " << std::flush;
+  std::string answer;
+  std::getline(std::cin, answer);
+  return answer == "y" || answer == "Y" || answer == "yes";
+}
+
+int estimate(Context& context, const SpecFlags& flags) {
+  const auto spec = spec_with_files(context, flags);
+  if (!spec.ok()) return context.output.failure(spec.status());
+  const auto estimate = context.client.estimate_job(*spec);
+  if (!estimate.ok()) return context.output.failure(estimate.status());
+  if (context.output.format() == Format::kTable) {
+    context.output.out() << estimate_text(*estimate, context.output.terminal()) << std::flush;
+  } else {
+    context.output.result(*estimate, "", {});
+  }
+  return estimate->allowed_to_proceed() ? kDone : kCapacity;
+}
+
+int create(Context& context, const CreateArguments& arguments) {
+  if (arguments.dry_run) return estimate(context, arguments.spec);
+  if (!arguments.yes && !context.output.terminal().can_ask) {
+    context.output.failure(base::invalid_argument(
+        "MISSING_FIELD", "without a terminal nobody can be asked: give --yes"));
+    return kUsage;
+  }
+  const auto spec = spec_with_files(context, arguments.spec);
+  if (!spec.ok()) return context.output.failure(spec.status());
+  const auto estimate = context.client.estimate_job(*spec);
+  if (!estimate.ok()) return context.output.failure(estimate.status());
+  context.output.note(estimate_text(*estimate, context.output.terminal()));
+  if (!arguments.yes && !confirmed(context)) {
+    context.output.note("nothing was started");
+    return kInterrupted;
+  }
+  v1::CreateFineTuningJobRequest request;
+  *request.mutable_spec() = *spec;
+  const auto job = context.client.create_job(request);
+  if (!job.ok()) return context.output.failure(job.status());
+  if (arguments.follow) return follow_job(context, job->id(), 0);
+  context.output.result(*job, job->id(), job_details(*job));
+  context.output.note("watch it: dexctl jobs watch " + job->id());
+  return kDone;
+}
+
+struct ListArguments {
+  std::vector<std::string> states;
+  std::string model;
+  int limit = 20;
+};
+
+int list(Context& context, const ListArguments& arguments) {
+  v1::ListFineTuningJobsRequest request;
+  request.set_page_size(arguments.limit);
+  auto& filter = *request.mutable_filter();
+  filter.set_model(arguments.model);
+  for (const auto& state : arguments.states) {
+    const base::Status status = set_field(filter, "states", state);
+    if (!status.ok()) return context.output.failure(status);
+  }
+  const auto reply = context.client.list_jobs(request);
+  if (!reply.ok()) return context.output.failure(reply.status());
+  context.output.result(*reply, "", job_table({reply->jobs().begin(), reply->jobs().end()}));
+  return kDone;
+}
+
+int get(Context& context, const std::string& id) {
+  const auto job = context.client.get_job(id);
+  if (!job.ok()) return context.output.failure(job.status());
+  context.output.result(*job, job->id(), job_details(*job));
+  return kDone;
+}
+
+int cancel(Context& context, const std::string& id, bool wait) {
+  const auto job = context.client.cancel_job(id);
+  if (!job.ok()) return context.output.failure(job.status());
+  if (wait) {
+    const int code = follow_job(context, id, 0);
+    return code == kJobStopped ? kDone : code;
+  }
+  context.output.result(*job, job->id(), job_details(*job));
+  return kDone;
+}
+
+int events(Context& context, const std::string& id, int64_t after) {
+  v1::ListFineTuningEventsRequest request;
+  request.set_id(id);
+  request.set_page_size(1000);
+  while (true) {
+    request.set_after_sequence(after);
+    const auto reply = context.client.list_events(request);
+    if (!reply.ok()) return context.output.failure(reply.status());
+    for (const auto& event : reply->events()) {
+      after = event.sequence();
+      if (context.output.format() == Format::kJson) {
+        context.output.out() << to_json(event) << "\n";
+      } else {
+        context.output.out() << event.sequence() << "  " << local_time(event.create_time()) << "  "
+                             << event.type() << "  " << event.message() << "\n";
+      }
+    }
+    if (!reply->has_more() || reply->events().empty()) break;
+  }
+  context.output.out().flush();
+  return kDone;
+}
+
+void add_create_and_estimate(CLI::App& noun, Action& action) {
+  auto* verb = add_verb(noun, "create",
+                        "train an adapter: shows effective values and estimate, asks, starts",
+                        "dexctl jobs create --model smollm2-135m-instruct --training-file "
+                        "rows.jsonl --preset code --follow");
+  auto created = std::make_shared<CreateArguments>();
+  add_spec_flags(*verb, created->spec);
+  verb->add_flag("--dry-run", created->dry_run, "only show effective values and estimate");
+  verb->add_flag("--follow", created->follow,
+                 "watch until the job has ended; the last line is the finished job");
+  verb->add_flag("-y,--yes", created->yes, "don't ask");
+  verb->callback([&action, created] { action = [=](Context& c) { return create(c, *created); }; });
+
+  verb = add_verb(
+      noun, "estimate", "what a job would take: time, memory, sizes; nothing is started",
+      "dexctl jobs estimate --model smollm2-135m-instruct --training-file file-01… --preset paper");
+  auto estimated = std::make_shared<SpecFlags>();
+  add_spec_flags(*verb, *estimated);
+  verb->callback(
+      [&action, estimated] { action = [=](Context& c) { return estimate(c, *estimated); }; });
+}
+
+}  // namespace
+
+void add_jobs(CLI::App& app, Action& action) {
+  auto* noun = app.add_subcommand("jobs", "fine-tuning jobs: create, watch, cancel");
+  noun->require_subcommand(1);
+  add_create_and_estimate(*noun, action);
+
+  auto* verb =
+      add_verb(*noun, "list", "the newest jobs", "dexctl jobs list --state running --state queued");
+  auto listed = std::make_shared<ListArguments>();
+  verb->add_option("--state", listed->states,
+                   "queued, running, succeeded, failed … (may be repeated)")
+      ->allow_extra_args(false);
+  verb->add_option("--model", listed->model, "only jobs on this base model");
+  verb->add_option("--limit", listed->limit, "how many, 1 to 1000");
+  verb->callback([&action, listed] { action = [=](Context& c) { return list(c, *listed); }; });
+
+  auto id = std::make_shared<std::string>();
+  verb = add_verb(*noun, "get", "one job", "dexctl jobs get ftjob-01… --output json");
+  verb->add_option("id", *id, "job id")->required();
+  verb->callback([&action, id] { action = [=](Context& c) { return get(c, *id); }; });
+
+  auto after = std::make_shared<int64_t>(0);
+  verb = add_verb(*noun, "watch", "follow a job; Ctrl-C ends the watching, not the job",
+                  "dexctl jobs watch ftjob-01…");
+  verb->add_option("id", *id, "job id")->required();
+  verb->add_option("--after", *after, "only events after this sequence number");
+  verb->callback(
+      [&action, id, after] { action = [=](Context& c) { return follow_job(c, *id, *after); }; });
+
+  verb = add_verb(*noun, "events", "a job's stored events, oldest first",
+                  "dexctl jobs events ftjob-01… --output json");
+  verb->add_option("id", *id, "job id")->required();
+  verb->add_option("--after", *after, "only events after this sequence number");
+  verb->callback(
+      [&action, id, after] { action = [=](Context& c) { return events(c, *id, *after); }; });
+
+  auto wait = std::make_shared<bool>(false);
+  verb = add_verb(*noun, "cancel", "stop a job", "dexctl jobs cancel ftjob-01… --wait");
+  verb->add_option("id", *id, "job id")->required();
+  verb->add_flag("--wait", *wait, "until it has stopped");
+  verb->callback(
+      [&action, id, wait] { action = [=](Context& c) { return cancel(c, *id, *wait); }; });
+}
+
+}  // namespace dex::cli

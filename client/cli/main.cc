@@ -1,0 +1,93 @@
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <iostream>
+
+#include "client/cli/command.h"
+#include "client/cli/exit_code.h"
+#include "services/base/signals.h"
+#include "services/base/version.h"
+
+namespace dex::cli {
+namespace {
+
+struct Globals {
+  std::string server;
+  std::string output = "table";
+  double timeout_seconds = 60;
+  bool quiet = false;
+  bool no_color = false;
+};
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+void add_globals(CLI::App& app, Globals& globals) {
+  app.add_option("--server", globals.server,
+                 "host:port of the gateway (default: DEX_SERVER, else localhost:50051)");
+  app.add_option("--output", globals.output,
+                 "table for people, json (one compact line a result) or id for scripts")
+      ->check(CLI::IsMember({"table", "json", "id"}));
+  app.add_option("--timeout", globals.timeout_seconds, "seconds that a call may take")
+      ->check(CLI::PositiveNumber);
+  app.add_flag("-q,--quiet", globals.quiet, "no progress and no notes");
+  app.add_flag("--no-color", globals.no_color, "plain text (also by NO_COLOR)");
+}
+
+Format format_of(const std::string& name) {
+  if (name == "json") return Format::kJson;
+  return name == "id" ? Format::kId : Format::kTable;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{
+      "dexctl talks to a DEX fine-tuning platform: upload data, train an adapter, use it.\n\n"
+      "  dexctl files upload rows.jsonl\n"
+      "  dexctl jobs create --model smollm2-135m-instruct --training-file rows.jsonl --preset code "
+      "--follow\n"
+      "  dexctl generate ft:… --prompt \"def add(a, b):\"\n"};
+  app.name("dexctl");
+  app.set_version_flag("--version", "dexctl " + std::string(base::version()));
+  app.require_subcommand(1);
+  app.fallthrough();  // global options are taken after the command too
+  Globals globals;
+  add_globals(app, globals);
+  Action action;
+  add_files(app, action);
+  add_jobs(app, action);
+  add_adapters(app, action);
+  add_generate(app, action);
+  add_chat(app, action);
+  add_catalog(app, action);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kDone : kUsage;
+  }
+
+  if (globals.server.empty()) globals.server = environment("DEX_SERVER");
+  if (globals.server.empty()) globals.server = "localhost:50051";
+  const base::StopSignals signals;  // before any thread of gRPC
+  Output output(format_of(globals.output),
+                detect_terminal(globals.no_color || !environment("NO_COLOR").empty()),
+                globals.quiet, std::cout, std::cerr);
+  client::Client client(
+      {.server = globals.server,
+       .timeout = std::chrono::milliseconds(static_cast<int64_t>(globals.timeout_seconds * 1000)),
+       .stop = signals.token()});
+  Context context{client, output, signals.token(), globals.server};
+  return action(context);
+}
+
+}  // namespace
+}  // namespace dex::cli
+
+int main(int argc, char** argv) {
+  try {
+    return dex::cli::run(argc, argv);
+  } catch (const std::exception& error) {
+    std::cerr << "dexctl: " << error.what() << std::endl;
+    return dex::cli::kOwnFault;
+  }
+}

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <google/protobuf/message.h>
+
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "client/cli/terminal.h"
+#include "services/base/status.h"
+
+namespace dex::cli {
+
+enum class Format { kTable, kJson, kId };
+
+// A table for people: the first row is the head, columns are as wide as their widest cell, the last
+// one is cut to the terminal.
+using Table = std::vector<std::vector<std::string>>;
+std::string render(const Table& table, const Terminal& terminal);
+
+// Protobuf JSON on one line: proto names, default values, enums by name; 64-bit integers are
+// strings, as protobuf has it.
+std::string to_json(const google::protobuf::Message& message);
+
+// Where results and messages go: stdout carries results only, stderr everything else.
+class Output {
+ public:
+  Output(Format format, Terminal terminal, bool quiet, std::ostream& out, std::ostream& err);
+
+  // One result. With --output json the message, with id the id, else the table.
+  void result(const google::protobuf::Message& message, const std::string& id, const Table& table);
+  void note(const std::string& line);       // stderr, unless quiet
+  int failure(const base::Status& status);  // stderr; returns the exit code
+  [[nodiscard]] const Terminal& terminal() const { return terminal_; }
+  [[nodiscard]] bool quiet() const { return quiet_; }
+  [[nodiscard]] Format format() const { return format_; }
+  std::ostream& out() { return out_; }
+  std::ostream& err() { return err_; }
+
+ private:
+  Format format_;
+  Terminal terminal_;
+  bool quiet_;
+  std::ostream& out_;
+  std::ostream& err_;
+};
+
+}  // namespace dex::cli

@@ -1,0 +1,285 @@
+#include "client/cpp/client.h"
+
+#include <algorithm>
+#include <fstream>
+
+#include "client/cpp/adapter_archive.h"
+#include "client/cpp/call_context.h"
+#include "services/base/clock.h"
+#include "services/base/files.h"
+#include "services/base/ids.h"
+#include "services/base/random.h"
+#include "services/rpc/channel.h"
+#include "services/rpc/status.h"
+
+namespace dex::client {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kFirstDelay{200};
+constexpr milliseconds kLongestDelay{2000};
+constexpr size_t kChunkBytes = 256 << 10;
+
+Status stopped() {
+  return {base::Code::kCancelled, "CLIENT_CANCELLED", "stopped on request"};
+}
+
+// A server that can't be reached is named, with the way out: that is the commonest mistake.
+Status readable(const grpc::Status& status, const std::string& server) {
+  if (status.error_code() == grpc::StatusCode::UNAVAILABLE && !rpc::has_error_info(status)) {
+    return {base::Code::kUnavailable, "",
+            "no answer from " + server + "; is dexd running? Set --server or DEX_SERVER (" +
+                status.error_message() + ")"};
+  }
+  return rpc::from_grpc(status);
+}
+
+}  // namespace
+
+std::string new_request_id() {
+  static base::SystemClock clock;
+  static base::SystemRandom random;
+  static base::UlidGenerator ids(clock, random);
+  return ids.next();
+}
+
+Client::Client(Options options)
+    : options_(std::move(options)),
+      channel_(rpc::channel(options_.server)),
+      jobs_(v1::FineTuningService::NewStub(channel_)),
+      files_(v1::FileService::NewStub(channel_)),
+      adapters_(v1::AdapterService::NewStub(channel_)),
+      inference_(v1::InferenceService::NewStub(channel_)),
+      models_(v1::ModelService::NewStub(channel_)) {}
+
+template <typename Stub, typename Request, typename Reply>
+Result<Reply> Client::call(Stub& stub,
+                           grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
+                                                        Reply*),
+                           const Request& request, milliseconds timeout) {
+  const auto end = std::chrono::steady_clock::now() + timeout;
+  milliseconds delay = kFirstDelay;
+  while (true) {
+    const auto left =
+        std::chrono::duration_cast<milliseconds>(end - std::chrono::steady_clock::now());
+    CallContext context(options_.stop, std::max(left, milliseconds(1)));
+    Reply reply;
+    const grpc::Status status = (stub.*method)(&context.get(), request, &reply);
+    if (status.ok()) return reply;
+    if (options_.stop.stop_requested()) return stopped();
+    const bool again = status.error_code() == grpc::StatusCode::UNAVAILABLE &&
+                       std::chrono::steady_clock::now() + delay < end;
+    if (!again) return readable(status, options_.server);
+    if (!wait_unless_stopped(options_.stop, delay)) return stopped();
+    delay = std::min(delay * 2, kLongestDelay);
+  }
+}
+
+Result<v1::FineTuningJob> Client::create_job(const v1::CreateFineTuningJobRequest& request) {
+  v1::CreateFineTuningJobRequest once = request;
+  if (once.request_id().empty()) once.set_request_id(new_request_id());
+  return call(*jobs_, &v1::FineTuningService::Stub::CreateFineTuningJob, once, options_.timeout);
+}
+
+Result<v1::FineTuningJob> Client::get_job(const std::string& id) {
+  v1::GetFineTuningJobRequest request;
+  request.set_id(id);
+  return call(*jobs_, &v1::FineTuningService::Stub::GetFineTuningJob, request, options_.timeout);
+}
+
+Result<v1::ListFineTuningJobsResponse> Client::list_jobs(
+    const v1::ListFineTuningJobsRequest& request) {
+  return call(*jobs_, &v1::FineTuningService::Stub::ListFineTuningJobs, request, options_.timeout);
+}
+
+Result<v1::FineTuningJob> Client::cancel_job(const std::string& id) {
+  v1::CancelFineTuningJobRequest request;
+  request.set_id(id);
+  request.set_request_id(new_request_id());
+  return call(*jobs_, &v1::FineTuningService::Stub::CancelFineTuningJob, request, options_.timeout);
+}
+
+Result<v1::Estimate> Client::estimate_job(const v1::FineTuningJobSpec& spec) {
+  v1::EstimateFineTuningJobRequest request;
+  *request.mutable_spec() = spec;
+  return call(*jobs_, &v1::FineTuningService::Stub::EstimateFineTuningJob, request,
+              options_.timeout);
+}
+
+Result<v1::ListFineTuningEventsResponse> Client::list_events(
+    const v1::ListFineTuningEventsRequest& request) {
+  return call(*jobs_, &v1::FineTuningService::Stub::ListFineTuningEvents, request,
+              options_.timeout);
+}
+
+Result<v1::File> Client::upload_file(const std::filesystem::path& path,
+                                     v1::UploadFileRequest::Header header,
+                                     const std::function<void(int64_t, int64_t)>& progress) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) {
+    return base::not_found("RESOURCE_NOT_FOUND", "there is no regular file " + path.string());
+  }
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return base::invalid_argument("INVALID_FIELD", path.string() + " can't be read");
+  const auto total = static_cast<int64_t>(std::filesystem::file_size(path, error));
+  if (header.filename().empty()) header.set_filename(path.filename().string());
+  if (header.request_id().empty()) header.set_request_id(new_request_id());
+
+  CallContext context(options_.stop, options_.generation);
+  context.get().set_wait_for_ready(false);
+  v1::File file;
+  const auto writer = files_->UploadFile(&context.get(), &file);
+  v1::UploadFileRequest part;
+  *part.mutable_header() = std::move(header);
+  bool open = writer->Write(part);
+  int64_t sent = 0;
+  std::string buffer(kChunkBytes, '\0');
+  while (open && in) {
+    in.read(buffer.data(), static_cast<std::streamsize>(buffer.size()));
+    if (in.gcount() == 0) break;
+    part.set_chunk(buffer.substr(0, static_cast<size_t>(in.gcount())));
+    open = writer->Write(part);  // false: the server has answered already, Finish says what
+    sent += in.gcount();
+    if (progress) progress(sent, total);
+  }
+  if (open) writer->WritesDone();
+  const grpc::Status status = writer->Finish();
+  if (status.ok()) return file;
+  return options_.stop.stop_requested() ? stopped() : readable(status, options_.server);
+}
+
+Result<v1::File> Client::get_file(const std::string& id) {
+  v1::GetFileRequest request;
+  request.set_id(id);
+  return call(*files_, &v1::FileService::Stub::GetFile, request, options_.timeout);
+}
+
+Result<v1::ListFilesResponse> Client::list_files(const v1::ListFilesRequest& request) {
+  return call(*files_, &v1::FileService::Stub::ListFiles, request, options_.timeout);
+}
+
+Result<v1::ListFindingsResponse> Client::list_findings(const v1::ListFindingsRequest& request) {
+  return call(*files_, &v1::FileService::Stub::ListFindings, request, options_.timeout);
+}
+
+Result<v1::DeleteFileResponse> Client::delete_file(const std::string& id) {
+  v1::DeleteFileRequest request;
+  request.set_id(id);
+  request.set_request_id(new_request_id());
+  return call(*files_, &v1::FileService::Stub::DeleteFile, request, options_.timeout);
+}
+
+Status Client::download_file(const std::string& id, const std::filesystem::path& to) {
+  DEX_ASSIGN_OR_RETURN(auto out, base::FileWriter::create(to));
+  v1::DownloadFileRequest request;
+  request.set_id(id);
+  CallContext context(options_.stop, options_.generation);
+  const auto reader = files_->DownloadFile(&context.get(), request);
+  v1::DownloadFileResponse part;
+  Status written;
+  while (written.ok() && reader->Read(&part)) written = out.append(part.chunk());
+  if (!written.ok()) context.get().TryCancel();
+  const grpc::Status status = reader->Finish();
+  DEX_RETURN_IF_ERROR(written);
+  if (!status.ok()) return readable(status, options_.server);
+  return out.close();
+}
+
+Result<v1::ListAdaptersResponse> Client::list_adapters(const v1::ListAdaptersRequest& request) {
+  return call(*adapters_, &v1::AdapterService::Stub::ListAdapters, request, options_.timeout);
+}
+
+Result<v1::Adapter> Client::get_adapter(const std::string& id) {
+  v1::GetAdapterRequest request;
+  request.set_id(id);
+  return call(*adapters_, &v1::AdapterService::Stub::GetAdapter, request, options_.timeout);
+}
+
+Result<v1::Adapter> Client::load_adapter(const std::string& id, double wait_seconds) {
+  v1::LoadAdapterRequest request;
+  request.set_id(id);
+  request.set_wait_seconds(wait_seconds);
+  request.set_request_id(new_request_id());
+  const milliseconds patience{static_cast<int64_t>(wait_seconds * 1000)};
+  DEX_ASSIGN_OR_RETURN(auto reply, call(*adapters_, &v1::AdapterService::Stub::LoadAdapter, request,
+                                        patience + options_.timeout));
+  return std::move(*reply.mutable_adapter());
+}
+
+Result<v1::Adapter> Client::unload_adapter(const std::string& id) {
+  v1::UnloadAdapterRequest request;
+  request.set_id(id);
+  request.set_request_id(new_request_id());
+  return call(*adapters_, &v1::AdapterService::Stub::UnloadAdapter, request, options_.timeout);
+}
+
+Status Client::download_adapter(const std::string& id, const std::filesystem::path& folder) {
+  v1::DownloadAdapterRequest request;
+  request.set_id(id);
+  CallContext context(options_.stop, options_.generation);
+  const auto reader = adapters_->DownloadAdapter(&context.get(), request);
+  v1::DownloadAdapterResponse part;
+  const Status unpacked = unpack_adapter(
+      [&]() -> std::optional<std::string_view> {
+        if (!reader->Read(&part)) return std::nullopt;
+        return part.chunk();
+      },
+      folder);
+  if (!unpacked.ok()) context.get().TryCancel();
+  const grpc::Status status = reader->Finish();
+  // The server's own word says more than a tar that ended early.
+  if (!status.ok() && status.error_code() != grpc::StatusCode::CANCELLED) {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder, ignored);
+    return readable(status, options_.server);
+  }
+  return unpacked;
+}
+
+Result<v1::GenerateResponse> Client::generate(const v1::GenerateRequest& request) {
+  return call(*inference_, &v1::InferenceService::Stub::Generate, request, options_.generation);
+}
+
+Status Client::generate_stream(const v1::GenerateRequest& request, const StreamCallback& callback) {
+  CallContext context(options_.stop, options_.generation);
+  const auto reader = inference_->GenerateStream(&context.get(), request);
+  v1::GenerateStreamResponse event;
+  bool wanted = true;
+  while (wanted && reader->Read(&event)) wanted = callback(event);
+  if (!wanted) context.get().TryCancel();
+  const grpc::Status status = reader->Finish();
+  if (status.ok() || !wanted) return {};
+  return options_.stop.stop_requested() ? stopped() : readable(status, options_.server);
+}
+
+Result<v1::ListModelsResponse> Client::list_models() {
+  return call(*models_, &v1::ModelService::Stub::ListModels, v1::ListModelsRequest(),
+              options_.timeout);
+}
+
+Result<v1::Model> Client::get_model(const std::string& name) {
+  v1::GetModelRequest request;
+  request.set_name(name);
+  return call(*models_, &v1::ModelService::Stub::GetModel, request, options_.timeout);
+}
+
+Result<v1::ListPresetsResponse> Client::list_presets() {
+  return call(*models_, &v1::ModelService::Stub::ListPresets, v1::ListPresetsRequest(),
+              options_.timeout);
+}
+
+Result<v1::Preset> Client::get_preset(const std::string& name, const std::string& model) {
+  v1::GetPresetRequest request;
+  request.set_name(name);
+  request.set_model(model);
+  return call(*models_, &v1::ModelService::Stub::GetPreset, request, options_.timeout);
+}
+
+Result<v1::ServerCapabilities> Client::capabilities() {
+  return call(*models_, &v1::ModelService::Stub::GetServerCapabilities,
+              v1::GetServerCapabilitiesRequest(), options_.timeout);
+}
+
+}  // namespace dex::client

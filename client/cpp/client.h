@@ -1,0 +1,102 @@
+#pragma once
+
+#include <grpcpp/channel.h>
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <stop_token>
+#include <string>
+
+#include "dex/v1/adapters.grpc.pb.h"
+#include "dex/v1/files.grpc.pb.h"
+#include "dex/v1/finetuning.grpc.pb.h"
+#include "dex/v1/inference.grpc.pb.h"
+#include "dex/v1/models.grpc.pb.h"
+#include "services/base/status.h"
+
+namespace dex::client {
+
+using base::Result;
+using base::Status;
+
+// The platform, seen from one program: one channel, every RPC as a blocking call with a deadline.
+// Calls that found nobody (UNAVAILABLE) are repeated within their time; that is safe, since every
+// call that changes something carries a request_id. Thread-safe. No exceptions.
+class Client {
+ public:
+  struct Options {
+    std::string server = "localhost:50051";         // host:port, or unix:/path
+    std::chrono::milliseconds timeout{60'000};      // of one call, repeats included
+    std::chrono::milliseconds generation{600'000};  // of one generation or download
+    std::stop_token stop;                           // ends waits and streams early with CANCELLED
+  };
+  explicit Client(Options options);
+
+  Result<v1::FineTuningJob> create_job(const v1::CreateFineTuningJobRequest& request);
+  Result<v1::FineTuningJob> get_job(const std::string& id);
+  Result<v1::ListFineTuningJobsResponse> list_jobs(const v1::ListFineTuningJobsRequest& request);
+  Result<v1::FineTuningJob> cancel_job(const std::string& id);
+  Result<v1::Estimate> estimate_job(const v1::FineTuningJobSpec& spec);
+  Result<v1::ListFineTuningEventsResponse> list_events(
+      const v1::ListFineTuningEventsRequest& request);
+
+  // Calls back with every message of the watch, in order, until the job has ended (OK), the
+  // callback returns false (OK) or `stop` is requested (CANCELLED). A broken connection is taken up
+  // again after the last event that was delivered, for as long as the server is away; nothing comes
+  // twice.
+  using WatchCallback = std::function<bool(const v1::WatchFineTuningJobResponse&)>;
+  Status watch_job(const std::string& id, int64_t after_sequence, const WatchCallback& callback);
+
+  // Streams the file's bytes; `header` without size. The reply has the server's verdict: a file
+  // that is not READY comes back as a File with findings, not as an error. `progress` gets bytes
+  // sent so far.
+  Result<v1::File> upload_file(
+      const std::filesystem::path& path, v1::UploadFileRequest::Header header,
+      const std::function<void(int64_t sent, int64_t total)>& progress = {});
+  Result<v1::File> get_file(const std::string& id);
+  Result<v1::ListFilesResponse> list_files(const v1::ListFilesRequest& request);
+  Result<v1::ListFindingsResponse> list_findings(const v1::ListFindingsRequest& request);
+  Result<v1::DeleteFileResponse> delete_file(const std::string& id);
+  // Writes the file's bytes to `to`, which must not exist.
+  Status download_file(const std::string& id, const std::filesystem::path& to);
+
+  Result<v1::ListAdaptersResponse> list_adapters(const v1::ListAdaptersRequest& request);
+  Result<v1::Adapter> get_adapter(const std::string& id);
+  Result<v1::Adapter> load_adapter(const std::string& id, double wait_seconds);
+  Result<v1::Adapter> unload_adapter(const std::string& id);
+  // Unpacks the artefact into `folder`, which must not exist or be empty, and holds every file
+  // against checksums.json. After a failure nothing is left there.
+  Status download_adapter(const std::string& id, const std::filesystem::path& folder);
+
+  Result<v1::GenerateResponse> generate(const v1::GenerateRequest& request);
+  // Calls back with start, deltas and finish. The callback returns false to stop the generation.
+  using StreamCallback = std::function<bool(const v1::GenerateStreamResponse&)>;
+  Status generate_stream(const v1::GenerateRequest& request, const StreamCallback& callback);
+
+  Result<v1::ListModelsResponse> list_models();
+  Result<v1::Model> get_model(const std::string& name);
+  Result<v1::ListPresetsResponse> list_presets();
+  Result<v1::Preset> get_preset(const std::string& name, const std::string& model);
+  Result<v1::ServerCapabilities> capabilities();
+
+ private:
+  template <typename Stub, typename Request, typename Reply>
+  Result<Reply> call(Stub& stub,
+                     grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Reply*),
+                     const Request& request, std::chrono::milliseconds timeout);
+
+  Options options_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<v1::FineTuningService::Stub> jobs_;
+  std::unique_ptr<v1::FileService::Stub> files_;
+  std::unique_ptr<v1::AdapterService::Stub> adapters_;
+  std::unique_ptr<v1::InferenceService::Stub> inference_;
+  std::unique_ptr<v1::ModelService::Stub> models_;
+};
+
+// A request id for a call that must have one effect however often it is sent.
+std::string new_request_id();
+
+}  // namespace dex::client

@@ -1,0 +1,69 @@
+#include <algorithm>
+
+#include "client/cpp/call_context.h"
+#include "client/cpp/client.h"
+#include "services/rpc/status.h"
+
+namespace dex::client {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+bool is_terminal(v1::JobState state) {
+  return state == v1::JOB_STATE_SUCCEEDED || state == v1::JOB_STATE_FAILED ||
+         state == v1::JOB_STATE_CANCELLED || state == v1::JOB_STATE_EXPIRED;
+}
+
+// What one connection of a watch came to.
+struct Round {
+  grpc::Status status;
+  bool wanted = true;     // the callback's last word
+  bool finished = false;  // a terminal snapshot was delivered
+  bool delivered = false;
+};
+
+}  // namespace
+
+Status Client::watch_job(const std::string& id, int64_t after_sequence,
+                         const WatchCallback& callback) {
+  milliseconds delay{200};
+  while (true) {
+    v1::WatchFineTuningJobRequest request;
+    request.set_id(id);
+    request.set_after_sequence(after_sequence);
+    CallContext context(options_.stop, std::nullopt);  // a watch has no end of its own
+    const auto reader = jobs_->WatchFineTuningJob(&context.get(), request);
+    Round round;
+    v1::WatchFineTuningJobResponse message;
+    while (round.wanted && reader->Read(&message)) {
+      round.delivered = true;
+      if (message.has_event()) {
+        after_sequence = std::max(after_sequence, message.event().sequence());
+      }
+      if (message.has_snapshot()) round.finished = is_terminal(message.snapshot().state());
+      round.wanted = callback(message);
+    }
+    if (!round.wanted) context.get().TryCancel();
+    round.status = reader->Finish();
+
+    if (!round.wanted) return {};
+    if (options_.stop.stop_requested()) {
+      return {base::Code::kCancelled, "CLIENT_CANCELLED", "stopped on request"};
+    }
+    if (round.status.ok() && round.finished) return {};
+    // A server that ended the stream early (restart, drain, a reader too slow) is asked again; so
+    // is one that is away. Anything else, like NOT_FOUND, is final.
+    const bool again = round.status.ok() ||
+                       round.status.error_code() == grpc::StatusCode::UNAVAILABLE ||
+                       round.status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
+    if (!again) return rpc::from_grpc(round.status);
+    if (round.delivered) delay = milliseconds(200);
+    if (!wait_unless_stopped(options_.stop, delay)) {
+      return {base::Code::kCancelled, "CLIENT_CANCELLED", "stopped on request"};
+    }
+    delay = std::min(delay * 2, milliseconds(2000));
+  }
+}
+
+}  // namespace dex::client

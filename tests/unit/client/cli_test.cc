@@ -1,0 +1,91 @@
+#include <gmock/gmock.h>
+
+#include <sstream>
+
+#include "client/cli/exit_code.h"
+#include "client/cli/job_view.h"
+#include "client/cli/names.h"
+#include "client/cli/output.h"
+#include "client/cli/progress_view.h"
+
+namespace dex::cli {
+namespace {
+
+using testing::HasSubstr;
+
+// api.md §8.
+TEST(ExitCodeTest, FollowsTheCategoryOfTheError) {
+  EXPECT_EQ(exit_code(base::Status()), 0);
+  EXPECT_EQ(exit_code(base::not_found("RESOURCE_NOT_FOUND", "x")), 3);
+  EXPECT_EQ(exit_code(base::unavailable("STORE_UNAVAILABLE", "x")), 4);
+  EXPECT_EQ(exit_code(base::Status(base::Code::kResourceExhausted, "QUOTA_EXCEEDED", "x")), 6);
+  EXPECT_EQ(exit_code(base::Status(base::Code::kCancelled, "CLIENT_CANCELLED", "x")), 130);
+  EXPECT_EQ(exit_code(base::Status(
+                base::unavailable("NO_WORKER", "x").with_metadata("category", "CAPACITY"))),
+            6);
+
+  v1::FineTuningJob job;
+  job.set_state(v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(exit_code(job), 0);
+  job.set_state(v1::JOB_STATE_CANCELLED);
+  EXPECT_EQ(exit_code(job), 5);
+  job.set_state(v1::JOB_STATE_FAILED);
+  job.mutable_error()->set_category("USER");
+  EXPECT_EQ(exit_code(job), 3);
+}
+
+TEST(OutputTest, JsonIsOneLineWithProtoNamesAndDefaults) {
+  v1::FineTuningJob job;
+  job.set_id("ftjob-1");
+  job.mutable_progress()->set_step(7);
+  const std::string json = to_json(job);
+  EXPECT_EQ(json.find('\n'), std::string::npos);
+  EXPECT_THAT(json, HasSubstr("\"fine_tuned_model\":\"\""));
+  EXPECT_THAT(json, HasSubstr("\"step\":7"));
+  EXPECT_THAT(json, HasSubstr("\"attempt\":0"));
+}
+
+TEST(OutputTest, TablesAlignWideCharacters) {
+  const std::string text = render({{"A", "B"}, {"λ→x", "1"}, {"long cell", "2"}}, Terminal{});
+  EXPECT_EQ(text, "A          B\nλ→x        1\nlong cell  2\n");
+}
+
+TEST(NamesTest, ShortNamesDropThePrefix) {
+  EXPECT_EQ(short_name(v1::JOB_STATE_VALIDATING_FILES), "validating_files");
+  EXPECT_EQ(short_name(v1::JOB_STATE_UNSPECIFIED), "");
+  EXPECT_EQ(short_name(v1::BranchEffect::VERDICT_INERT), "inert");
+}
+
+TEST(HumanTest, ShortFormsForPeople) {
+  EXPECT_EQ(human_seconds(42), "42 s");
+  EXPECT_EQ(human_seconds(200), "3 m 20 s");
+  EXPECT_EQ(human_seconds(7260), "2 h 1 m");
+  EXPECT_EQ(human_bytes(1'234'000), "1.2 MB");
+  EXPECT_EQ(human_count(134'515'008), "135 M");
+}
+
+TEST(JobProgressTest, OffATerminalItPrintsAboutTwentyPlainLines) {
+  std::ostringstream out;
+  std::ostringstream err;
+  Output output(Format::kTable, Terminal{}, false, out, err);
+  JobProgress progress(output);
+  v1::FineTuningEvent start;
+  start.mutable_training_start()->set_total_steps(200);
+  progress.show(start);
+  for (uint32_t step = 1; step <= 200; ++step) {
+    v1::FineTuningEvent event;
+    event.mutable_metrics()->set_step(step);
+    event.mutable_metrics()->set_train_loss(3.5);
+    progress.show(event);
+  }
+  const std::string text = err.str();
+  EXPECT_THAT(text, HasSubstr("step 200/200  loss 3.5000"));
+  const auto lines = std::count(text.begin(), text.end(), '\n');
+  EXPECT_GE(lines, 20);
+  EXPECT_LE(lines, 22);
+  EXPECT_EQ(text.find('\x1b'), std::string::npos);
+  EXPECT_TRUE(out.str().empty());
+}
+
+}  // namespace
+}  // namespace dex::cli
