@@ -1,6 +1,7 @@
 #include "worker/kernels/dex_out.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/mm.h>
 #include <torch/csrc/autograd/custom_function.h>

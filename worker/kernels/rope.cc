@@ -8,6 +8,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
+#include <vector>
 
 #include "worker/kernels/check.h"
 #include "worker/kernels/parallel.h"
@@ -51,21 +52,30 @@ struct Rope : torch::autograd::Function<Rope> {
 
 }  // namespace
 
-std::pair<at::Tensor, at::Tensor> rope_table(int64_t positions, int64_t head_dim, double theta) {
-  const int64_t half = head_dim / 2;
-  at::Tensor cos = at::empty({positions, half}, at::kFloat), sin = at::empty({positions, half}, at::kFloat);
-  auto *c = cos.mutable_data_ptr<float>(), *s = sin.mutable_data_ptr<float>();
+std::pair<at::Tensor, at::Tensor> rope_angles(const at::Tensor& positions, int64_t head_dim, double theta) {
+  check(positions.dim() == 1 && positions.scalar_type() == at::kLong, "rope_angles",
+        "positions must be int64 [N]", positions);
+  const int64_t half = head_dim / 2, rows = positions.size(0);
   // transformers rounds the inverse frequency and the angle to fp32, so do we: at position 8,000 the angle's own
   // rounding is larger than that of everything after it.
+  std::vector<float> inverse(static_cast<size_t>(half));
   for (int64_t i = 0; i < half; ++i) {
     const float exponent = static_cast<float>(2 * i) / static_cast<float>(head_dim);
-    const float inverse = 1.0F / std::pow(static_cast<float>(theta), exponent);
-    for (int64_t p = 0; p < positions; ++p) {
-      const float angle = static_cast<float>(p) * inverse;
-      c[p * half + i] = std::cos(angle);
-      s[p * half + i] = std::sin(angle);
-    }
+    inverse[static_cast<size_t>(i)] = 1.0F / std::pow(static_cast<float>(theta), exponent);
   }
+  at::Tensor cos = at::empty({rows, half}, at::kFloat), sin = at::empty({rows, half}, at::kFloat);
+  const at::Tensor where = positions.contiguous();
+  const auto* position = where.const_data_ptr<int64_t>();
+  auto *c = cos.mutable_data_ptr<float>(), *s = sin.mutable_data_ptr<float>();
+  parallel_for(0, rows, kRowsAThread, [&](int64_t b, int64_t e) {
+    for (int64_t row = b; row < e; ++row) {
+      for (int64_t i = 0; i < half; ++i) {
+        const float angle = static_cast<float>(position[row]) * inverse[static_cast<size_t>(i)];
+        c[row * half + i] = std::cos(angle);
+        s[row * half + i] = std::sin(angle);
+      }
+    }
+  });
   return {cos, sin};
 }
 

@@ -34,7 +34,7 @@ struct Observer {
 
 // The forward pass of a Llama-family decoder, differentiable in whatever tensor of the Adaptation requires a
 // gradient (never in base weights that do not). Holds the base by reference: config and weights outlive it.
-// Weights are fp32 (fp64 in tests). Not thread-safe to construct and call at once; calls are independent.
+// Weights are fp32 (fp64 in tests). Thread-safe: a call keeps no state.
 class Llama {
  public:
   Llama(const Config& config, const Weights& weights);
@@ -51,15 +51,8 @@ class Llama {
   [[nodiscard]] const Config& config() const { return config_; }
 
  private:
-  at::Tensor attention(int64_t layer, const at::Tensor& x, const Batch& batch, const at::Tensor& cos,
-                       const at::Tensor& sin, const LayerAdaptation& adapted, const Adaptation& adaptation,
-                       const Observer& observer) const;
-  at::Tensor output(int64_t layer, const at::Tensor& o, const Batch& batch, const LayerAdaptation& adapted,
-                    const Adaptation& adaptation, const Observer& observer) const;
-
   const Config& config_;
   const Weights& weights_;
-  at::Tensor cos_, sin_;  // [max positions, d/2]
 };
 
 }  // namespace dex::model

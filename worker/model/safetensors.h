@@ -29,8 +29,10 @@ class Safetensors {
     kMap,   // the file is mapped; tensors are views of the page cache. For base models, which nobody rewrites
     kRead,  // the bytes are read once into memory: later changes of the file have no effect. For adapters
   };
-  // Refuses what is not a regular file and what everybody may write to.
-  static Safetensors open(const std::filesystem::path& path, Access access);
+  // Refuses what is not a regular file, what everybody may write to, and what is larger than `max_bytes`. kRead
+  // follows no symbolic link.
+  static Safetensors open(const std::filesystem::path& path, Access access,
+                          uint64_t max_bytes = uint64_t{1} << 46);
 
   [[nodiscard]] const std::map<std::string, TensorInfo>& tensors() const;
   [[nodiscard]] const std::map<std::string, std::string>& metadata() const;
@@ -74,8 +76,9 @@ class WeightFiles {
   [[nodiscard]] std::string sha256() const;
 
  private:
-  std::map<std::string, Safetensors> files_;        // by file name
-  std::map<std::string, std::string> file_of_;      // tensor → file name
+  std::filesystem::path dir_;
+  std::map<std::string, Safetensors> files_;    // by file name
+  std::map<std::string, std::string> file_of_;  // tensor → file name
 };
 
 }  // namespace dex::model

@@ -1,0 +1,78 @@
+#include <ATen/core/Tensor.h>
+
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+
+#include "services/base/atomic_directory.h"
+#include "services/base/files.h"
+#include "worker/model/fold.h"
+#include "worker/model/json_fields.h"
+#include "worker/model/safetensors_bytes.h"
+
+namespace dex::model {
+
+namespace {
+
+namespace fs = std::filesystem;
+constexpr int64_t kMaxCopiedBytes = int64_t{64} << 20;  // a tokenizer.json of a large vocabulary has 30 MB
+
+[[noreturn]] void fail(const std::string& what) { throw std::runtime_error("[export_folded] " + what); }
+
+void require(const base::Status& status, const fs::path& path) {
+  if (!status.ok()) fail(path.string() + ": " + status.message());
+}
+
+const char* torch_name(at::ScalarType type) {
+  switch (type) {
+    case at::kFloat: return "float32";
+    case at::kBFloat16: return "bfloat16";
+    case at::kHalf: return "float16";
+    default: fail("dtype must be float32, bfloat16 or float16, got " + std::string(c10::toString(type)));
+  }
+}
+
+// Everything of the base but its weights; config.json with the type that the new weights have.
+void copy_companions(base::AtomicDirectory& out, const fs::path& base_dir, at::ScalarType dtype) {
+  for (const auto& entry : fs::directory_iterator(base_dir)) {
+    const std::string name = entry.path().filename().string();
+    const bool weights = name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
+    const bool text = name.ends_with(".json") || name.ends_with(".jinja") || name.ends_with(".txt") ||
+                      name.ends_with(".model") || name.ends_with(".md") || name == "LICENSE";
+    if (weights || !text || !entry.is_regular_file()) continue;
+    const auto content = base::read_file(entry.path(), kMaxCopiedBytes);
+    require(content.status(), entry.path());
+    std::string bytes = *content;
+    if (name == "config.json") {
+      nlohmann::ordered_json config = nlohmann::ordered_json::parse(bytes);
+      config[config.contains("torch_dtype") ? "torch_dtype" : "dtype"] = torch_name(dtype);
+      bytes = config.dump(2) + "\n";
+    }
+    require(out.write(name, bytes), entry.path());
+  }
+}
+
+}  // namespace
+
+void export_folded(const fs::path& out, const fs::path& base_dir, const Config& config,
+                   const Adaptation& adaptation, at::ScalarType dtype, const Certificate& certificate) {
+  const std::string type_name = torch_name(dtype);
+  const Weights weights = folded_weights(load_weights(base_dir, config), adaptation);
+  NamedTensors tensors = named_weights(weights);
+  for (auto& [name, tensor] : tensors) tensor = tensor.to(dtype);
+
+  auto directory = base::AtomicDirectory::create(out);
+  require(directory.status(), out);
+  auto writer = directory->open("model.safetensors");
+  require(writer.status(), out);
+  stream_safetensors(tensors, {{"format", "pt"}}, out.string(),
+                     [&](std::string_view bytes) { require(writer->append(bytes), out); });
+  require(directory->finish(std::move(*writer)), out);
+  copy_companions(*directory, base_dir, dtype);
+  const nlohmann::ordered_json report = {{"dtype", type_name},
+                                         {"largest_logit_difference", certificate.largest},
+                                         {"mean_logit_difference", certificate.mean}};
+  require(directory->commit("fold_certificate.json", report.dump(2) + "\n"), out);
+}
+
+}  // namespace dex::model
