@@ -27,22 +27,7 @@ base::Status file_not_found(const std::string& id) {
       .with_metadata("resource_name", id);
 }
 
-base::Status conflict(const std::string& id) {
-  return {base::Code::kAlreadyExists, "IDEMPOTENCY_CONFLICT",
-          "This request_id was used within 24 hours for another request; it made " + id + "."};
-}
-
 }  // namespace
-
-base::Result<std::optional<std::string>> FileRepository::made_by(
-    const std::string& tenant, const std::string& request_id, const std::string& request_sha256) {
-  DEX_ASSIGN_OR_RETURN(const Reply reply,
-                       store_.run("file", {"known", tenant, request_id, request_sha256}));
-  if (reply.str(0) == "NONE") return std::optional<std::string>();
-  if (reply.str(0) == "DUP") return std::optional<std::string>(reply.str(1));
-  if (reply.str(0) == "CONFLICT") return conflict(reply.str(1));
-  return unexpected("file", reply);
-}
 
 base::Result<FileRepository::Put> FileRepository::put(const std::string& tenant,
                                                       const std::string& request_id,
@@ -64,7 +49,7 @@ base::Result<FileRepository::Put> FileRepository::put(const std::string& tenant,
   DEX_ASSIGN_OR_RETURN(const Reply reply, store_.run("file", std::move(args)));
   if (reply.str(0) == "OK") return Put{file.id, false};
   if (reply.str(0) == "DUP") return Put{reply.str(1), true};
-  if (reply.str(0) == "CONFLICT") return conflict(reply.str(1));
+  if (reply.str(0) == "CONFLICT") return idempotency_conflict(reply.str(1));
   if (reply.str(0) == "QUOTA") {
     return base::Status(
         base::Code::kResourceExhausted, "QUOTA_EXCEEDED",

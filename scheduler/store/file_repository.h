@@ -1,6 +1,5 @@
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,16 +14,12 @@ class FileRepository {
  public:
   explicit FileRepository(Store& store) : store_(store) {}  // the store outlives this object
 
-  // The id that this request_id has made, if any. ALREADY_EXISTS IDEMPOTENCY_CONFLICT when the
-  // request was another one.
-  base::Result<std::optional<std::string>> made_by(const std::string& tenant,
-                                                   const std::string& request_id,
-                                                   const std::string& request_sha256);
   struct Put {
     std::string id;
     bool replayed = false;
   };
-  // Stores `file` (tenant and created_ms are set here). Like made_by when the request_id is known.
+  // Stores `file` (tenant and created_ms are set here). A request_id that is known answers what it
+  // made; ALREADY_EXISTS IDEMPOTENCY_CONFLICT when that request was another one.
   // RESOURCE_EXHAUSTED QUOTA_EXCEEDED at max_files.
   base::Result<Put> put(const std::string& tenant, const std::string& request_id,
                         const std::string& request_sha256, const FileRecord& file, int max_files);

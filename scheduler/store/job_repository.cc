@@ -43,9 +43,7 @@ std::vector<std::string> tail(const Reply& reply) {
 Status submit_refused(const Reply& reply) {
   const std::string& word = reply.str(0);
   if (word == "CONFLICT") {
-    return {Code::kAlreadyExists, "IDEMPOTENCY_CONFLICT",
-            "This request_id was used within 24 hours for another request; it made " +
-                reply.str(1) + "."};
+    return idempotency_conflict(reply.str(1));
   }
   if (word == "IDTAKEN")
     return {Code::kAlreadyExists, "ID_TAKEN", "The id " + reply.str(1) + " is in use."};
@@ -222,6 +220,7 @@ base::Result<JobRepository::BeatReply> JobRepository::beat(const Beat& beat) {
                    : word == "PAUSE" ? Verdict::kPause
                                      : Verdict::kCancel;
   answer.expires_ms = reply.num(1);
+  answer.remaining_ms = reply.num(4);
   answer.fresh = reply.num(3) == 1;
   return answer;
 }

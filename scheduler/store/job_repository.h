@@ -78,8 +78,9 @@ class JobRepository {
   enum class Verdict { kOk, kPause, kCancel, kLost };
   struct BeatReply {
     Verdict verdict = Verdict::kLost;
-    int64_t expires_ms = 0;  // by the store's clock
-    bool fresh = false;      // false: this beat_seq was known, its content was ignored
+    int64_t expires_ms = 0;    // by the store's clock
+    int64_t remaining_ms = 0;  // until then
+    bool fresh = false;        // false: this beat_seq was known, its content was ignored
   };
   base::Result<BeatReply> beat(const Beat& beat);
 

@@ -32,6 +32,11 @@ base::Status unexpected(std::string_view script, const Reply& reply) {
                         "'.");
 }
 
+base::Status idempotency_conflict(const std::string& made) {
+  return {base::Code::kAlreadyExists, "IDEMPOTENCY_CONFLICT",
+          "This request_id was used within 24 hours for another request; it made " + made + "."};
+}
+
 Store::Store(Options options)
     : options_(std::move(options)),
       prefix_("dex:{" + options_.shard + "}:"),
@@ -95,6 +100,18 @@ base::Result<double> Store::memory_ratio() {
   const double used = std::atof(info_field(memory.text, "used_memory").c_str());
   const double most = std::atof(info_field(memory.text, "maxmemory").c_str());
   return most > 0 ? used / most : 0.0;
+}
+
+base::Result<std::vector<std::string>> Store::made_by(const std::string& tenant,
+                                                      const std::string& request_id,
+                                                      const std::string& request_sha256) {
+  DEX_ASSIGN_OR_RETURN(const Reply reply, run("known", {tenant, request_id, request_sha256}));
+  if (reply.str(0) == "CONFLICT") return idempotency_conflict(reply.str(1));
+  std::vector<std::string> ids;
+  if (reply.str(0) == "NONE") return ids;
+  if (reply.str(0) != "DUP") return unexpected("known", reply);
+  for (size_t i = 1; i < reply.elements.size(); ++i) ids.push_back(reply.str(i));
+  return ids;
 }
 
 base::Result<Store::Swept> Store::sweep() {

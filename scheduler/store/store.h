@@ -49,6 +49,12 @@ class Store {
   // used_memory / maxmemory, 0 without a limit.
   base::Result<double> memory_ratio();
 
+  // The ids that this request_id has made within StoreTimes::idempotency_ms; empty: none.
+  // ALREADY_EXISTS IDEMPOTENCY_CONFLICT when it came with another request.
+  base::Result<std::vector<std::string>> made_by(const std::string& tenant,
+                                                 const std::string& request_id,
+                                                 const std::string& request_sha256);
+
   struct Swept {
     int64_t pulled_back = 0, deadlines = 0, leases = 0, delayed = 0, uncapped = 0, workers_lost = 0;
     bool settling = false;
@@ -88,6 +94,7 @@ class Store {
   Redis redis_;
 };
 
+base::Status idempotency_conflict(const std::string& made);
 // The reply's first word was none that the caller knows.
 base::Status unexpected(std::string_view script, const Reply& reply);
 

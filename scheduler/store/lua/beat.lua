@@ -2,7 +2,7 @@
 -- Beat (T4): the owner is alive; its lease is extended, also one that has run out and that nobody has reaped.
 -- ARGV: clock, worker, id, epoch, beat_seq (grows within the attempt), lease_ms, phase, progress, ckpt_uri or '', ckpt_sha,
 --   ckpt_step, events (lib.lua read_events)
--- Replies: OK|CANCEL|PAUSE expiry checkpoint_request-or-'' new 0|1 | LOST
+-- Replies: OK|CANCEL|PAUSE expiry checkpoint_request-or-'' new 0|1 remaining_ms | LOST
 local worker, id, epoch, seq, lease = arg(), arg(), arg(), num(arg()), num(arg())
 local phase, progress, ckpt_uri, ckpt_sha, ckpt_step = arg(), arg(), arg(), arg(), arg()
 local events = read_events()
@@ -22,4 +22,4 @@ if new then
 end
 local word = 'OK'
 if j.state == 'CANCELLING' then word = 'CANCEL' elseif j.want == 'pause' then word = 'PAUSE' end
-return {word, expiry, j.ckreq or '', new and '1' or '0'}
+return {word, expiry, j.ckreq or '', new and '1' or '0', fmt(num(expiry) - now)}

@@ -41,7 +41,8 @@ for _ = 1, n do
       charge(t, pool, num(j.cost))
       call('HSET', wkey, 'cid:' .. slot, claim_id, 'cjob:' .. slot, id, 'cep:' .. slot, epoch)
       event(j, epoch, worker, 'claim')
-      log(j, '0', 'INFO', 'job_start', 'Attempt ' .. j.attempt .. ' started on ' .. worker .. '.')
+      log(j, '0', 'INFO', 'job_start', 'Attempt ' .. j.attempt .. ' started on ' .. worker .. '.',
+          worker .. '\n' .. (j.ckpt_step or '0'))
       if running(t) >= tenant(t).max_running then ring_sync_all(t) else ring_sync(t, pool) end
       return reply(j)
     end

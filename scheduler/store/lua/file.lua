@@ -1,11 +1,10 @@
 #!lua flags=allow-oom
 -- Records of uploaded files. The bytes lie in the artefact store under their SHA-256; `blob:<sha>` counts who names them.
 -- ARGV: clock, op, tenant, and for
---   known: request_id, req_sha
 --   put: request_id, req_sha, ttl_ms, max_files, id, number of fields, field, value, …  (sha256, state, bytes, … opaque here)
 --   delete: id
 -- Replies: OK [last 0|1: no other record names the bytes] [sha256] | DUP id | CONFLICT id | QUOTA count max | IDTAKEN |
---   NOTFOUND | INUSE job | NONE (known: never seen)
+--   NOTFOUND | INUSE job
 local op, t = arg(), arg()
 if op == 'delete' then
   local id = arg()
@@ -24,7 +23,6 @@ local request_id, sha = arg(), arg()
 local idem = P .. 'idem:' .. t .. ':' .. request_id
 local made = call('HMGET', idem, 'sha', 'ids')
 if made[1] then return {made[1] == sha and 'DUP' or 'CONFLICT', made[2]} end
-if op == 'known' then return {'NONE'} end
 if op ~= 'put' then return {'BADARG', 'unknown op'} end
 
 local ttl, max, id, n = arg(), num(arg()), arg(), num(arg())

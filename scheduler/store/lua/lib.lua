@@ -238,7 +238,7 @@ local function log_end(j)
   elseif j.state == 'FAILED' then
     face = {'ERROR', USER_CODES[j.why_code] and 'job_user_error' or 'job_error', j.why or ''}
   end
-  log(j, '0', face[1], face[2], face[3])
+  log(j, '0', face[1], face[2], face[3], j.state == 'SUCCEEDED' and j.adapter or j.why_code)
 end
 
 -- The log entry of an attempt that ended without ending the job.
@@ -246,7 +246,8 @@ local function log_requeue(j, reason)
   if j.state == 'PAUSED' then
     log(j, '0', 'INFO', 'job_paused', 'Paused: ' .. j.pause_reason .. '.')
   else
-    log(j, '0', 'WARN', 'job_restarted', 'Attempt ' .. j.attempt .. ' ended (' .. reason .. '); queued again.')
+    log(j, '0', 'WARN', 'job_restarted', 'Attempt ' .. j.attempt .. ' ended (' .. reason .. '); queued again.',
+        reason .. '\n' .. (j.ckpt_step or '0'))
   end
 end
 

@@ -19,11 +19,11 @@ class RecordsTest : public StoreTest {
 };
 
 TEST_F(RecordsTest, FileIsStoredWholeAndOnce) {
-  ASSERT_FALSE(files_->made_by("default", "r", "body")->has_value());
+  ASSERT_FALSE(!store_->made_by("default", "r", "body")->empty());
   ASSERT_FALSE(files_->put("default", "r", "body", file("file-1"), 100)->replayed);
   EXPECT_EQ(files_->put("default", "r", "body", file("file-2"), 100)->id, "file-1");
-  EXPECT_EQ(**files_->made_by("default", "r", "body"), "file-1");
-  EXPECT_EQ(files_->made_by("default", "r", "other").status().reason(), "IDEMPOTENCY_CONFLICT");
+  EXPECT_EQ(*store_->made_by("default", "r", "body"), std::vector<std::string>{"file-1"});
+  EXPECT_EQ(store_->made_by("default", "r", "other").status().reason(), "IDEMPOTENCY_CONFLICT");
   const auto stored = files_->get("default", "file-1");
   ASSERT_TRUE(stored.ok());
   EXPECT_EQ(stored->info, std::string("opaque\0bytes", 12));
