@@ -4,6 +4,7 @@
 
 #include "dex/v1/inference.grpc.pb.h"
 #include "services/base/ids.h"
+#include "services/rpc/call.h"
 #include "services/rpc/room.h"
 #include "worker/agent/data_paths.h"
 #include "worker/agent/engine_set.h"
