@@ -1,0 +1,127 @@
+#include <gmock/gmock.h>
+#include <signal.h>
+
+#include <fstream>
+
+#include "services/base/sha256.h"
+#include "tests/e2e/small_job.h"
+
+namespace dex {
+namespace {
+
+using support::Outcome;
+using support::RunningPlatform;
+using support::small_job;
+using support::with;
+
+class RecoveryTest : public testing::Test {
+ protected:
+  RecoveryTest() : platform_(directory_ / "data") {
+    platform_.start();
+    training_ = platform_.upload_rows("code", "train", 20);
+    validation_ = platform_.upload_rows("code", "validation", 10);
+  }
+
+  // The published weights of a job, as a hash of the downloaded file.
+  std::string weights_of(const nlohmann::json& job) {
+    const std::string id = job.at("fine_tuned_model");
+    const auto folder = directory_ / ("adapter-" + std::to_string(++downloads_));
+    const Outcome outcome = platform_.ctl({"adapters", "download", id, folder});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return base::sha256_file(folder / "adapter_model.safetensors").value();
+  }
+
+  std::string start_job(int steps) {
+    return platform_.ctl(small_job(training_, validation_, steps)).json().at("id");
+  }
+  nlohmann::json get(const std::string& id) { return platform_.ctl({"jobs", "get", id}).json(); }
+  bool reaches(const std::string& id, int step) {
+    return support::eventually(
+        [&] {
+          const auto job = get(id);
+          return job.contains("progress") && job["progress"].at("step") >= step;
+        },
+        240'000);
+  }
+  nlohmann::json ended(const std::string& id) {
+    return platform_.ctl({"jobs", "watch", id}).json();
+  }
+
+  support::TemporaryDirectory directory_;
+  RunningPlatform platform_;
+  std::string training_, validation_;
+  int downloads_ = 0;
+};
+
+// Issue: kill -9 of the trainer in the middle; attempt 2 ends with the same weights as an
+// undisturbed run.
+TEST_F(RecoveryTest, AKilledTrainerGoesOnFromItsCheckpointToTheSameWeights) {
+  const auto straight =
+      platform_.ctl(with(small_job(training_, validation_, 10), {"--follow"})).json();
+  ASSERT_EQ(straight.at("state"), "JOB_STATE_SUCCEEDED");
+
+  const std::string id = start_job(10);
+  ASSERT_TRUE(reaches(id, 5));
+  const auto trainers = platform_.processes("dex-trainer");
+  ASSERT_EQ(trainers.size(), 1u);
+  ASSERT_EQ(kill(trainers[0], SIGKILL), 0);
+
+  const auto job = ended(id);
+  EXPECT_EQ(job.at("state"), "JOB_STATE_SUCCEEDED");
+  EXPECT_EQ(job.at("attempt"), 2);
+  EXPECT_EQ(job.at("progress").at("step"), 10);
+  EXPECT_EQ(weights_of(job), weights_of(straight));
+}
+
+TEST_F(RecoveryTest, AKilledRedisComesBackAndTheJobNeverNotices) {
+  const std::string id = start_job(12);
+  ASSERT_TRUE(reaches(id, 2));
+  const auto redis = platform_.processes("redis-server");
+  ASSERT_EQ(redis.size(), 1u);
+  ASSERT_EQ(kill(redis[0], SIGKILL), 0);
+  ASSERT_TRUE(support::eventually(
+      [&] {
+        return platform_.ctl({"jobs", "get", id}).code == 0;
+      },
+      90'000));
+  const auto job = ended(id);
+  EXPECT_EQ(job.at("state"), "JOB_STATE_SUCCEEDED");
+  EXPECT_EQ(job.at("attempt"), 1);
+}
+
+TEST_F(RecoveryTest, AStoppedPlatformGoesOnWithTheJobAtTheNextStart) {
+  const std::string id = start_job(14);
+  ASSERT_TRUE(reaches(id, 3));
+  ASSERT_EQ(platform_.stop(), 0);
+  platform_.start();
+  const auto job = ended(id);
+  EXPECT_EQ(job.at("state"), "JOB_STATE_SUCCEEDED");
+  EXPECT_EQ(job.at("attempt"), 2) << "given back at the stop, taken up again, no retry charged";
+}
+
+TEST_F(RecoveryTest, ACancelledJobStopsAndItsTrainerIsGone) {
+  const std::string id = start_job(400);
+  ASSERT_TRUE(reaches(id, 1));
+  EXPECT_EQ(platform_.ctl({"jobs", "cancel", id, "--wait"}).code, 0);
+  EXPECT_EQ(get(id).at("state"), "JOB_STATE_CANCELLED");
+  EXPECT_TRUE(
+      support::eventually([&] { return platform_.processes("dex-trainer").empty(); }, 30'000));
+  EXPECT_EQ(platform_.ctl({"jobs", "cancel", id}).code, 0) << "cancel may be repeated";
+}
+
+// A dead engine is restarted; until then generations say that nobody serves the model.
+TEST_F(RecoveryTest, AKilledEngineComesBack) {
+  const auto engines = platform_.processes("dex-engine");
+  ASSERT_EQ(engines.size(), 1u);
+  ASSERT_EQ(kill(engines[0], SIGKILL), 0);
+  EXPECT_TRUE(support::eventually(
+      [&] {
+        return platform_
+                   .ctl({"generate", "smollm2-135m-instruct", "--prompt", "a", "--max-tokens", "2"})
+                   .code == 0;
+      },
+      60'000));
+}
+
+}  // namespace
+}  // namespace dex

@@ -1,0 +1,177 @@
+#include "tests/support/running_platform.h"
+
+#include <poll.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <stdexcept>
+
+namespace dex::support {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string read(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+fs::path program(const std::string& name) {
+  return fs::path(DEX_BINARY_DIR) / "bin" / name;
+}
+
+// pid → parent's pid, and the program's name, of every process.
+struct Process {
+  pid_t pid = 0, parent = 0;
+  std::string name;
+};
+
+std::vector<Process> all_processes() {
+  std::vector<Process> found;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const std::string id = entry.path().filename();
+    if (id.find_first_not_of("0123456789") != std::string::npos) continue;
+    const std::string stat = read(entry.path() / "stat");
+    const size_t close = stat.rfind(')');
+    if (close == std::string::npos) continue;
+    std::istringstream rest(stat.substr(close + 1));
+    char state = 0;
+    Process process;
+    rest >> state >> process.parent;
+    if (state == 'Z') continue;
+    process.pid = std::stoi(id);
+    // The name in stat is cut to 15 characters; the first argument is whole.
+    const std::string line = read(entry.path() / "cmdline");
+    process.name = fs::path(line.substr(0, line.find('\0'))).filename();
+    found.push_back(process);
+  }
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.pid < b.pid; });
+  return found;
+}
+
+}  // namespace
+
+nlohmann::json Outcome::json() const {
+  std::istringstream lines(out);
+  std::string last;
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.empty()) last = line;
+  }
+  const auto parsed = nlohmann::json::parse(last, nullptr, false);
+  if (parsed.is_discarded()) {
+    throw std::runtime_error("no JSON on stdout (exit code " + std::to_string(code) + "): " + out +
+                             "\n" + err);
+  }
+  return parsed;
+}
+
+bool eventually(const std::function<bool()>& ready, int64_t limit_ms) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(limit_ms);
+  while (!ready()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    ::poll(nullptr, 0, 50);
+  }
+  return true;
+}
+
+Outcome run_program(const std::string& name, const std::vector<std::string>& args, int64_t limit_ms,
+                    const std::vector<std::pair<std::string, std::string>>& environment) {
+  const TemporaryDirectory directory;
+  base::Subprocess::Options options;
+  options.program = program(name);
+  options.args = args;
+  options.environment = environment;
+  options.stdout_file = directory / "out";
+  options.stderr_file = directory / "err";
+  auto process = base::Subprocess::start(options);
+  if (!process.ok()) throw std::runtime_error(process.status().to_string());
+  const auto status = (*process)->wait(limit_ms);
+  if (!status) (*process)->terminate(0);
+  Outcome outcome;
+  outcome.code = status ? (status->signal ? 128 + status->signal : status->code) : -1;
+  outcome.out = read(directory / "out");
+  outcome.err = read(directory / "err");
+  return outcome;
+}
+
+RunningPlatform::RunningPlatform(fs::path data_dir) : data_dir_(std::move(data_dir)) {}
+
+RunningPlatform::~RunningPlatform() {
+  if (dexd_) dexd_->terminate(60'000);
+}
+
+void RunningPlatform::start() {
+  const fs::path file = data_dir_ / "endpoints.json";
+  std::error_code ignored;
+  fs::remove(file, ignored);
+  base::Subprocess::Options options;
+  options.program = program("dexd");
+  options.args = {
+      "--data-dir",  data_dir_, "--grpc-port", "0",
+      "--http-port", "0",       "--models",    std::string(DEX_DEPS_DIR) + "/models/models.json"};
+  options.stdout_file = data_dir_.string() + ".log";
+  options.stderr_file = options.stdout_file;
+  auto started = base::Subprocess::start(options);
+  if (!started.ok()) throw std::runtime_error(started.status().to_string());
+  dexd_ = std::move(started).value();
+  const bool came =
+      eventually([&] { return fs::exists(file) || dexd_->wait(0).has_value(); }, 180'000);
+  if (!came || !fs::exists(file)) throw std::runtime_error("dexd did not come up:\n" + log());
+  endpoints_ = nlohmann::json::parse(read(file));
+}
+
+int RunningPlatform::stop() {
+  dexd_->signal(SIGTERM);
+  const auto status = dexd_->wait(120'000);
+  const int code = status ? (status->signal ? 128 + status->signal : status->code) : -1;
+  if (!status) dexd_->terminate(0);
+  dexd_.reset();
+  return code;
+}
+
+std::string RunningPlatform::log() const {
+  return read(data_dir_.string() + ".log");
+}
+
+Outcome RunningPlatform::ctl(std::vector<std::string> args, int64_t limit_ms) const {
+  args.insert(args.end(), {"--output", "json"});
+  return run_program("dexctl", args, limit_ms, {{"DEX_SERVER", server()}});
+}
+
+std::vector<pid_t> RunningPlatform::processes(const std::string& name) const {
+  const auto all = all_processes();
+  std::set<pid_t> family = {dexd_->pid()};
+  // Parents have smaller pids than children but after a wrap; a few rounds find every generation.
+  for (int round = 0; round < 4; ++round) {
+    for (const auto& process : all) {
+      if (family.contains(process.parent)) family.insert(process.pid);
+    }
+  }
+  std::vector<pid_t> pids;
+  for (const auto& process : all) {
+    if (process.name == name && family.contains(process.pid)) pids.push_back(process.pid);
+  }
+  return pids;
+}
+
+std::string RunningPlatform::upload_rows(const std::string& name, const std::string& side,
+                                         int rows) const {
+  const fs::path source = fs::path(DEX_DEPS_DIR) / "data" / (name + "." + side + ".jsonl");
+  std::ifstream in(source);
+  if (!in) throw std::runtime_error(source.string() + " is missing: run deploy/setup/all");
+  const TemporaryDirectory directory;
+  const fs::path part = directory / (name + "." + side + ".jsonl");
+  {
+    std::ofstream out(part);
+    std::string line;
+    for (int i = 0; i < rows && std::getline(in, line); ++i) out << line << "\n";
+  }
+  return ctl({"files", "upload", part}).json().at("id");
+}
+
+}  // namespace dex::support
