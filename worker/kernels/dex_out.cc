@@ -3,6 +3,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/bmm.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -47,10 +48,14 @@ struct Inputs {
   [[nodiscard]] Tensor gate_row() const { return gate.view({1, heads, 1}); }
 };
 
+// Function::apply takes no undefined tensor, so "no gate" travels as an empty one.
+Tensor packed(const Tensor& gate, const Tensor& like) { return gate.defined() ? gate : at::empty({0}, like.options()); }
+Tensor unpacked(const Tensor& gate) { return gate.numel() == 0 ? Tensor() : gate; }
+
 Inputs restore(AutogradContext* ctx) {
   const auto s = ctx->get_saved_variables();
   const int64_t heads = s[5].size(0);
-  return {s[0], s[1], s[2], s[3], s[4], s[5], ctx->saved_data["sign"].toDouble(), heads, s[0].size(1) / heads};
+  return {s[0], s[1], s[2], unpacked(s[3]), s[4], s[5], ctx->saved_data["sign"].toDouble(), heads, s[0].size(1) / heads};
 }
 
 void save(AutogradContext* ctx, const Tensor& o, const Tensor& w_o, const Tensor& w_d, const Tensor& gate,
@@ -68,7 +73,7 @@ struct Folded : torch::autograd::Function<Folded> {
   static Tensor forward(AutogradContext* ctx, const Tensor& o, const Tensor& w_o, const Tensor& w_d,
                         const Tensor& gate, const Tensor& lambda, const Tensor& mask, double sign) {
     save(ctx, o, w_o, w_d, gate, lambda, mask, sign);
-    return o.mm(fold_w_o(w_o, w_d, gate, lambda, mask, sign).t());
+    return o.mm(fold_w_o(w_o, w_d, unpacked(gate), lambda, mask, sign).t());
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
@@ -104,7 +109,7 @@ struct Branch : torch::autograd::Function<Branch> {
     save(ctx, o, w_o, w_d, gate, lambda, mask, sign);
     const int64_t heads = mask.size(0);
     const Tensor o_h = o.view({o.size(0), heads, -1});
-    const Tensor changed = o_h + dex_difference(o_h, w_d, gate) * strength(lambda, mask, sign);
+    const Tensor changed = o_h + dex_difference(o_h, w_d, unpacked(gate)) * strength(lambda, mask, sign);
     return changed.reshape(o.sizes()).mm(w_o.t());
   }
 
@@ -173,13 +178,13 @@ Tensor fold_w_o(const Tensor& w_o, const Tensor& w_d, const Tensor& gate, const 
 Tensor dex_out_folded(const Tensor& o, const Tensor& w_o, const Tensor& w_d, const Tensor& gate,
                       const Tensor& lambda, const Tensor& mask, double sign) {
   check_arguments(o, w_o, w_d, gate, lambda, mask);
-  return Folded::apply(o.contiguous(), w_o.contiguous(), w_d, gate, lambda, mask, sign);
+  return Folded::apply(o.contiguous(), w_o.contiguous(), w_d, packed(gate, o), lambda, mask, sign);
 }
 
 Tensor dex_out_branch(const Tensor& o, const Tensor& w_o, const Tensor& w_d, const Tensor& gate,
                       const Tensor& lambda, const Tensor& mask, double sign) {
   check_arguments(o, w_o, w_d, gate, lambda, mask);
-  return Branch::apply(o.contiguous(), w_o.contiguous(), w_d, gate, lambda, mask, sign);
+  return Branch::apply(o.contiguous(), w_o.contiguous(), w_d, packed(gate, o), lambda, mask, sign);
 }
 
 Tensor dex_out(const Tensor& o, const Tensor& w_o, const Tensor& w_d, const Tensor& gate,
