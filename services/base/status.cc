@@ -62,17 +62,17 @@ const std::vector<std::pair<std::string, std::string>>& Status::metadata() const
   return failure_ ? failure_->metadata : kNoMetadata;
 }
 
-Status&& Status::with_violation(std::string field, std::string description) && {
+Status Status::with_violation(std::string field, std::string description) && {
   if (failure_) failure_->violations.push_back({std::move(field), std::move(description)});
   return std::move(*this);
 }
 
-Status&& Status::with_metadata(std::string key, std::string value) && {
+Status Status::with_metadata(std::string key, std::string value) && {
   if (failure_) failure_->metadata.emplace_back(std::move(key), std::move(value));
   return std::move(*this);
 }
 
-Status&& Status::with_prefix(std::string_view prefix) && {
+Status Status::with_prefix(std::string_view prefix) && {
   if (failure_) failure_->message.insert(0, std::string(prefix) + ": ");
   return std::move(*this);
 }

@@ -55,9 +55,9 @@ class [[nodiscard]] Status {
   // Extra facts for ErrorInfo.metadata, e.g. {"scope", "jobs:write"}.
   [[nodiscard]] const std::vector<std::pair<std::string, std::string>>& metadata() const;
 
-  Status&& with_violation(std::string field, std::string description) &&;
-  Status&& with_metadata(std::string key, std::string value) &&;
-  Status&& with_prefix(std::string_view prefix) &&;  // "prefix: message"
+  Status with_violation(std::string field, std::string description) &&;
+  Status with_metadata(std::string key, std::string value) &&;
+  Status with_prefix(std::string_view prefix) &&;  // "prefix: message"
 
   [[nodiscard]] std::string to_string() const;  // "NOT_FOUND (MODEL_NOT_FOUND): …", for logs
 

@@ -1,0 +1,154 @@
+#include "services/rpc/stream.h"
+
+#include <thread>
+
+#include "tests/unit/services/rpc/file_server.h"
+
+namespace dex::rpc {
+namespace {
+
+using std::chrono::milliseconds;
+
+v1::DownloadFileResponse chunk(const std::string& bytes) {
+  v1::DownloadFileResponse made;
+  made.set_chunk(bytes);
+  return made;
+}
+
+class StreamTest : public FileServer {
+ protected:
+  struct Download {
+    grpc::ClientContext context;
+    std::unique_ptr<grpc::ClientReader<v1::DownloadFileResponse>> reader;
+    std::optional<std::string> next() {
+      v1::DownloadFileResponse message;
+      if (!reader->Read(&message)) return std::nullopt;
+      return message.chunk();
+    }
+    base::Status finish() { return from_grpc(reader->Finish()); }
+  };
+  std::unique_ptr<Download> download() {
+    auto made = std::make_unique<Download>();
+    limit(made->context);
+    made->reader = stub_->DownloadFile(&made->context, v1::DownloadFileRequest());
+    return made;
+  }
+};
+
+TEST_F(StreamTest, MessagesArriveInOrderThenTheStatus) {
+  start();
+  files_->stream_options.queue = 4;
+  files_->download = [](Files::Chunks chunks) {
+    for (int i = 0; i < 1000; ++i) EXPECT_TRUE(chunks->write(chunk(std::to_string(i))));
+    chunks->finish(base::not_found("RESOURCE_NOT_FOUND", "that was all"));
+    EXPECT_FALSE(chunks->push(chunk("late")));
+  };
+  auto call = download();
+  for (int i = 0; i < 1000; ++i) ASSERT_EQ(call->next(), std::to_string(i));
+  EXPECT_EQ(call->next(), std::nullopt);
+  EXPECT_EQ(call->finish().reason(), "RESOURCE_NOT_FOUND");
+}
+
+TEST_F(StreamTest, AReaderThatFallsBehindIsCutOff) {
+  start();
+  Event lagged;
+  files_->download = [&](Files::Chunks chunks) {
+    // Nobody reads: gRPC's windows fill, then the queue of 256.
+    const auto large = chunk(std::string(256 << 10, 'x'));
+    int sent = 0;
+    while (chunks->push(large)) ++sent;
+    EXPECT_GE(sent, 256);
+    lagged.set();
+  };
+  auto call = download();
+  ASSERT_TRUE(lagged.wait());
+  int read = 0;
+  while (call->next()) ++read;
+  EXPECT_LT(read, 256);  // what waited was dropped
+  EXPECT_EQ(call->finish().reason(), "WATCH_LAGGED");
+}
+
+TEST_F(StreamTest, ADownloadWaitsForItsReaderOnlySoLong) {
+  Room::Options options;
+  options.stalled_reader = milliseconds(50);
+  start(options);
+  files_->stream_options.queue = 2;
+  Event over;
+  files_->download = [&](Files::Chunks chunks) {
+    const auto large = chunk(std::string(1 << 20, 'x'));
+    while (chunks->write(large)) {
+    }
+    over.set();
+  };
+  auto call = download();
+  ASSERT_TRUE(over.wait());
+  while (call->next()) {
+  }
+  EXPECT_EQ(call->finish().reason(), "DEADLINE");
+}
+
+TEST_F(StreamTest, SilenceIsFilledWithHeartbeats) {
+  Room::Options options;
+  options.heartbeat = milliseconds(20);
+  start(options);
+  files_->stream_options.heartbeat = [] { return chunk("beat"); };
+  Files::Chunks kept;
+  files_->download = [&](Files::Chunks chunks) { kept = std::move(chunks); };
+  auto call = download();
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(call->next(), "beat");
+  kept->finish({});
+  while (call->next()) {
+  }
+  EXPECT_TRUE(call->finish().ok());
+}
+
+TEST_F(StreamTest, AClientThatLeavesEndsTheStream) {
+  start();
+  Event begun, over;
+  files_->download = [&](Files::Chunks chunks) {
+    begun.set();
+    EXPECT_TRUE(wait_for_stop(chunks->call().stop()));
+    EXPECT_FALSE(chunks->push(chunk("x")));
+    over.set();
+  };
+  auto call = download();
+  ASSERT_TRUE(begun.wait());
+  call->context.TryCancel();
+  EXPECT_TRUE(over.wait());
+  EXPECT_EQ(call->finish().code(), base::Code::kCancelled);
+}
+
+TEST_F(StreamTest, LettingGoWithoutFinishIsAnError) {
+  start();
+  files_->download = [](Files::Chunks chunks) { chunks->push(chunk("one")); };
+  auto call = download();
+  EXPECT_EQ(call->next(), "one");
+  EXPECT_EQ(call->next(), std::nullopt);
+  EXPECT_EQ(call->finish().code(), base::Code::kInternal);
+}
+
+TEST_F(StreamTest, DrainEndsWatchesAndTheServerStopsInTime) {
+  start();
+  std::vector<Files::Chunks> kept;
+  std::mutex mutex;
+  Event all;
+  files_->download = [&](Files::Chunks chunks) {
+    const std::lock_guard lock(mutex);
+    kept.push_back(std::move(chunks));
+    if (kept.size() == 100) all.set();
+  };
+  std::vector<std::unique_ptr<Download>> calls;
+  for (int i = 0; i < 100; ++i) calls.push_back(download());
+  ASSERT_TRUE(all.wait());
+  const auto before = std::chrono::steady_clock::now();
+  server_->stop(std::chrono::seconds(10));
+  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(5));
+  for (auto& call : calls) {
+    EXPECT_EQ(call->next(), std::nullopt);
+    EXPECT_EQ(call->finish().reason(), "SERVER_DRAINING");
+  }
+  EXPECT_EQ(room_->open_calls(), 0);
+}
+
+}  // namespace
+}  // namespace dex::rpc

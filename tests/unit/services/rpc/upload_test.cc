@@ -1,0 +1,127 @@
+#include "services/rpc/upload.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/unit/services/rpc/file_server.h"
+
+namespace dex::rpc {
+namespace {
+
+using std::chrono::milliseconds;
+
+v1::UploadFileRequest chunk(const std::string& bytes) {
+  v1::UploadFileRequest made;
+  made.set_chunk(bytes);
+  return made;
+}
+
+// Reads to the end and answers with the number of bytes.
+base::Result<v1::File> count(Upload<v1::UploadFileRequest>& reader) {
+  v1::File file;
+  while (true) {
+    DEX_ASSIGN_OR_RETURN(const auto message, reader.next());
+    if (!message) return file;
+    file.set_bytes(file.bytes() + static_cast<int64_t>(message->chunk().size()));
+  }
+}
+
+class UploadTest : public FileServer {
+ protected:
+  void SetUp() override { limit(context_); }
+  void open() { writer_ = stub_->UploadFile(&context_, &reply_); }
+  base::Status finish() { return from_grpc(writer_->Finish()); }
+
+  grpc::ClientContext context_;
+  v1::File reply_;
+  std::unique_ptr<grpc::ClientWriter<v1::UploadFileRequest>> writer_;
+};
+
+TEST_F(UploadTest, EveryByteArrives) {
+  start();
+  files_->upload = [](Call&, auto& reader) { return count(reader); };
+  open();
+  for (int i = 0; i < 64; ++i) ASSERT_TRUE(writer_->Write(chunk(std::string(1 << 20, 'a'))));
+  writer_->WritesDone();
+  ASSERT_TRUE(finish().ok());
+  EXPECT_EQ(reply_.bytes(), 64 << 20);
+}
+
+TEST_F(UploadTest, ABrokenUploadIsNeverAWholeOne) {
+  start();
+  Event first, over;
+  base::Code code = base::Code::kOk;
+  files_->upload = [&](Call&, auto& reader) -> base::Result<v1::File> {
+    EXPECT_TRUE(reader.next().ok());
+    first.set();
+    code = reader.next().status().code();
+    over.set();
+    return v1::File();
+  };
+  open();
+  ASSERT_TRUE(writer_->Write(chunk("half")));
+  ASSERT_TRUE(first.wait());
+  context_.TryCancel();
+  ASSERT_TRUE(over.wait());
+  EXPECT_EQ(code, base::Code::kCancelled);
+  EXPECT_FALSE(finish().ok());
+}
+
+TEST_F(UploadTest, AnIdleUploadEnds) {
+  Room::Options options;
+  options.idle_upload = milliseconds(50);
+  start(options);
+  files_->upload = [](Call&, auto& reader) { return count(reader); };
+  open();
+  ASSERT_TRUE(writer_->Write(chunk("and then nothing")));
+  EXPECT_EQ(finish().reason(), "DEADLINE");
+}
+
+TEST_F(UploadTest, AnAnswerMayComeBeforeTheEnd) {
+  start();
+  files_->upload = [](Call&, auto& reader) -> base::Result<v1::File> {
+    EXPECT_TRUE(reader.next().ok());
+    return base::invalid_field("filename", "is too long");
+  };
+  open();
+  while (writer_->Write(chunk(std::string(1 << 20, 'a')))) {
+  }
+  EXPECT_EQ(finish().reason(), "INVALID_FIELD");
+}
+
+TEST_F(UploadTest, UnknownFieldsInAChunkAreRefused) {
+  start();
+  files_->upload = [](Call&, auto& reader) { return count(reader); };
+  open();
+  auto strange = chunk("x");
+  strange.GetReflection()->MutableUnknownFields(&strange)->AddVarint(50, 1);
+  writer_->Write(strange);
+  EXPECT_EQ(finish().reason(), "UNKNOWN_FIELD");
+}
+
+TEST_F(UploadTest, DrainEndsUploads) {
+  start();
+  Event first;
+  files_->upload = [&](Call&, auto& reader) {
+    EXPECT_TRUE(reader.next().ok());
+    first.set();
+    return count(reader);
+  };
+  open();
+  ASSERT_TRUE(writer_->Write(chunk("x")));
+  ASSERT_TRUE(first.wait());
+  room_->drain();
+  EXPECT_EQ(finish().reason(), "SERVER_DRAINING");
+}
+
+TEST_F(UploadTest, AChunkAboveTheMessageLimitIsRefused) {
+  start();
+  files_->upload = [](Call&, auto& reader) { return count(reader); };
+  open();
+  writer_->Write(chunk(std::string(5 << 20, 'a')));
+  writer_->WritesDone();
+  EXPECT_THAT(finish().code(),
+              ::testing::AnyOf(base::Code::kResourceExhausted, base::Code::kCancelled));
+}
+
+}  // namespace
+}  // namespace dex::rpc
