@@ -55,8 +55,8 @@ void attend_plain(const AttentionTile& tile) {
     for (int64_t t = 0; t < tile.visible[q]; ++t) {
       double dot = 0;
       for (int64_t i = 0; i < layout.head_dim; ++i) {
-        dot += tile.queries[q][i] * read(layout, tile.blocks[t / kBlockTokens],
-                                         keys + i * kBlockTokens + t % kBlockTokens);
+        dot += tile.queries[q][i] *
+               read(layout, tile.block(t), keys + i * kBlockTokens + t % kBlockTokens);
       }
       p[t] = dot * tile.scale;
     }
@@ -67,7 +67,7 @@ void attend_plain(const AttentionTile& tile) {
       double sum = 0;
       for (int64_t t = 0; t < tile.visible[q]; ++t) {
         const int64_t at = values + t % kBlockTokens * layout.padded_dim() + i;
-        sum += p[t] * read(layout, tile.blocks[t / kBlockTokens], at);
+        sum += p[t] * read(layout, tile.block(t), at);
       }
       tile.outputs[q][i] = static_cast<float>(sum / total);
     }

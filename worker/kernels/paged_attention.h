@@ -36,11 +36,17 @@ void write_kv(const KvLayout& layout, void* block, int64_t kv_head, int64_t slot
 struct AttentionTile {
   const KvLayout* layout = nullptr;
   int64_t kv_head = 0;
-  std::span<const void* const> blocks;    // of this layer, by position / 16
+  const void* memory = nullptr;           // block 0 of this layer
+  int64_t stride_bytes = 0;               // from block to block
+  std::span<const int32_t> blocks;        // by position / 16
   float scale = 0;                        // 1/√d
   std::span<const float* const> queries;  // [head_dim] each, rotated; at most kMostQueries
   std::span<const int64_t> visible;       // tokens that each query sees, ≥ 1 (its own included)
   std::span<float* const> outputs;        // [head_dim] each
+
+  [[nodiscard]] const void* block(int64_t position) const {
+    return static_cast<const char*>(memory) + blocks[position / kBlockTokens] * stride_bytes;
+  }
 };
 inline constexpr int64_t kMostQueries = 24;
 

@@ -150,7 +150,7 @@ void attend_as(const AttentionTile& tile, AttentionScratch& scratch) {
   for (int64_t first = 0; first < most; first += kSpan) {
     const int64_t here = std::min(kSpan, most - first);
     for (int64_t t = 0; t < here; t += kBlockTokens) {
-      const K* keys = static_cast<const K*>(tile.blocks[(first + t) / kBlockTokens]) + keys_at;
+      const K* keys = static_cast<const K*>(tile.block(first + t)) + keys_at;
       int64_t q = 0;
       for (; q + Q <= count; q += Q) {
         block_scores<Q>(tile.queries.data() + q, keys, dim, tile.scale, scores + q * kSpan + t);
@@ -167,7 +167,7 @@ void attend_as(const AttentionTile& tile, AttentionScratch& scratch) {
       soften(scores + q * kSpan, visible, &maximum[q], &total[q], sums + q * padded, padded);
     }
     for (int64_t t = 0; t < here; t += kBlockTokens) {
-      const K* values = static_cast<const K*>(tile.blocks[(first + t) / kBlockTokens]) + values_at;
+      const K* values = static_cast<const K*>(tile.block(first + t)) + values_at;
       const int64_t tokens = std::min(kBlockTokens, here - t);
       int64_t i = 0;
       const auto share = [&](auto width) {

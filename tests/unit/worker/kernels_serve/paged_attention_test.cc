@@ -23,15 +23,14 @@ class PagedAttentionTest : public testing::TestWithParam<std::tuple<int, int, in
     tokens_ = tokens;
     const int64_t count = (tokens + kBlockTokens - 1) / kBlockTokens;
     memory_.assign(count * layout_.block_bytes(), 0);
-    for (int64_t b = count - 1; b >= 0; --b)
-      blocks_.push_back(memory_.data() + b * layout_.block_bytes());
+    for (int64_t b = count - 1; b >= 0; --b) blocks_.push_back(static_cast<int32_t>(b));
     const auto keys = random_floats(int64_t{tokens} * 2 * dim, 5),
                values = random_floats(int64_t{tokens} * 2 * dim, 6);
     for (int64_t t = 0; t < tokens; ++t) {
       for (int64_t head = 0; head < 2; ++head) {
         const int64_t at = (t * 2 + head) * dim;
-        write_kv(layout_, const_cast<void*>(blocks_[t / kBlockTokens]), head, t % kBlockTokens,
-                 &keys[at], &values[at]);
+        write_kv(layout_, memory_.data() + blocks_[t / kBlockTokens] * layout_.block_bytes(), head,
+                 t % kBlockTokens, &keys[at], &values[at]);
       }
     }
     queries_ = random_floats(group * dim, 7);
@@ -47,9 +46,14 @@ class PagedAttentionTest : public testing::TestWithParam<std::tuple<int, int, in
       in.push_back(queries_.data() + q * dim);
       to.push_back(out.data() + q * dim);
     }
-    const AttentionTile tile{&layout_, 1,
-                             blocks_,  1 / std::sqrt(static_cast<float>(dim)),
-                             in,       std::span(visible).subspan(first, count),
+    const AttentionTile tile{&layout_,
+                             1,
+                             memory_.data(),
+                             layout_.block_bytes(),
+                             blocks_,
+                             1 / std::sqrt(static_cast<float>(dim)),
+                             in,
+                             std::span(visible).subspan(first, count),
                              to};
     AttentionScratch scratch(layout_);
     plain ? attend_plain(tile) : attend(tile, scratch);
@@ -59,7 +63,7 @@ class PagedAttentionTest : public testing::TestWithParam<std::tuple<int, int, in
   KvLayout layout_;
   int tokens_ = 0;
   std::vector<char> memory_;
-  std::vector<const void*> blocks_;
+  std::vector<int32_t> blocks_;
   std::vector<float> queries_;
 };
 
@@ -90,14 +94,16 @@ TEST(PagedAttention, DoesNotTouchWhatIsNotVisible) {
   std::vector<float> block(layout.block_elements(), std::numeric_limits<float>::quiet_NaN());
   const std::vector<float> ones(16, 1.0F);
   write_kv(layout, block.data(), 0, 0, ones.data(), ones.data());
-  const void* blocks[] = {block.data()};
+  const int32_t blocks[] = {0};
   const float* queries[] = {ones.data()};
   const int64_t visible[] = {1};
   std::vector<float> out(16);
   float* outputs[] = {out.data()};
   AttentionScratch scratch(layout);
   for_each_target([&](const char* target) {
-    attend({&layout, 0, blocks, 0.25F, queries, visible, outputs}, scratch);
+    attend(
+        {&layout, 0, block.data(), layout.block_bytes(), blocks, 0.25F, queries, visible, outputs},
+        scratch);
     for (const float v : out) EXPECT_EQ(v, 1.0F) << target;
   });
 }

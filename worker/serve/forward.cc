@@ -1,0 +1,318 @@
+#include "worker/serve/forward.h"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+#include <string>
+
+#include "worker/kernels/row_ops.h"
+
+namespace dex::serve {
+namespace {
+
+using kernels::kTileRows;
+using kernels::Store;
+
+// Below this a region costs more than it gains.
+constexpr int64_t kRowsWorthSharing = 8;
+// Outputs of a slice: a multiple of every block that the kernels work in.
+constexpr int64_t kSliceOutputs = 48;
+
+int64_t round_up(int64_t value, int64_t to) {
+  return (value + to - 1) / to * to;
+}
+
+[[noreturn]] void fail(const std::string& what) {
+  throw std::runtime_error("[forward] " + what);
+}
+
+}  // namespace
+
+Forward::Forward(const ServingModel& model, KvPool& pool, kernels::ThreadPool& threads,
+                 int64_t max_rows)
+    : model_(model), config_(model.config), pool_(pool), threads_(threads), max_rows_(max_rows) {
+  const int64_t width = config_.heads * config_.head_dim,
+                kv_width = config_.kv_heads * config_.head_dim;
+  const int64_t widest = std::max({config_.hidden_size, width, config_.intermediate_size});
+  for (auto* buffer : {&x_, &normed_}) buffer->resize(max_rows * config_.hidden_size);
+  for (auto* buffer : {&q_, &o_}) buffer->resize(max_rows * width);
+  for (auto* buffer : {&k_, &v_}) buffer->resize(max_rows * kv_width);
+  for (auto* buffer : {&gate_, &up_}) buffer->resize(max_rows * config_.intermediate_size);
+  for (int i = 0; i < threads.threads(); ++i) {
+    scratch_.emplace_back(kernels::linear_scratch(widest));
+    attention_.emplace_back(pool.layout());
+  }
+}
+
+void Forward::run(std::span<const Segment> segments, Kernel kernel) {
+  check(segments);
+  kernel_ = kernel;
+  place(segments);
+  for (int64_t layer = 0; layer < config_.layers; ++layer) {
+    const LayerView& w = model_.layers[layer];
+    normalise(w.input_norm);
+    prepare(normed_.data(), config_.hidden_size);
+    add(w.q, w.q_bias, q_.data(), Store::kSet);
+    add_changed(layer, &LayerView::k, &LayerOverride::k, &LayerView::k_bias, &LayerOverride::k_bias,
+                k_.data(), Store::kSet);
+    add_changed(layer, &LayerView::v, &LayerOverride::v, &LayerView::v_bias, &LayerOverride::v_bias,
+                v_.data(), Store::kSet);
+    multiply();
+
+    kernel == Kernel::kFew ? attend_few(layer) : attend_many(layer);
+
+    prepare(o_.data(), config_.heads * config_.head_dim);
+    add_changed(layer, &LayerView::o, &LayerOverride::o, &LayerView::o_bias, &LayerOverride::o_bias,
+                x_.data(), Store::kAdd);
+    multiply();
+
+    normalise(w.post_norm);
+    prepare(normed_.data(), config_.hidden_size);
+    add(w.gate, w.gate_bias, gate_.data(), Store::kSet);
+    for (Job& job : jobs_) {
+      job.up = &w.up;
+      job.up_bias = &w.up_bias;
+    }
+    multiply();
+
+    prepare(gate_.data(), config_.intermediate_size);
+    add(w.down, w.down_bias, x_.data(), Store::kAdd);
+    multiply();
+  }
+}
+
+void Forward::logits(std::span<const int32_t> rows, Kernel kernel, float* out) {
+  const int64_t d = config_.hidden_size, count = static_cast<int64_t>(rows.size());
+  if (count == 0) return;
+  kernel_ = kernel;
+  // The last norm of only these rows, gathered; the groups shrink to one of them all.
+  for (int64_t i = 0; i < count; ++i) {
+    kernels::rms_norm_row(x_.data() + rows[i] * d, model_.norm,
+                          static_cast<float>(config_.rms_norm_eps), normed_.data() + i * d);
+  }
+  groups_.assign(1, {nullptr, 0, count, 0});
+  prepare(normed_.data(), d);
+  add(model_.lm_head, {}, out, Store::kSet);
+  multiply();
+}
+
+void Forward::check(std::span<const Segment> segments) const {
+  int64_t rows = 0;
+  for (const Segment& segment : segments) {
+    rows += static_cast<int64_t>(segment.tokens.size());
+    const int64_t end = segment.first + static_cast<int64_t>(segment.tokens.size());
+    if (segment.first < 0 || end > config_.max_position_embeddings) {
+      fail("positions must be below " + std::to_string(config_.max_position_embeddings) + ", got " +
+           std::to_string(end - 1));
+    }
+    if (static_cast<int64_t>(segment.blocks.size()) * kernels::kBlockTokens < end) {
+      fail("blocks must hold " + std::to_string(end) + " tokens, got " +
+           std::to_string(segment.blocks.size()) + " blocks");
+    }
+    for (const int32_t token : segment.tokens) {
+      if (token < 0 || token >= config_.vocab_size) {
+        fail("token ids must be below " + std::to_string(config_.vocab_size) + ", got " +
+             std::to_string(token));
+      }
+    }
+  }
+  if (rows > max_rows_)
+    fail("at most " + std::to_string(max_rows_) + " rows, got " + std::to_string(rows));
+}
+
+void Forward::place(std::span<const Segment> segments) {
+  rows_.clear();
+  groups_.clear();
+  tiles_.clear();
+  const int64_t tile_rows = std::max<int64_t>(1, kernels::kMostQueries / config_.heads_per_kv());
+  int64_t packed = 0;
+  for (const Segment& segment : segments) {
+    const auto first = static_cast<int64_t>(rows_.size()),
+               count = static_cast<int64_t>(segment.tokens.size());
+    for (int64_t i = 0; i < count; ++i) {
+      kernels::widen_row(model_.embed, segment.tokens[i],
+                         x_.data() + (first + i) * config_.hidden_size);
+      rows_.push_back({&segment, static_cast<int32_t>(segment.first + i)});
+    }
+    for (int64_t i = 0; i < count; i += tile_rows)
+      tiles_.emplace_back(first + i, std::min(tile_rows, count - i));
+    if (!groups_.empty() && groups_.back().adapter == segment.adapter) {
+      groups_.back().end += count;
+    } else {
+      if (!groups_.empty())
+        packed += round_up(groups_.back().end - groups_.back().begin, kTileRows);
+      groups_.push_back({segment.adapter, first, first + count, packed});
+    }
+  }
+}
+
+void Forward::normalise(const WeightView& weight) {
+  const int64_t d = config_.hidden_size;
+  const auto one = [&](int row, int) {
+    kernels::rms_norm_row(x_.data() + row * d, weight, static_cast<float>(config_.rms_norm_eps),
+                          normed_.data() + row * d);
+  };
+  const auto rows = static_cast<int>(rows_.size());
+  if (rows >= kRowsWorthSharing) {
+    threads_.run(rows, one);
+  } else {
+    for (int row = 0; row < rows; ++row) one(row, 0);
+  }
+}
+
+void Forward::prepare(const float* in, int64_t columns) {
+  jobs_.clear();
+  in_ = in;
+  in_columns_ = columns;
+  if (kernel_ == Kernel::kFew) return;
+  const Group& last = groups_.back();
+  const int64_t tiles = (last.packed + round_up(last.end - last.begin, kTileRows)) / kTileRows;
+  if (static_cast<int64_t>(packed_.size()) < tiles * kTileRows * columns)
+    packed_.resize(tiles * kTileRows * columns);
+  threads_.run(static_cast<int>(tiles), [&](int tile, int) {
+    const auto group = std::ranges::find_if(groups_.rbegin(), groups_.rend(), [&](const Group& g) {
+      return g.packed <= tile * kTileRows;
+    });
+    const int64_t local = tile - group->packed / kTileRows;
+    kernels::pack_rows(in + group->begin * columns, columns, group->end - group->begin, columns,
+                       local, local + 1, packed_.data() + group->packed * columns);
+  });
+}
+
+void Forward::add(const WeightView& weight, const WeightView& bias, float* out, Store store) {
+  if (kernel_ == Kernel::kFew) {
+    add_job(0, groups_.back().end, 0, weight, bias, out, store);
+  } else {
+    for (const Group& group : groups_)
+      add_job(group.begin, group.end, group.packed, weight, bias, out, store);
+  }
+}
+
+void Forward::add_changed(int64_t layer, WeightView LayerView::*weight,
+                          WeightView LayerOverride::*change, WeightView LayerView::*bias,
+                          WeightView LayerOverride::*bias_change, float* out, Store store) {
+  for (const Group& group : groups_) {
+    const WeightView* w = &(model_.layers[layer].*weight);
+    const WeightView* b = &(model_.layers[layer].*bias);
+    if (group.adapter != nullptr) {
+      const LayerOverride& changed = group.adapter->layers[layer];
+      if ((changed.*change).data != nullptr) w = &(changed.*change);
+      if ((changed.*bias_change).data != nullptr) b = &(changed.*bias_change);
+    }
+    add_job(group.begin, group.end, group.packed, *w, *b, out, store);
+  }
+}
+
+void Forward::add_job(int64_t begin, int64_t end, int64_t packed, const WeightView& weight,
+                      const WeightView& bias, float* out, Store store) {
+  const float* in =
+      kernel_ == Kernel::kFew ? in_ + begin * in_columns_ : packed_.data() + packed * in_columns_;
+  jobs_.push_back({&weight, &bias, begin, end, in, out, store});
+}
+
+void Forward::multiply() {
+  slices_.clear();
+  const int64_t parts = threads_.threads() == 1 ? 1 : threads_.threads() * 4;
+  for (const Job& job : jobs_) {
+    const int64_t outputs = job.weight->rows;
+    const int64_t step = round_up((outputs + parts - 1) / parts, kSliceOutputs);
+    for (int64_t n = 0; n < outputs; n += step)
+      slices_.push_back({&job, n, std::min(outputs, n + step)});
+  }
+  threads_.run(static_cast<int>(slices_.size()), [this](int i, int thread) {
+    slice(*slices_[i].job, slices_[i].begin, slices_[i].end, thread);
+  });
+}
+
+void Forward::slice(const Job& job, int64_t begin, int64_t end, int thread) {
+  product(job, *job.weight, *job.bias, job.out, job.store, begin, end, thread);
+  if (job.up == nullptr) return;
+  product(job, *job.up, *job.up_bias, up_.data(), Store::kSet, begin, end, thread);
+  for (int64_t row = job.begin; row < job.end; ++row) {
+    const int64_t at = row * job.weight->rows + begin;
+    kernels::silu_mul(job.out + at, up_.data() + at, end - begin);
+  }
+}
+
+void Forward::product(const Job& job, const WeightView& weight, const WeightView& bias, float* out,
+                      Store store, int64_t begin, int64_t end, int thread) {
+  const int64_t stride = weight.rows, rows = job.end - job.begin;
+  float* y = out + job.begin * stride;
+  if (kernel_ == Kernel::kFew) {
+    kernels::linear_few(job.in, weight.columns, rows, weight, begin, end, y, stride, store);
+  } else {
+    kernels::linear_many(job.in, rows, weight, begin, end, y, stride, store,
+                         scratch_[thread].data());
+  }
+  if (bias.data == nullptr) return;
+  for (int64_t row = 0; row < rows; ++row) kernels::add_bias(bias, begin, end, y + row * stride);
+}
+
+void Forward::rotate_and_store(int64_t layer, int64_t row, int64_t kv_head) {
+  const int64_t d = config_.head_dim, group = config_.heads_per_kv();
+  const int32_t position = rows_[row].position;
+  const float* cos = model_.cos.data() + position * (d / 2);
+  const float* sin = model_.sin.data() + position * (d / 2);
+  float* key = k_.data() + (row * config_.kv_heads + kv_head) * d;
+  const float* value = v_.data() + (row * config_.kv_heads + kv_head) * d;
+  kernels::rope_head(key, d, cos, sin);
+  for (int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h) {
+    kernels::rope_head(q_.data() + (row * config_.heads + h) * d, d, cos, sin);
+  }
+  const int32_t block = rows_[row].segment->blocks[position / kernels::kBlockTokens];
+  kernels::write_kv(pool_.layout(), pool_.block(layer, block), kv_head,
+                    position % kernels::kBlockTokens, key, value);
+}
+
+void Forward::attend_few(int64_t layer) {
+  const auto rows = static_cast<int64_t>(rows_.size());
+  threads_.run(static_cast<int>(rows * config_.kv_heads), [&](int i, int thread) {
+    const int64_t row = i / config_.kv_heads, kv_head = i % config_.kv_heads;
+    rotate_and_store(layer, row, kv_head);
+    tile(layer, row, 1, kv_head, thread);
+  });
+}
+
+void Forward::attend_many(int64_t layer) {
+  // All keys of the step are stored before anybody reads one.
+  threads_.run(static_cast<int>(rows_.size()), [&](int row, int) {
+    for (int64_t head = 0; head < config_.kv_heads; ++head) rotate_and_store(layer, row, head);
+  });
+  const auto tiles = static_cast<int64_t>(tiles_.size());
+  threads_.run(static_cast<int>(tiles * config_.kv_heads), [&](int i, int thread) {
+    const auto [first, count] = tiles_[i / config_.kv_heads];
+    tile(layer, first, count, i % config_.kv_heads, thread);
+  });
+}
+
+void Forward::tile(int64_t layer, int64_t first, int64_t count, int64_t kv_head, int thread) {
+  const int64_t d = config_.head_dim, group = config_.heads_per_kv();
+  const float* queries[kernels::kMostQueries];
+  float* outputs[kernels::kMostQueries];
+  int64_t visible[kernels::kMostQueries];
+  // A group wider than a tile is cut; it always reads the same keys.
+  for (int64_t h0 = 0; h0 < group; h0 += kernels::kMostQueries) {
+    const int64_t h1 = std::min(group, h0 + kernels::kMostQueries);
+    size_t n = 0;
+    for (int64_t row = first; row < first + count; ++row) {
+      for (int64_t h = h0; h < h1; ++h, ++n) {
+        const int64_t at = (row * config_.heads + kv_head * group + h) * d;
+        queries[n] = q_.data() + at;
+        outputs[n] = o_.data() + at;
+        visible[n] = rows_[row].position + 1;
+      }
+    }
+    kernels::attend({.layout = &pool_.layout(),
+                     .kv_head = kv_head,
+                     .memory = pool_.block(layer, 0),
+                     .stride_bytes = pool_.stride_bytes(),
+                     .blocks = rows_[first].segment->blocks,
+                     .scale = 1.0F / std::sqrt(static_cast<float>(d)),
+                     .queries = {queries, n},
+                     .visible = {visible, n},
+                     .outputs = {outputs, n}},
+                    attention_[thread]);
+  }
+}
+
+}  // namespace dex::serve

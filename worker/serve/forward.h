@@ -1,0 +1,109 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "worker/kernels/linear.h"
+#include "worker/kernels/paged_attention.h"
+#include "worker/kernels/thread_pool.h"
+#include "worker/serve/kv_pool.h"
+#include "worker/serve/serving_model.h"
+
+namespace dex::serve {
+
+// Consecutive tokens of one sequence. Everything before `first` has its K and V in `blocks`
+// already.
+struct Segment {
+  const ServingAdapter* adapter = nullptr;  // null: the base
+  std::span<const int32_t> blocks;  // of the KV pool, by position / 16; room for all of `tokens`
+  int32_t first = 0;                // position of tokens[0]
+  std::span<const int32_t> tokens;
+};
+
+// The forward pass of a Llama-family decoder over paged KV, batched over sequences and adapters
+// (performance.md §6). fp32 activations; weights as stored. Segments of one adapter are best
+// neighbours: their rows then share a product. Which kernel computes a row is the caller's choice,
+// so that a reply does not depend on what else is in the batch:
+//   kFew   generating: a row each; weights are streamed once for all rows
+//   kMany  prompts: tiles of 32 rows
+// No allocation after the first calls. Not thread-safe; the step loop owns it.
+class Forward {
+ public:
+  enum class Kernel { kFew, kMany };
+
+  // All three outlive this object. `max_rows` of one run.
+  Forward(const ServingModel& model, KvPool& pool, kernels::ThreadPool& threads, int64_t max_rows);
+
+  // Runs all rows and writes their K and V. Throws "[forward] …" for a token outside the
+  // vocabulary, a position beyond the model's, or too many rows; then nothing was written.
+  void run(std::span<const Segment> segments, Kernel kernel);
+
+  // Logits [rows.size(), V] of rows of the last run, counted over all its segments.
+  void logits(std::span<const int32_t> rows, Kernel kernel, float* out);
+
+ private:
+  struct Row {
+    const Segment* segment;
+    int32_t position;
+  };
+  struct Group {  // neighbouring rows of one adapter
+    const ServingAdapter* adapter;
+    int64_t begin, end;
+    int64_t packed;  // its first row in packed_, a multiple of a tile
+  };
+  // Rows [begin, end) times one weight; the region's tasks are slices of its outputs.
+  struct Job {
+    const WeightView* weight;
+    const WeightView* bias;
+    int64_t begin, end;
+    const float* in;  // row `begin`, or its tiles
+    float* out;       // row 0
+    kernels::Store store;
+    const WeightView* up = nullptr;  // set: out = silu(weight·in)·(up·in)
+    const WeightView* up_bias = nullptr;
+  };
+
+  void check(std::span<const Segment> segments) const;
+  void place(std::span<const Segment> segments);
+  void normalise(const WeightView& weight);
+  void prepare(const float* in, int64_t columns);  // the input of the next products
+  void add(const WeightView& weight, const WeightView& bias, float* out, kernels::Store store);
+  void add_changed(int64_t layer, WeightView LayerView::*weight, WeightView LayerOverride::*change,
+                   WeightView LayerView::*bias, WeightView LayerOverride::*bias_change, float* out,
+                   kernels::Store store);
+  void add_job(int64_t begin, int64_t end, int64_t packed, const WeightView& weight,
+               const WeightView& bias, float* out, kernels::Store store);
+  void multiply();  // all jobs, in one region
+  void slice(const Job& job, int64_t begin, int64_t end, int thread);
+  void product(const Job& job, const WeightView& weight, const WeightView& bias, float* out,
+               kernels::Store store, int64_t begin, int64_t end, int thread);
+  void attend_few(int64_t layer);
+  void attend_many(int64_t layer);
+  void rotate_and_store(int64_t layer, int64_t row, int64_t kv_head);
+  void tile(int64_t layer, int64_t first, int64_t count, int64_t kv_head, int thread);
+
+  const ServingModel& model_;
+  const model::Config& config_;
+  KvPool& pool_;
+  kernels::ThreadPool& threads_;
+  int64_t max_rows_;
+  Kernel kernel_ = Kernel::kFew;
+
+  std::vector<Row> rows_;
+  std::vector<Group> groups_;
+  std::vector<std::pair<int64_t, int64_t>> tiles_;  // first row and rows of an attention tile
+  std::vector<Job> jobs_;
+  struct Slice {
+    const Job* job;
+    int64_t begin, end;
+  };
+  std::vector<Slice> slices_;
+  const float* in_ = nullptr;  // what prepare() was given, or packed_
+  int64_t in_columns_ = 0;
+  std::vector<float> x_, normed_, q_, k_, v_, o_, gate_, up_, packed_;
+  std::vector<std::vector<float>> scratch_;           // a thread
+  std::vector<kernels::AttentionScratch> attention_;  // a thread
+};
+
+}  // namespace dex::serve

@@ -1,0 +1,385 @@
+#include "worker/serve/frame_server.h"
+
+#include <spdlog/spdlog.h>
+
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "services/base/bounded_queue.h"
+#include "services/base/version.h"
+#include "worker/serve/adapter_table.h"
+#include "worker/serve/engine.h"
+#include "worker/serve/serving_model.h"
+#include "worker/serve/wire.h"
+
+namespace dex::serve {
+namespace {
+
+using wire::frames::EngineCommand;
+using wire::frames::EngineReport;
+namespace pb = dex::v1;
+
+constexpr int64_t kStartTimeoutMs = 60'000;
+constexpr int64_t kWriteTimeoutMs = 10'000;
+constexpr int64_t kLoadReportMs = 1'000;
+constexpr size_t kMostOutgoing = 8192;
+constexpr size_t kMostLoads = 4096;
+constexpr int64_t kDefaultAdapterBytes = int64_t{2} << 30;
+
+// Frames on their way to the agent. An agent that takes none for ten seconds is gone as far as we
+// can tell: then everything ends, rather than that a step waits for ever.
+class Outgoing {
+ public:
+  explicit Outgoing(base::FrameChannel& channel) : channel_(channel) {}
+
+  void push(const EngineReport& report) {
+    if (!queue_.push(report.SerializeAsString(), kWriteTimeoutMs))
+      channel_.shutdown();  // wakes the reader
+  }
+  // Until closed and empty. `idle` is called at least once a second and may give a frame.
+  template <typename Idle>
+  void write_all(Idle&& idle) {
+    for (;;) {
+      if (auto frame = queue_.pop(kLoadReportMs)) {
+        if (!channel_.write(*frame, kWriteTimeoutMs).ok()) {
+          queue_.close();
+          channel_.shutdown();
+          return;
+        }
+      } else if (queue_.closed()) {
+        return;
+      }
+      if (std::optional<EngineReport> report = idle()) {
+        if (!channel_.write(report->SerializeAsString(), kWriteTimeoutMs).ok()) channel_.shutdown();
+      }
+    }
+  }
+  void close() { queue_.close(); }
+
+ private:
+  base::FrameChannel& channel_;
+  base::BoundedQueue<std::string> queue_{kMostOutgoing};
+};
+
+// What a request's tokens become on the wire.
+class FrameListener final : public Listener {
+ public:
+  FrameListener(uint64_t request, bool token_ids, Outgoing& outgoing)
+      : request_(request), token_ids_(token_ids), outgoing_(outgoing) {}
+
+  void on_delta(Delta delta) override {
+    EngineReport report;
+    report.mutable_tokens()->set_request(request_);
+    auto& out = *report.mutable_tokens()->mutable_event()->mutable_delta();
+    wire::write(delta, token_ids_, out);
+    // A token that completes no character, and whose id nobody wants, says nothing.
+    if (!out.text().empty() || out.token_ids_size() > 0 || out.logprobs_size() > 0)
+      outgoing_.push(report);
+  }
+  void on_done(Outcome outcome) override {
+    EngineReport report;
+    report.mutable_done()->set_request(request_);
+    if (outcome.error.ok()) {
+      wire::write(outcome, *report.mutable_done()->mutable_finish());
+    } else {
+      wire::write(outcome.error, *report.mutable_done()->mutable_error());
+    }
+    outgoing_.push(report);
+  }
+
+ private:
+  uint64_t request_;
+  bool token_ids_;
+  Outgoing& outgoing_;
+};
+
+class Server {
+ public:
+  Server(base::FrameChannel& channel, const base::StopSignals& signals, const base::Clock& clock,
+         base::RandomSource& random)
+      : channel_(channel), signals_(signals), clock_(clock), random_(random), outgoing_(channel) {}
+
+  int run() {
+    const auto start = await_start();
+    if (!start || !load(*start)) return 1;
+    std::jthread writer([this] { outgoing_.write_all([this] { return load_report(); }); });
+    std::jthread loader([this] { load_adapters(); });
+    std::jthread stepper([this](const std::stop_token& stop) { engine_->run(stop); });
+    ready();
+    const int code = read();
+    // Streams first, so that their ends are still written.
+    stepper.request_stop();
+    stepper.join();
+    loads_.close();
+    loader.join();
+    outgoing_.close();
+    writer.join();
+    return code;
+  }
+
+ private:
+  std::optional<EngineCommand::EngineStart> await_start() {
+    const auto frame = channel_.read(kStartTimeoutMs, signals_.token());
+    EngineCommand command;
+    if (!frame.ok()) {
+      spdlog::error("no start frame: {}", frame.status().message());
+    } else if (!command.ParseFromString(*frame) || !command.has_start()) {
+      spdlog::error("the first frame must be a start, got {} bytes of something else",
+                    frame->size());
+    } else {
+      return command.start();
+    }
+    return std::nullopt;
+  }
+
+  bool load(const EngineCommand::EngineStart& start) {
+    const int64_t began = clock_.steady_ms();
+    base_ = start.base();
+    try {
+      model_ = load_serving_model(start.model_dir(), parse_dtype(start.dtype()),
+                                  start.base_weights_sha256());
+    } catch (const std::exception& error) {
+      spdlog::error("model {}: {}", base_, error.what());
+      return false;
+    }
+    auto text = TextModel::load(start.model_dir());
+    if (!text.ok()) {
+      spdlog::error("model {}: {}", base_, text.status().message());
+      return false;
+    }
+    text_ = std::move(text).value();
+    hashes_.tokenizer_sha256 =
+        text_.tokenizer ? text_.tokenizer->sha256() : start.tokenizer_sha256();
+    hashes_.chat_template_sha256 =
+        text_.chat_template ? text_.chat_template->sha256() : start.chat_template_sha256();
+    if (!same("tokenizer.json", start.tokenizer_sha256(), hashes_.tokenizer_sha256) ||
+        !same("chat template", start.chat_template_sha256(), hashes_.chat_template_sha256)) {
+      return false;
+    }
+    adapters_ = std::make_unique<AdapterTable>(start.adapter_bytes() > 0 ? start.adapter_bytes()
+                                                                         : kDefaultAdapterBytes);
+    engine_ = std::make_unique<Engine>(model_, text_.tokenizer.get(),
+                                       Engine::Options{.threads = static_cast<int>(start.threads()),
+                                                       .kv_cache_bytes = start.kv_cache_bytes()},
+                                       clock_);
+    spdlog::info("model {} loaded in {} ms: {}, context {}, KV cache {} tokens", base_,
+                 clock_.steady_ms() - began, dtype(), engine_->limits().context_tokens,
+                 engine_->limits().cache_tokens);
+    return true;
+  }
+
+  bool same(const char* what, const std::string& expected, const std::string& found) const {
+    if (expected.empty() || expected == found) return true;
+    spdlog::error("model {}: {} has sha256 {}, expected {}", base_, what, found, expected);
+    return false;
+  }
+
+  [[nodiscard]] const char* dtype() const {
+    return model_->number == kernels::Number::kF32 ? "f32" : "bf16";
+  }
+
+  void ready() {
+    EngineReport report;
+    auto& out = *report.mutable_ready();
+    out.set_version(std::string(base::version()));
+    out.set_dtype(dtype());
+    out.set_max_model_len(engine_->limits().context_tokens);
+    out.set_memory_bytes(engine_->memory_bytes());
+    outgoing_.push(report);
+  }
+
+  int read() {
+    for (;;) {
+      const auto frame = channel_.read(-1, signals_.token());
+      if (!frame.ok()) {
+        if (signals_.token().stop_requested() || frame.status().reason() == "CHANNEL_CLOSED") {
+          spdlog::info("engine of {} ends: {}", base_, frame.status().message());
+          return 0;
+        }
+        spdlog::error("engine of {} ends: {}", base_, frame.status().message());
+        return 1;
+      }
+      EngineCommand command;
+      if (!command.ParseFromString(*frame)) {
+        spdlog::error("engine of {} ends: a frame of {} bytes is no command", base_, frame->size());
+        return 1;
+      }
+      if (command.has_stop()) return drain(command.stop().grace_ms());
+      take(command);
+    }
+  }
+
+  void take(const EngineCommand& command) {
+    switch (command.command_case()) {
+      case EngineCommand::kGenerate:
+        return generate(command.generate());
+      case EngineCommand::kCancel:
+        return engine_->cancel(command.cancel().request());
+      case EngineCommand::kSetAdapter:
+        if (!loads_.try_push(command.set_adapter())) {
+          report_adapter(command.set_adapter(), pb::Replica::STATE_FAILED,
+                         "more than " + std::to_string(kMostLoads) + " adapters wait to be loaded");
+        }
+        return;
+      default:
+        spdlog::warn("engine of {}: unexpected command {}", base_,
+                     static_cast<int>(command.command_case()));
+    }
+  }
+
+  // Running requests may end; what is left at the end of the grace is cut by Engine::run.
+  int drain(int64_t grace_ms) {
+    spdlog::info("engine of {} drains for at most {} ms", base_, grace_ms);
+    engine_->drain();
+    const int64_t end = clock_.steady_ms() + grace_ms;
+    while (!engine_->idle() && clock_.steady_ms() < end) {
+      if (base::wait_for_stop(signals_.token(), 20)) break;
+    }
+    return 0;
+  }
+
+  void generate(const EngineCommand::Generate& in) {
+    if (const base::Status refused = start_request(in); !refused.ok()) {
+      EngineReport report;
+      report.mutable_done()->set_request(in.request());
+      wire::write(refused, *report.mutable_done()->mutable_error());
+      outgoing_.push(report);
+    }
+  }
+
+  base::Status start_request(const EngineCommand::Generate& in) {
+    std::shared_ptr<const ServingAdapter> adapter;
+    if (!in.adapter().empty()) {
+      adapter = adapters_->find(in.adapter());
+      if (adapter == nullptr) {
+        return base::unavailable("ADAPTER_LOADING",
+                                 "adapter " + in.adapter() + " is not loaded in this engine yet");
+      }
+    }
+    uint64_t seed = 0;
+    random_.fill({reinterpret_cast<uint8_t*>(&seed), sizeof(seed)});
+    DEX_ASSIGN_OR_RETURN(Request request,
+                         wire::read_request(in.body(), text_, engine_->limits(), seed));
+    DEX_RETURN_IF_ERROR(validate(request, engine_->limits()));
+    send_start(in, adapter.get(), request.sampling.seed);
+    return engine_->submit(
+        in.request(), std::move(request), std::move(adapter),
+        std::make_shared<FrameListener>(in.request(), in.body().return_token_ids(), outgoing_));
+  }
+
+  void send_start(const EngineCommand::Generate& in, const ServingAdapter* adapter, uint64_t seed) {
+    EngineReport report;
+    report.mutable_tokens()->set_request(in.request());
+    auto& start = *report.mutable_tokens()->mutable_event()->mutable_start();
+    start.set_id(in.id());
+    start.set_model(adapter != nullptr ? adapter->id : base_);
+    start.set_seed(seed);
+    const int64_t now = clock_.now_ms();
+    start.mutable_create_time()->set_seconds(now / 1000);
+    start.mutable_create_time()->set_nanos(static_cast<int32_t>(now % 1000 * 1'000'000));
+    std::string fingerprint = "dex-" + std::string(base::version()) + "-" + dtype() + "-" +
+                              model_->weights_sha256.substr(0, 12);
+    if (adapter != nullptr) {
+      auto& used = *start.mutable_adapter();
+      used.set_id(adapter->id);
+      used.set_content_sha256(adapter->content_sha256);
+      used.set_version(adapter->content_sha256.substr(0, 12));
+      fingerprint += "-" + used.version();
+    }
+    start.set_system_fingerprint(fingerprint);
+    outgoing_.push(report);
+  }
+
+  void load_adapters() {
+    while (!loads_.closed()) {
+      const auto command = loads_.pop(60'000);
+      if (!command) continue;
+      command->present() ? load_adapter(*command) : unload_adapter(*command);
+    }
+  }
+
+  void load_adapter(const EngineCommand::SetAdapter& in) {
+    const int64_t began = clock_.steady_ms();
+    try {
+      auto adapter =
+          load_serving_adapter(in.path(), in.id(), in.content_sha256(), *model_, hashes_);
+      const int64_t bytes = adapter->bytes;
+      adapters_->put(std::move(adapter));
+      const double seconds = static_cast<double>(clock_.steady_ms() - began) / 1000;
+      spdlog::info("adapter {} loaded in {} s, {} bytes", in.id(), seconds, bytes);
+      report_adapter(in, pb::Replica::STATE_LOADED, {}, bytes, seconds);
+    } catch (
+        const std::exception& error) {  // whatever is wrong with it ends nobody else's requests
+      spdlog::warn("adapter {} refused: {}", in.id(), error.what());
+      report_adapter(in, pb::Replica::STATE_FAILED, error.what());
+    }
+  }
+
+  void unload_adapter(const EngineCommand::SetAdapter& in) {
+    const auto gone = [this, in] { report_adapter(in, pb::Replica::STATE_UNSPECIFIED, {}); };
+    if (!adapters_->remove(in.id(), gone)) gone();
+  }
+
+  void report_adapter(const EngineCommand::SetAdapter& in, pb::Replica::State state,
+                      const std::string& error, int64_t bytes = 0, double seconds = 0) {
+    EngineReport report;
+    auto& out = *report.mutable_adapter();
+    out.set_id(in.id());
+    out.set_content_sha256(in.content_sha256());
+    out.set_state(state);
+    out.set_error(error);
+    out.set_bytes(bytes);
+    out.set_seconds(seconds);
+    outgoing_.push(report);
+  }
+
+  // At most once a second, and only what is new.
+  std::optional<EngineReport> load_report() {
+    const int64_t now = clock_.steady_ms();
+    if (now - load_sent_ms_ < kLoadReportMs) return std::nullopt;
+    const Engine::Load load = engine_->load();
+    const int64_t bytes = adapters_->bytes();
+    if (load == load_sent_ && bytes == bytes_sent_) return std::nullopt;
+    load_sent_ms_ = now;
+    load_sent_ = load;
+    bytes_sent_ = bytes;
+    EngineReport report;
+    auto& out = *report.mutable_load();
+    out.set_running(load.running);
+    out.set_waiting(load.waiting);
+    out.set_kv_usage_ratio(load.kv_usage_ratio);
+    out.set_adapter_bytes(bytes);
+    return report;
+  }
+
+  base::FrameChannel& channel_;
+  const base::StopSignals& signals_;
+  const base::Clock& clock_;
+  base::RandomSource& random_;
+  std::string base_;
+  std::shared_ptr<const ServingModel> model_;
+  TextModel text_;
+  TextHashes hashes_;
+  Outgoing outgoing_;
+  base::BoundedQueue<EngineCommand::SetAdapter> loads_{kMostLoads};
+  // Of the writer's thread.
+  int64_t load_sent_ms_ = 0;
+  Engine::Load load_sent_;
+  int64_t bytes_sent_ = 0;
+  // Last, so that they go first: leaving adapters still report through outgoing_.
+  std::unique_ptr<AdapterTable> adapters_;
+  std::unique_ptr<Engine> engine_;
+};
+
+}  // namespace
+
+int serve_frames(base::FrameChannel& channel, const base::StopSignals& signals,
+                 const base::Clock& clock, base::RandomSource& random) {
+  return Server(channel, signals, clock, random).run();
+}
+
+}  // namespace dex::serve

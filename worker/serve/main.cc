@@ -1,0 +1,177 @@
+// dex-engine: serves one base model with its adapters, under an agent or from the command line.
+#include <signal.h>
+#include <spdlog/spdlog.h>
+#include <sys/prctl.h>
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <iostream>
+#include <string>
+
+#include "services/base/clock.h"
+#include "services/base/frame_channel.h"
+#include "services/base/logging.h"
+#include "services/base/random.h"
+#include "services/base/signals.h"
+#include "services/base/version.h"
+#include "worker/serve/frame_server.h"
+#include "worker/serve/local_commands.h"
+#include "worker/serve/serving_model.h"
+
+namespace {
+
+namespace serve = dex::serve;
+
+constexpr const char* kHelp = R"(Runs a base model, with or without a DEX adapter.
+
+Generate text:
+  dex-engine generate --model DIR --prompt "def fibonacci(n):" --max-tokens 64 --temperature 0
+  dex-engine generate --model DIR --adapter DIR --chat --prompt "Write a sort in Python." --seed 7
+Log-probability of each token from the second on, as a JSON array:
+  dex-engine score --model DIR --dtype f32 --tokens 504,4041,282,1330
+How fast it is here:
+  dex-engine measure --model DIR --prompt-tokens 128 --new-tokens 64 --batch 1
+Under an agent (frames of proto/dex/internal/v1/frames.proto over an inherited socket):
+  dex-engine serve --frames-fd 3
+
+--model is a Hugging Face folder (config.json, *.safetensors, tokenizer.json), --adapter one that DEX trained for it
+(adapter_config.json, adapter_model.safetensors, checksums.json).)";
+
+constexpr int kUsage = 2;
+
+void add_model(CLI::App& command, serve::LocalModel& where) {
+  command.add_option("--model", where.model, "Hugging Face folder of the base model")
+      ->required()
+      ->type_name("DIR");
+  command.add_option("--adapter", where.adapter, "folder of an adapter made for it")
+      ->type_name("DIR");
+  command
+      .add_option(
+          "--dtype", where.dtype,
+          "bf16: weights and KV cache in bf16; f32: nothing is rounded (default: as stored)")
+      ->check(CLI::IsMember({"bf16", "f32"}));
+  command.add_option("--threads", where.threads, "compute threads (default: all cores)")
+      ->check(CLI::Range(1, 1024));
+}
+
+CLI::App* add_generate(CLI::App& app, serve::LocalModel& where, serve::GenerateCommand& generate) {
+  auto* command =
+      app.add_subcommand("generate", "completes a prompt and prints the text as it comes");
+  add_model(*command, where);
+  auto* prompt = command->add_option("--prompt", generate.prompt, "text to complete");
+  auto* tokens =
+      command->add_option("--tokens", generate.tokens, "ids instead of a prompt, e.g. 1,2,3");
+  prompt->excludes(tokens);
+  command->add_flag("--chat", generate.chat,
+                    "the prompt is a user's message for the model's chat template");
+  serve::Request& request = generate.request;
+  request.max_tokens = 128;
+  command->add_option("--max-tokens", request.max_tokens, "most tokens to make (default 128)");
+  command->add_option("--temperature", request.sampling.temperature, "0 (greedy) to 2, default 1");
+  command->add_option("--top-p", request.sampling.top_p, "nucleus, default 1 (off)");
+  command->add_option("--top-k", request.sampling.top_k, "default 0 (off)");
+  command->add_option("--min-p", request.sampling.min_p, "default 0 (off)");
+  command->add_option("--repetition-penalty", request.sampling.repetition_penalty,
+                      "default 1 (off)");
+  command->add_option("--seed", request.sampling.seed,
+                      "the same seed gives the same text (default: random)");
+  command->add_option("--stop", request.stop,
+                      "a string that ends the text; may be given several times");
+  command->add_flag("--ignore-eos", request.ignore_eos, "go on after the end of sequence");
+  command->add_flag("--echo", request.echo, "print the prompt first");
+  command->add_flag("--stats", generate.stats, "a line of figures to stderr at the end");
+  return command;
+}
+
+CLI::App* add_measure(CLI::App& app, serve::LocalModel& where, serve::MeasureCommand& measure) {
+  auto* command = app.add_subcommand(
+      "measure", "times greedy decoding of a fixed length, prints one line of JSON");
+  add_model(*command, where);
+  const auto add = [&](const char* name, int32_t& value, const char* help) {
+    command->add_option(name, value, help)->check(CLI::Range(1, 1 << 20))->capture_default_str();
+  };
+  add("--batch", measure.batch, "sequences decoded together");
+  add("--prompt-tokens", measure.prompt_tokens, "ids a sequence");
+  add("--new-tokens", measure.new_tokens, "made a sequence, the first of them by the prefill");
+  add("--repeats", measure.repeats, "measured runs after one to warm up");
+  command->add_option("--tokens", measure.tokens, "the ids of every prompt (default: a formula)");
+  return command;
+}
+
+uint64_t random_seed() {
+  uint64_t seed = 0;
+  dex::base::SystemRandom random;
+  random.fill({reinterpret_cast<uint8_t*>(&seed), sizeof(seed)});
+  return seed;
+}
+
+// Ends the process at Ctrl-C: these commands have nothing to save.
+int run_local(const std::function<void()>& command) {
+  try {
+    command();
+    return 0;
+  } catch (const std::exception& error) {
+    std::cerr << "dex-engine: " << error.what() << std::endl;
+    return 1;
+  }
+}
+
+int run_framed(int fd) {
+  // An agent that is gone takes its engine along; one that went before this line is seen as a
+  // closed channel.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const dex::base::StopSignals signals;
+  const dex::base::SystemClock clock;
+  dex::base::SystemRandom random;
+  const auto logging = dex::base::init_logging({.component = "engine"});
+  if (!logging.ok()) std::cerr << "dex-engine: " << logging.message() << std::endl;
+  try {
+    dex::base::FrameChannel channel((dex::base::Fd(fd)));
+    return serve::serve_frames(channel, signals, clock, random);
+  } catch (const std::exception& error) {
+    spdlog::error("engine ends: {}", error.what());
+    return 1;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app(kHelp, "dex-engine");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", std::string(dex::base::version()));
+  serve::LocalModel where;
+  serve::GenerateCommand generate;
+  generate.request.sampling.seed = random_seed();
+  serve::MeasureCommand measure;
+  std::string score_tokens;
+  int frames_fd = -1;
+  auto* generate_app = add_generate(app, where, generate);
+  auto* score_app =
+      app.add_subcommand("score", "log-probability of each token from the second on, a JSON array");
+  add_model(*score_app, where);
+  score_app->add_option("--tokens", score_tokens, "ids, e.g. 1,2,3")->required();
+  auto* measure_app = add_measure(app, where, measure);
+  auto* serve_app = app.add_subcommand("serve", "answers an agent's frames");
+  serve_app->add_option("--frames-fd", frames_fd, "inherited socket to the agent")->required();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kUsage;
+  }
+  if (generate_app->parsed() &&
+      generate_app->count("--prompt") + generate_app->count("--tokens") == 0) {
+    std::cerr << "dex-engine: generate needs --prompt TEXT or --tokens IDS; see dex-engine "
+                 "generate --help"
+              << std::endl;
+    return kUsage;
+  }
+  serve::use_one_library_thread();
+  const dex::base::SystemClock clock;
+  if (serve_app->parsed()) return run_framed(frames_fd);
+  if (score_app->parsed())
+    return run_local([&] { serve::score(where, score_tokens, clock, std::cout); });
+  if (measure_app->parsed())
+    return run_local([&] { serve::measure(where, measure, clock, std::cout); });
+  return run_local([&] { serve::generate(where, generate, clock, std::cout, std::cerr); });
+}
