@@ -97,14 +97,18 @@ void AdapterBook::reported(const iv1::EngineReport::AdapterState& state) {
 
 AdapterBook::Frames AdapterBook::want(const iv1::DesiredAdapter& adapter, Ready ready) {
   Frames frames;
+  base::Status answer;
   {
     const std::lock_guard lock(mutex_);
     const auto found = entries_.find(adapter.id());
-    if (found == entries_.end() && !adapter.path().empty()) {
+    const bool known = found != entries_.end() &&
+                       (adapter.content_sha256().empty() ||
+                        found->second.what.content_sha256() == adapter.content_sha256());
+    if (!known && !adapter.path().empty()) {
       load(adapter, frames).waiters.push_back(std::move(ready));
       return frames;
     }
-    if (found != entries_.end() && found->second.status.state() != dex::v1::Replica::STATE_LOADED) {
+    if (known && found->second.status.state() != dex::v1::Replica::STATE_LOADED) {
       Entry& entry = found->second;
       // A failed one gets another try: its files may have been repaired.
       if (entry.status.state() != dex::v1::Replica::STATE_LOADING) {
@@ -113,13 +117,12 @@ AdapterBook::Frames AdapterBook::want(const iv1::DesiredAdapter& adapter, Ready 
       entry.waiters.push_back(std::move(ready));
       return frames;
     }
-    if (found == entries_.end()) {
-      ready = [ready = std::move(ready), id = adapter.id()](const base::Status&) {
-        ready(base::unavailable("ADAPTER_LOADING", id + " is not known to this worker yet"));
-      };
+    if (!known) {
+      answer = base::unavailable(
+          "ADAPTER_LOADING", adapter.id() + " with that content is not known to this worker yet");
     }
   }
-  ready({});
+  ready(answer);
   return frames;
 }
 

@@ -46,6 +46,13 @@ class CallSink : public ReplySink {
   std::optional<std::stop_callback<Cancel>> gone_;
 };
 
+// Deadline, drain or a client that went away: the engine's answer to the cancellation that followed
+// must not win over the reason of it.
+std::optional<base::Status> over(const rpc::Call& call) {
+  if (!call.stop().stop_requested()) return std::nullopt;
+  return call.time_left().count() == 0 ? rpc::deadline_passed() : rpc::client_cancelled();
+}
+
 class UnarySink final : public CallSink {
  public:
   explicit UnarySink(std::shared_ptr<rpc::Pending<GenerateResponse>> pending)
@@ -55,6 +62,7 @@ class UnarySink final : public CallSink {
     return pending_->alive();
   }
   void finish(const GenerateStreamResponse::Finish& finish) override {
+    if (const auto why = over(pending_->call())) return pending_->answer(*why);
     pending_->answer(builder_.take(finish));
   }
   void fail(const base::Status& status) override { pending_->answer(status); }
@@ -70,6 +78,7 @@ class StreamSink final : public CallSink {
       : stream_(std::move(stream)) {}
   bool event(GenerateStreamResponse event) override { return stream_->push(std::move(event)); }
   void finish(const GenerateStreamResponse::Finish& finish) override {
+    if (const auto why = over(stream_->call())) return stream_->finish(*why);
     GenerateStreamResponse last;
     *last.mutable_finish() = finish;
     stream_->push(std::move(last));

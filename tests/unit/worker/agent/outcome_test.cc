@@ -1,0 +1,112 @@
+#include "worker/agent/outcome.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+namespace dex::agent {
+namespace {
+
+AttemptEnd exited(int code, Order order = Order::kNone) {
+  AttemptEnd end;
+  end.exit.code = code;
+  end.order = order;
+  return end;
+}
+
+AttemptEnd killed(int signal, Order order = Order::kNone) {
+  AttemptEnd end;
+  end.exit.signal = signal;
+  end.order = order;
+  return end;
+}
+
+AttemptEnd framed(iv1::Outcome outcome, Order order = Order::kNone) {
+  AttemptEnd end;
+  end.order = order;
+  end.result.emplace();
+  end.result->set_outcome(outcome);
+  if (outcome == iv1::OUTCOME_SUCCESS) end.result->mutable_result()->set_uri("x");
+  return end;
+}
+
+struct Case {
+  const char* name;
+  AttemptEnd end;
+  iv1::Outcome outcome;
+  const char* code;
+};
+
+class JudgeTest : public testing::TestWithParam<Case> {};
+
+// jobs.md §6, row by row.
+TEST_P(JudgeTest, FollowsTheTable) {
+  const auto verdict = judge(GetParam().end);
+  EXPECT_TRUE(verdict.report);
+  EXPECT_EQ(iv1::Outcome_Name(verdict.outcome), iv1::Outcome_Name(GetParam().outcome));
+  EXPECT_EQ(verdict.code, GetParam().code);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, JudgeTest,
+    testing::Values(
+        Case{"bad_config", exited(10), iv1::OUTCOME_FAIL_FINAL, "invalid_hyperparameter"},
+        Case{"bad_data", exited(11), iv1::OUTCOME_FAIL_FINAL, "invalid_training_file"},
+        Case{"non_finite", exited(12), iv1::OUTCOME_FAIL_FINAL, "non_finite_loss"},
+        Case{"oom", exited(13), iv1::OUTCOME_OOM, "out_of_memory"},
+        Case{"disk_full", exited(14), iv1::OUTCOME_DISK_FULL, "disk_full"},
+        Case{"quota", exited(15), iv1::OUTCOME_FAIL_FINAL, "quota_exceeded"},
+        Case{"bad_base", exited(17), iv1::OUTCOME_RELEASE, "internal"},
+        Case{"retryable", exited(18), iv1::OUTCOME_FAIL_RETRY, "internal"},
+        Case{"guard", exited(19), iv1::OUTCOME_FAIL_FINAL, "gate_failed"},
+        Case{"unknown_code", exited(77), iv1::OUTCOME_CRASH, "internal"},
+        Case{"success_without_result", exited(0), iv1::OUTCOME_CRASH, "internal"},
+        Case{"segfault", killed(SIGSEGV), iv1::OUTCOME_CRASH, "internal"},
+        Case{"oom_kill", killed(SIGKILL), iv1::OUTCOME_CRASH, "internal"},
+        Case{"evicted", exited(16), iv1::OUTCOME_RELEASE, ""},
+        Case{"drained", exited(16, Order::kDrain), iv1::OUTCOME_RELEASE, ""},
+        Case{"paused", exited(16, Order::kPause), iv1::OUTCOME_PAUSED, ""},
+        Case{"cancelled", exited(16, Order::kCancel), iv1::OUTCOME_CANCELLED, ""},
+        Case{"killed_on_cancel", killed(SIGKILL, Order::kCancel), iv1::OUTCOME_CANCELLED, ""},
+        Case{"killed_on_pause", killed(SIGKILL, Order::kPause), iv1::OUTCOME_PAUSED, ""},
+        Case{"killed_on_drain", killed(SIGKILL, Order::kDrain), iv1::OUTCOME_RELEASE, ""},
+        Case{"frame_success", framed(iv1::OUTCOME_SUCCESS), iv1::OUTCOME_SUCCESS, ""},
+        Case{"frame_success_beats_cancel", framed(iv1::OUTCOME_SUCCESS, Order::kCancel),
+             iv1::OUTCOME_SUCCESS, ""},
+        Case{"frame_oom", framed(iv1::OUTCOME_OOM), iv1::OUTCOME_OOM, ""},
+        Case{"frame_cancelled_that_nobody_ordered", framed(iv1::OUTCOME_CANCELLED),
+             iv1::OUTCOME_RELEASE, ""}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(JudgeTest, ALostLeaseHasNothingToReport) {
+  EXPECT_FALSE(judge(framed(iv1::OUTCOME_SUCCESS, Order::kLost)).report);
+  EXPECT_FALSE(judge(killed(SIGKILL, Order::kLost)).report);
+}
+
+TEST(JudgeTest, AStallIsTheJobsFailureNotACrash) {
+  auto end = killed(SIGKILL);
+  end.stalled = true;
+  EXPECT_EQ(judge(end).outcome, iv1::OUTCOME_FAIL_RETRY);
+  EXPECT_EQ(judge(end).code, "stalled");
+}
+
+TEST(JudgeTest, ABrokenChannelIsACrashThatNamesItsReason) {
+  auto end = killed(SIGKILL);
+  end.broken_channel = "frame of 4294967295 bytes";
+  EXPECT_EQ(judge(end).outcome, iv1::OUTCOME_CRASH);
+  EXPECT_NE(judge(end).message.find("4294967295"), std::string::npos);
+}
+
+TEST(JudgeTest, SuccessWithoutAResultIsNone) {
+  auto end = framed(iv1::OUTCOME_SUCCESS);
+  end.result->clear_result();
+  EXPECT_EQ(judge(end).outcome, iv1::OUTCOME_CRASH);
+}
+
+TEST(JudgeTest, ABrokenBaseTakesTheWorkerOutOfService) {
+  EXPECT_TRUE(judge(exited(17)).out_of_service);
+  EXPECT_FALSE(judge(exited(18)).out_of_service);
+}
+
+}  // namespace
+}  // namespace dex::agent

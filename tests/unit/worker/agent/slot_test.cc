@@ -1,0 +1,327 @@
+// A slot with its heartbeat against a scheduler on loopback and trainers that are real processes.
+
+#include "worker/agent/slot.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <fstream>
+#include <thread>
+
+#include "services/base/files.h"
+#include "services/base/process_lock.h"
+#include "tests/support/fake_scheduler.h"
+#include "tests/support/temporary_directory.h"
+
+namespace dex::agent {
+namespace {
+
+using Outage = support::FakeScheduler::Outage;
+using Heard = support::FakeScheduler::Heard;
+using iv1::AttemptVerdict;
+
+constexpr const char* kAttemptDir = "jobs/default/ftjob-1/attempt-5";
+
+class SlotTest : public testing::Test {
+ protected:
+  SlotTest()
+      : registry_("worker", "0", "0"),
+        metrics_(registry_),
+        paths_(directory_.path()),
+        disk_(directory_.path(), 0) {
+    models_.push_back({"tiny", directory_ / "model", "aa", "bb", "cc"});
+    attempt_.trainer.program = DEX_BINARY_DIR "/tests/dex-fake-trainer";
+    attempt_.stop = {.stop_grace_ms = 20'000, .kill_grace_ms = 20'000};
+    attempt_.look_ms = 20;
+  }
+  ~SlotTest() override { stop(); }
+
+  void start() {
+    client_ = std::make_unique<SchedulerClient>(scheduler_.address());
+    Heartbeat::Options beat;
+    beat.identity.set_worker_id("w1");
+    beat.data_dir = directory_.path();
+    beat.retry_ms = 20;
+    heartbeat_ = std::make_unique<Heartbeat>(
+        std::move(beat), *client_, attempts_,
+        Heartbeat::Engines{[] { return std::vector<iv1::EngineStatus>{}; }, [](const auto&) {}},
+        metrics_, clock_);
+    Slot::Options options;
+    options.worker_id = "w1";
+    options.pools = {"cpu"};
+    options.retry_ms = 20;
+    options.lock_wait_ms = 50;
+    options.lock_file = directory_ / "slot.lock";
+    options.attempt = attempt_;
+    slot_ = std::make_unique<Slot>(options, *client_, *heartbeat_, attempts_, disk_, paths_,
+                                   models_, metrics_, clock_, random_);
+    beats_ = std::jthread([this](const std::stop_token& stop) { heartbeat_->run(stop); });
+    thread_ = std::jthread([this] { slot_->run(drain_.get_token()); });
+  }
+  void stop() {
+    drain_.request_stop();
+    if (thread_.joinable()) thread_.join();
+    beats_ = {};
+  }
+
+  void offer(const std::string& behaviour) {
+    iv1::ClaimedJob job;
+    job.set_job_id("ftjob-1");
+    job.set_epoch(5);
+    job.set_attempt(2);
+    job.mutable_spec()->set_model("tiny");
+    job.mutable_spec()->set_suffix(behaviour);
+    job.set_attempt_dir(kAttemptDir);
+    job.mutable_training_input()->set_path("files/a.jsonl");
+    scheduler_.offer(job);
+  }
+  iv1::FinishRequest finished() {
+    EXPECT_TRUE(scheduler_.wait([](const Heard& h) { return !h.finishes.empty(); }));
+    const auto heard = scheduler_.heard();
+    return heard.finishes.empty() ? iv1::FinishRequest() : heard.finishes[0];
+  }
+  bool wait_for_step(uint32_t step) {
+    return scheduler_.wait([&](const Heard& h) {
+      return !h.stored_beats.empty() && h.stored_beats.rbegin()->second.progress().step() >= step;
+    });
+  }
+  // No trainer is left: each has held the slot's lock.
+  void expect_slot_free() { EXPECT_TRUE(base::lock_file(directory_ / "slot.lock").ok()); }
+
+  support::TemporaryDirectory directory_;
+  base::SystemClock clock_;
+  base::SeededRandom random_{1};
+  monitor::Registry registry_;
+  WorkerMetrics metrics_;
+  DataPaths paths_;
+  DiskGate disk_;
+  std::vector<BaseModelEntry> models_;
+  Attempt::Options attempt_;
+  support::FakeScheduler scheduler_;
+  AttemptList attempts_;
+  std::unique_ptr<SchedulerClient> client_;
+  std::unique_ptr<Heartbeat> heartbeat_;
+  std::unique_ptr<Slot> slot_;
+  std::stop_source drain_;
+  std::jthread beats_;
+  std::jthread thread_;
+};
+
+TEST_F(SlotTest, ASuccessIsReportedWithPathsBelowTheDataDirectory) {
+  start();
+  offer("success");
+  const auto finish = finished();
+  EXPECT_EQ(finish.outcome(), iv1::OUTCOME_SUCCESS);
+  EXPECT_EQ(finish.job_id(), "ftjob-1");
+  EXPECT_EQ(finish.epoch(), 5);
+  EXPECT_EQ(finish.result().uri(), std::string(kAttemptDir) + "/final");
+  EXPECT_EQ(finish.checkpoint().uri(), std::string(kAttemptDir) + "/step-3");
+  EXPECT_EQ(finish.progress().step(), 3u);
+  EXPECT_TRUE(std::filesystem::exists(directory_ / kAttemptDir / "trainer.log"));
+  EXPECT_NE(registry_.text().find("dex_train_tokens_total 200"), std::string::npos)
+      << "from the first frame on";
+  EXPECT_NE(registry_.text().find("dex_checkpoint_bytes_total 1000"), std::string::npos);
+}
+
+TEST_F(SlotTest, EveryEventArrivesOnceAndBeforeFinish) {
+  start();
+  offer("success");
+  (void)finished();
+  int next = 0;
+  for (const auto& [seq, beat] : scheduler_.heard().stored_beats) {
+    EXPECT_LE(beat.events_size(), 128);
+    for (const auto& event : beat.events()) {
+      EXPECT_EQ(event.message(), "event " + std::to_string(next++));
+      EXPECT_EQ(event.attempt(), 2u);
+    }
+  }
+  EXPECT_EQ(next, 300);
+}
+
+// The scheduler stores each beat but its answers are lost: what is repeated is the same, and
+// nothing is stored twice.
+TEST_F(SlotTest, LostAnswersRepeatTheSameBeatAndFinish) {
+  start();
+  offer("wait");
+  ASSERT_TRUE(wait_for_step(1));
+  scheduler_.set_outage(Outage::kAfter);
+  drain_.request_stop();
+  ASSERT_TRUE(scheduler_.wait([](const Heard& h) { return h.beats.size() > 5; }));
+  scheduler_.set_outage(Outage::kNone);
+  const auto finish = finished();
+  EXPECT_EQ(finish.outcome(), iv1::OUTCOME_RELEASE);
+  EXPECT_EQ(scheduler_.heard().different_repeats, 0);
+}
+
+TEST_F(SlotTest, FinishIsRepeatedUntilItIsAnswered) {
+  start();
+  offer("success");
+  // Every event must be answered before Finish is tried: the outage begins with the first Finish.
+  scheduler_.set_outage_of_finish(true);
+  ASSERT_TRUE(scheduler_.wait([](const Heard& h) { return h.finishes.size() >= 3; }));
+  scheduler_.set_outage_of_finish(false);
+  const auto claims = scheduler_.heard().claims.size();
+  EXPECT_TRUE(scheduler_.wait([&](const Heard& h) { return h.claims.size() > claims; }));
+  for (const auto& finish : scheduler_.heard().finishes) {
+    EXPECT_EQ(finish.outcome(), iv1::OUTCOME_SUCCESS);
+  }
+}
+
+struct ExitCase {
+  const char* behaviour;
+  iv1::Outcome outcome;
+  const char* code;
+};
+class SlotExitTest : public SlotTest, public testing::WithParamInterface<ExitCase> {};
+
+TEST_P(SlotExitTest, EachEndOfATrainerHasItsOutcome) {
+  start();
+  offer(GetParam().behaviour);
+  const auto finish = finished();
+  EXPECT_EQ(iv1::Outcome_Name(finish.outcome()), iv1::Outcome_Name(GetParam().outcome));
+  EXPECT_EQ(finish.code(), GetParam().code);
+  EXPECT_FALSE(finish.has_result());
+  stop();
+  expect_slot_free();
+}
+
+INSTANTIATE_TEST_SUITE_P(Exits, SlotExitTest,
+                         testing::Values(ExitCase{"crash", iv1::OUTCOME_CRASH, "internal"},
+                                         ExitCase{"exit-13", iv1::OUTCOME_OOM, "out_of_memory"},
+                                         ExitCase{"exit-14", iv1::OUTCOME_DISK_FULL, "disk_full"},
+                                         ExitCase{"exit-11", iv1::OUTCOME_FAIL_FINAL,
+                                                  "invalid_training_file"},
+                                         ExitCase{"nonsense", iv1::OUTCOME_CRASH, "internal"},
+                                         ExitCase{"silent-success", iv1::OUTCOME_CRASH, "internal"},
+                                         ExitCase{"where", iv1::OUTCOME_CRASH, "internal"}));
+
+TEST_F(SlotTest, CancelStopsATrainerThatListens) {
+  start();
+  offer("wait");
+  ASSERT_TRUE(wait_for_step(2));
+  scheduler_.set_verdict(AttemptVerdict::VERDICT_CANCEL);
+  EXPECT_EQ(finished().outcome(), iv1::OUTCOME_CANCELLED);
+}
+
+TEST_F(SlotTest, CancelKillsATrainerThatIsDeaf) {
+  attempt_.stop.kill_grace_ms = 100;
+  start();
+  offer("hang");
+  ASSERT_TRUE(wait_for_step(2));
+  scheduler_.set_verdict(AttemptVerdict::VERDICT_CANCEL);
+  EXPECT_EQ(finished().outcome(), iv1::OUTCOME_CANCELLED);
+  stop();
+  expect_slot_free();
+}
+
+TEST_F(SlotTest, PauseKeepsACheckpoint) {
+  start();
+  offer("wait");
+  ASSERT_TRUE(wait_for_step(2));
+  scheduler_.set_verdict(AttemptVerdict::VERDICT_PAUSE);
+  const auto finish = finished();
+  EXPECT_EQ(finish.outcome(), iv1::OUTCOME_PAUSED);
+  EXPECT_GE(finish.checkpoint().step(), 2u);
+}
+
+TEST_F(SlotTest, ALostLeaseKillsAndReportsNothing) {
+  attempt_.stop.kill_grace_ms = 100;
+  start();
+  offer("hang");
+  ASSERT_TRUE(wait_for_step(2));
+  scheduler_.set_verdict(AttemptVerdict::VERDICT_LOST);
+  const auto claims = scheduler_.heard().claims.size();
+  ASSERT_TRUE(scheduler_.wait([&](const Heard& h) { return h.claims.size() > claims; }))
+      << "the slot goes on";
+  EXPECT_TRUE(scheduler_.heard().finishes.empty());
+  expect_slot_free();
+}
+
+TEST_F(SlotTest, AStalledTrainerIsKilled) {
+  attempt_.default_stall_ms = 200;
+  attempt_.first_sign_ms = 200;
+  start();
+  offer("stall");
+  const auto finish = finished();
+  EXPECT_EQ(finish.outcome(), iv1::OUTCOME_FAIL_RETRY);
+  EXPECT_EQ(finish.code(), "stalled");
+}
+
+TEST_F(SlotTest, DrainGivesTheJobBackWithItsCheckpoint) {
+  start();
+  offer("wait");
+  ASSERT_TRUE(wait_for_step(2));
+  stop();
+  const auto finish = finished();
+  EXPECT_EQ(finish.outcome(), iv1::OUTCOME_RELEASE);
+  EXPECT_GE(finish.checkpoint().step(), 2u);
+  expect_slot_free();
+}
+
+TEST_F(SlotTest, AnOutageOfTheSchedulerStopsNothing) {
+  start();
+  offer("wait");
+  ASSERT_TRUE(wait_for_step(1));
+  scheduler_.set_outage(Outage::kBefore);
+  const auto before = scheduler_.heard().stored_beats.rbegin()->second.progress().step();
+  ASSERT_TRUE(scheduler_.wait([](const Heard& h) { return h.refused >= 15; }));
+  scheduler_.set_outage(Outage::kNone);
+  EXPECT_TRUE(wait_for_step(before + 5)) << "it trained on meanwhile";
+  EXPECT_TRUE(scheduler_.heard().finishes.empty());
+}
+
+TEST_F(SlotTest, TheOrphanLimitEndsAnOutageWithACheckpoint) {
+  attempt_.orphan_limit_ms = 200;
+  start();
+  offer("wait");
+  ASSERT_TRUE(wait_for_step(1));
+  scheduler_.set_outage(Outage::kBefore);
+  // The trainer ends while nobody answers; its last words are said when somebody does.
+  ASSERT_TRUE(scheduler_.wait([](const Heard& h) { return h.refused >= 40; }));
+  scheduler_.set_outage(Outage::kNone);
+  EXPECT_EQ(finished().outcome(), iv1::OUTCOME_RELEASE);
+}
+
+TEST_F(SlotTest, AForgottenWorkerRegistersAgain) {
+  start();
+  ASSERT_TRUE(scheduler_.wait([](const Heard& h) { return !h.claims.empty(); }));
+  scheduler_.forget_worker();
+  EXPECT_TRUE(scheduler_.wait([](const Heard& h) { return h.registrations.size() >= 2; }));
+  offer("success");
+  EXPECT_EQ(finished().outcome(), iv1::OUTCOME_SUCCESS);
+}
+
+TEST_F(SlotTest, AClaimWhoseAnswerWasLostIsRepeatedWithItsId) {
+  start();
+  ASSERT_TRUE(scheduler_.wait([](const Heard& h) { return !h.claims.empty(); }));
+  scheduler_.set_outage(Outage::kAfter);
+  offer("success");
+  ASSERT_TRUE(scheduler_.wait([](const Heard& h) {
+    return h.claims.size() >= 2 &&
+           h.claims[h.claims.size() - 1].claim_id() == h.claims[h.claims.size() - 2].claim_id();
+  }));
+  scheduler_.set_outage(Outage::kNone);
+  EXPECT_EQ(finished().outcome(), iv1::OUTCOME_SUCCESS);
+}
+
+TEST_F(SlotTest, AHeldSlotGivesTheJobBack) {
+  const auto held = base::lock_file(directory_ / "slot.lock");
+  ASSERT_TRUE(held.ok());
+  start();
+  offer("success");
+  const auto finish = finished();
+  EXPECT_EQ(finish.outcome(), iv1::OUTCOME_RELEASE);
+  EXPECT_NE(finish.message().find("gpu_busy"), std::string::npos);
+}
+
+TEST_F(SlotTest, AModelThatIsNotHereGivesTheJobBack) {
+  models_[0].name = "other";
+  start();
+  offer("success");
+  const auto finish = finished();
+  EXPECT_EQ(finish.outcome(), iv1::OUTCOME_RELEASE);
+  EXPECT_NE(finish.message().find("tiny"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace dex::agent
