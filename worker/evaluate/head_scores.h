@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "worker/evaluate/head_selection.h"
+#include "worker/evaluate/supervised_batch.h"
+#include "worker/kernels/linear_cross_entropy.h"
+#include "worker/model/llama.h"
+
+namespace dex::evaluate {
+
+struct HeadScoreOptions {
+  int32_t skip_rows = 32;  // i_min: the first rows of each attention map are not counted
+  bool entropy = true;
+  bool importance = true;
+  int32_t batch = 1;  // documents in one forward pass; changes memory and speed, not the result
+};
+
+// Measures every query head on calibration documents, on the model as `adaptation` makes it
+// (method.md §4):
+//   entropy §4.1: mean over rows i ≥ i_min of a document, then over the documents that have such
+//   rows. If none has,
+//     i_min = 1, entropy_nats gets the normalized values too, and short_sequences says so.
+//   importance §4.2: mean over documents of |∂L/∂ξ_h|, L the document's own mean cross-entropy, ξ
+//   the gate on the
+//     head's output; the absolute value is taken per document.
+// Sums in fp64. Weights stay untouched. `between` is called after each forward pass and may throw
+// to stop. Throws std::runtime_error if there is no document, or none with a label where importance
+// is asked for.
+HeadScores measure_heads(const model::Llama& llama, const model::Adaptation& adaptation,
+                         const std::vector<Document>& documents, const HeadScoreOptions& options,
+                         kernels::LinearCrossEntropy& cross_entropy,
+                         const std::function<void()>& between = {});
+
+}  // namespace dex::evaluate
