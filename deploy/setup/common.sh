@@ -73,7 +73,7 @@ fetch_wheels() {
 
 # build_tree TARGET… — configures build/ and builds what is named there, showing the compiler's progress.
 build_tree() {
-  export CCACHE_DIR=${CCACHE_DIR:-$deps/ccache} CCACHE_MAXSIZE=${CCACHE_MAXSIZE:-5G}
+  export CCACHE_MAXSIZE=${CCACHE_MAXSIZE:-5G} # in ccache's own place: checkouts share it
   logged configure "the build could not be configured" \
     cmake -C "$root/deploy/build/dev.cmake" -S "$root" -B "$root/build" -DDEX_DEPS_DIR="$deps"
   say "building $* with $(nproc) processes (the first time up to half an hour on 2 cores)"
