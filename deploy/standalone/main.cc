@@ -1,9 +1,10 @@
 // dexd: the whole platform on one machine with one command.
 
-#include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <charconv>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <optional>
@@ -49,6 +50,19 @@ template <typename Number>
 bool parse(std::string_view text, Number& number) {
   const auto result = std::from_chars(text.data(), text.data() + text.size(), number);
   return result.ec == std::errc() && result.ptr == text.data() + text.size();
+}
+
+// The program of that name in the folders of PATH; empty when there is none.
+std::string find_in_path(std::string_view name) {
+  const char* variable = std::getenv("PATH");
+  std::string_view rest = variable == nullptr ? "/usr/bin:/bin" : variable;
+  while (!rest.empty()) {
+    const auto colon = rest.find(':');
+    const fs::path candidate = fs::path(rest.substr(0, colon)) / name;
+    if (candidate.is_absolute() && access(candidate.c_str(), X_OK) == 0) return candidate.string();
+    rest = colon == std::string_view::npos ? "" : rest.substr(colon + 1);
+  }
+  return {};
 }
 
 // Looks for .deps/models/models.json in `start` and every folder above it.
@@ -123,6 +137,7 @@ dex::base::Status run(Arguments& arguments) {
   const fs::path self = fs::read_symlink("/proc/self/exe");
   platform.launcher = self.string();
   platform.program_dir = self.parent_path();
+  platform.redis_program = find_in_path("redis-server");
   if (platform.models_file.empty()) {
     auto models = find_models(platform.program_dir);
     if (!models) models = find_models(fs::current_path());

@@ -79,7 +79,7 @@ base::Status Platform::check_programs() const {
 }
 
 base::Status Platform::start_redis() {
-  DEX_ASSIGN_OR_RETURN(redis_, prepare_redis(options_.data_dir, random_));
+  DEX_ASSIGN_OR_RETURN(redis_, prepare_redis(options_.redis_program, options_.data_dir, random_));
   Child::Options redis;
   redis.name = "redis";
   redis.launcher = options_.launcher;

@@ -23,6 +23,7 @@ struct PlatformOptions {
   std::filesystem::path models_file;  // allow-list of base models
   std::filesystem::path program_dir;  // where dex-scheduler, dex-gateway, dex-worker lie
   std::string launcher;               // this program
+  std::string redis_program;          // empty: not found
   uint16_t grpc_port = 50051;         // 0: any free one
   uint16_t http_port = 8080;          // 0: any free one
   uint32_t threads = 0;               // of a trainer, of an engine; 0: all cores

@@ -4,7 +4,6 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -22,16 +21,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kLongestSocketPath = sizeof(sockaddr_un::sun_path) - 1;
-
-base::Result<std::string> find_redis_server() {
-  // The usual places of Debian and of a build by hand; PATH of a service may lack /usr/local.
-  for (const char* path : {"/usr/bin/redis-server", "/usr/local/bin/redis-server"}) {
-    if (access(path, X_OK) == 0) return std::string(path);
-  }
-  return base::failed_precondition(
-      "REDIS_MISSING",
-      "redis-server is not installed; install it with: apt-get install redis-server");
-}
 
 std::string random_hex(base::RandomSource& random) {
   std::array<uint8_t, 32> bytes{};
@@ -90,9 +79,15 @@ base::Result<fs::path> socket_path(const fs::path& directory) {
 
 }  // namespace
 
-base::Result<RedisSetup> prepare_redis(const fs::path& data_dir, base::RandomSource& random) {
+base::Result<RedisSetup> prepare_redis(const std::string& program, const fs::path& data_dir,
+                                       base::RandomSource& random) {
+  if (program.empty()) {
+    return base::failed_precondition(
+        "REDIS_MISSING",
+        "redis-server is not installed; install it with: apt-get install redis-server");
+  }
   RedisSetup redis;
-  DEX_ASSIGN_OR_RETURN(redis.program, find_redis_server());
+  redis.program = program;
   const fs::path directory = data_dir / "redis";
   DEX_RETURN_IF_ERROR(base::make_directories(directory));
   DEX_ASSIGN_OR_RETURN(redis.socket, socket_path(directory));

@@ -18,9 +18,10 @@ struct RedisSetup {
   std::string password;
 };
 
-// Finds redis-server and writes DIR/redis/redis.conf and a fresh password. FAILED_PRECONDITION with
-// the command that installs it when the program is missing.
-base::Result<RedisSetup> prepare_redis(const std::filesystem::path& data_dir,
+// Writes DIR/redis/redis.conf and a fresh password for `program`. An empty program means that none
+// was found: FAILED_PRECONDITION with the command that installs it.
+base::Result<RedisSetup> prepare_redis(const std::string& program,
+                                       const std::filesystem::path& data_dir,
                                        base::RandomSource& random);
 
 // OK when it answers PING; UNAVAILABLE while it starts, loads its log, or is gone. Blocks at most

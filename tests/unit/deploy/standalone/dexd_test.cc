@@ -1,0 +1,217 @@
+// dexd with a real Redis and stand-ins for the other programs: who is started, watched, stopped.
+
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+#include "deploy/standalone/http_probe.h"
+#include "services/base/process_lock.h"
+#include "services/base/subprocess.h"
+#include "tests/support/temporary_directory.h"
+
+namespace dex::standalone {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+constexpr int64_t kPatience_ms = 60'000;
+
+std::string content_of(const fs::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+bool eventually(const std::function<bool()>& condition) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(kPatience_ms);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return true;
+}
+
+class DexdTest : public testing::Test {
+ protected:
+  DexdTest() {
+    fs::create_directory(directory_ / "bin");
+    fs::copy_file(DEX_BINARY_DIR "/bin/dexd", directory_ / "bin/dexd");
+    for (const char* name :
+         {"dex-scheduler", "dex-gateway", "dex-worker", "dex-trainer", "dex-engine"}) {
+      fs::copy_file(DEX_BINARY_DIR "/tests/dex-fake-process", directory_ / "bin" / name);
+    }
+    std::ofstream(directory_ / "models.json") << "{}";
+  }
+
+  base::Subprocess::Options command(const std::vector<std::string>& more = {}) {
+    base::Subprocess::Options options;
+    options.program = (directory_ / "bin/dexd").string();
+    options.args = {"--data-dir",  data_.string(),
+                    "--grpc-port", "0",
+                    "--http-port", "0",
+                    "--models",    (directory_ / "models.json").string()};
+    options.args.insert(options.args.end(), more.begin(), more.end());
+    options.stdout_file = directory_ / "out";
+    options.stderr_file = directory_ / "out";
+    return options;
+  }
+  std::unique_ptr<base::Subprocess> start() {
+    auto dexd = std::move(base::Subprocess::start(command())).value();
+    EXPECT_TRUE(eventually([&] { return fs::exists(data_ / "endpoints.json") || dexd->wait(0); }));
+    EXPECT_TRUE(fs::exists(data_ / "endpoints.json")) << output();
+    return dexd;
+  }
+  // Runs to its end and returns the exit code.
+  int run(base::Subprocess::Options options) {
+    auto dexd = std::move(base::Subprocess::start(options)).value();
+    const auto exit = dexd->wait(kPatience_ms);
+    return exit ? exit->code : -1;
+  }
+  std::string output() { return content_of(directory_ / "out"); }
+  nlohmann::json endpoints() { return nlohmann::json::parse(content_of(data_ / "endpoints.json")); }
+  std::string journal() { return content_of(data_ / "run/journal.txt"); }
+
+  // Living processes whose command line names this test's folder and `word`.
+  std::vector<pid_t> processes(const std::string& word) {
+    std::vector<pid_t> found;
+    for (const auto& entry : fs::directory_iterator("/proc")) {
+      const std::string id = entry.path().filename().string();
+      if (id.find_first_not_of("0123456789") != std::string::npos) continue;
+      const std::string line = content_of(entry.path() / "cmdline");
+      // Redis writes its own command line: "redis-server unixsocket:/…/redis.sock".
+      if (line.find(directory_.path().string()) == std::string::npos) continue;
+      if (line.find(word) != std::string::npos) found.push_back(std::stoi(id));
+    }
+    return found;
+  }
+  pid_t only(const std::string& word) {
+    const auto found = processes(word);
+    EXPECT_EQ(found.size(), 1u) << word;
+    return found.empty() ? -1 : found[0];
+  }
+
+  support::TemporaryDirectory directory_;
+  fs::path data_ = directory_ / "data";
+};
+
+TEST_F(DexdTest, StartsInOrderPublishesAndStopsInReverse) {
+  auto dexd = start();
+  const auto published = endpoints();
+  for (const char* key : {"grpc", "http", "scheduler"}) {
+    EXPECT_THAT(published.at(key).get<std::string>(), HasSubstr("127.0.0.1:"));
+  }
+  for (const char* name : {"scheduler", "gateway", "worker"}) {
+    EXPECT_TRUE(http_ok(published.at("metrics").at(name), "/readyz", 5'000).ok()) << name;
+  }
+  EXPECT_THAT(output(), HasSubstr("dexd is ready"));
+  EXPECT_EQ(dexd->terminate(kPatience_ms).code, 0);
+  EXPECT_EQ(journal(),
+            "start dex-scheduler\nstart dex-gateway\nstart dex-worker\n"
+            "stop dex-worker\nstop dex-gateway\nstop dex-scheduler\n");
+  EXPECT_TRUE(processes("").empty());
+  EXPECT_FALSE(fs::exists(data_ / "endpoints.json")) << "nobody is there any more";
+}
+
+TEST_F(DexdTest, SecretsAndFoldersAreForTheOwnerOnly) {
+  auto dexd = start();
+  const auto mode = [](const fs::path& path) {
+    struct stat info {};
+    EXPECT_EQ(stat(path.c_str(), &info), 0) << path;
+    return info.st_mode & 0777;
+  };
+  EXPECT_EQ(mode(data_), 0700u);
+  EXPECT_EQ(mode(data_ / "redis/password"), 0600u);
+  EXPECT_EQ(mode(data_ / "redis/redis.conf"), 0600u);
+  EXPECT_EQ(mode(data_ / "redis/redis.sock"), 0700u);
+  EXPECT_EQ(dexd->terminate(kPatience_ms).code, 0);
+}
+
+TEST_F(DexdTest, KillNineLeavesNothingRunningAndTheFolderUsable) {
+  auto dexd = start();
+  kill(dexd->pid(), SIGKILL);
+  EXPECT_TRUE(eventually([this] { return processes("").empty(); }));
+  dexd.reset();
+  auto again = start();
+  EXPECT_EQ(again->terminate(kPatience_ms).code, 0);
+}
+
+TEST_F(DexdTest, ASecondOneOnTheSameFolderIsRefused) {
+  auto dexd = start();
+  EXPECT_EQ(run(command()), 1);
+  EXPECT_THAT(output(), HasSubstr("another dexd uses this data directory"));
+  EXPECT_THAT(output(), HasSubstr(std::to_string(dexd->pid())));
+  EXPECT_TRUE(fs::exists(data_ / "endpoints.json")) << "the first one is not disturbed";
+  EXPECT_EQ(dexd->terminate(kPatience_ms).code, 0);
+}
+
+TEST_F(DexdTest, ADeadProcessIsStartedAgainAtItsAddress) {
+  auto dexd = start();
+  const auto before = endpoints();
+  kill(only("dex-scheduler"), SIGKILL);
+  EXPECT_TRUE(eventually([this] {
+    return journal().find("start dex-worker\nstart dex-scheduler\n") != std::string::npos;
+  }));
+  EXPECT_TRUE(eventually([&] {
+    return http_ok(before.at("metrics").at("scheduler"), "/readyz", 1'000).ok();
+  })) << "the others know it by this address";
+  EXPECT_EQ(dexd->terminate(kPatience_ms).code, 0);
+  EXPECT_THAT(output(), HasSubstr("scheduler ended with signal 9"));
+}
+
+TEST_F(DexdTest, RedisComesBack) {
+  auto dexd = start();
+  const pid_t first = only("redis-server");
+  kill(first, SIGKILL);
+  EXPECT_TRUE(eventually([&] {
+    const auto now = processes("redis-server");
+    return now.size() == 1 && now[0] != first;
+  }));
+  EXPECT_EQ(dexd->terminate(kPatience_ms).code, 0);
+  EXPECT_TRUE(processes("").empty());
+}
+
+TEST_F(DexdTest, AProcessThatDoesNotStartIsNamedWithItsLastLines) {
+  auto options = command();
+  options.environment = {{"DEX_FAKE_FAILS", "dex-gateway"}};
+  EXPECT_EQ(run(options), 1);
+  EXPECT_THAT(output(), HasSubstr("gateway did not start (exit code 3)"));
+  EXPECT_THAT(output(), HasSubstr("dex-gateway finds that all is lost"));
+  EXPECT_TRUE(processes("").empty());
+}
+
+TEST_F(DexdTest, WhatIsMissingIsNamedWithItsRemedy) {
+  auto no_redis = command();
+  no_redis.environment = {{"PATH", "/nowhere"}};
+  EXPECT_EQ(run(no_redis), 1);
+  EXPECT_THAT(output(), HasSubstr("apt-get install redis-server"));
+  EXPECT_EQ(run(command({"--models", "/nowhere/models.json"})), 1);
+  EXPECT_THAT(output(), HasSubstr("/nowhere/models.json is missing; deploy/setup/all"));
+  fs::remove(directory_ / "bin/dex-engine");
+  EXPECT_EQ(run(command()), 1);
+  EXPECT_THAT(output(), HasSubstr("bin/dex-engine is missing"));
+}
+
+TEST_F(DexdTest, WrongArgumentsAreExplained) {
+  EXPECT_EQ(run(command({"--grpc-port", "70000"})), 2);
+  EXPECT_THAT(output(), HasSubstr("--grpc-port wants a number in its range, got '70000'"));
+  EXPECT_EQ(run(command({"--colour=red"})), 2);
+  EXPECT_THAT(output(), HasSubstr("unknown option --colour"));
+  EXPECT_EQ(run(command({"--help"})), 0);
+  EXPECT_THAT(output(), HasSubstr("--data-dir DIR"));
+}
+
+TEST_F(DexdTest, ADeepFolderStillHasASocket) {
+  data_ = directory_ / std::string(100, 'd') / std::string(60, 'e');
+  auto dexd = start();
+  EXPECT_EQ(dexd->terminate(kPatience_ms).code, 0);
+}
+
+}  // namespace
+}  // namespace dex::standalone
