@@ -50,8 +50,7 @@ class Gateway::Impl {
     server.address = options.listen;
     server.services = front_.services();
     server.generic = &front_;
-    server.streams_per_connection = rpc::kPublicStreams;
-    server.limit_connection_age = true;
+    server.is_public = true;
     DEX_ASSIGN_OR_RETURN(server_, rpc::Server::start(server, room_, registry_));
 
     monitor::HttpServer::Options http;

@@ -21,7 +21,7 @@ std::shared_ptr<grpc::Channel> channel(const std::string& address) {
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetMaxReceiveMessageSize(kLargestMessageBytes);
-  arguments.SetInt(GRPC_ARG_MAX_METADATA_SIZE, kLargestMetadataBytes);
+  arguments.SetInt(GRPC_ARG_MAX_METADATA_SIZE, kInternalMetadataBytes);
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
 }
 

@@ -28,14 +28,16 @@ void enable_standard_services() {
 
 void set_limits(grpc::ServerBuilder& builder, const Server::Options& options) {
   builder.SetMaxReceiveMessageSize(kLargestMessageBytes);
-  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kLargestMetadataBytes);
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.streams_per_connection);
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE,
+                             options.is_public ? kLargestMetadataBytes : kInternalMetadataBytes);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
+                             options.is_public ? kPublicStreams : kInternalStreams);
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                              kShortestPingMs);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 2);
-  if (options.limit_connection_age) {
+  if (options.is_public) {
     builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, kHourMs);  // its grace is unlimited
   }
   grpc::ResourceQuota quota("dex");

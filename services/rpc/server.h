@@ -30,9 +30,9 @@ class Server {
     std::string address = "127.0.0.1:0";  // port 0 = any free one; or unix:/path
     std::vector<Service> services;
     grpc::CallbackGenericService* generic = nullptr;  // takes the calls of no registered service
-    int streams_per_connection = kInternalStreams;
-    // Public servers close old connections gracefully, so that clients spread over new replicas.
-    bool limit_connection_age = false;
+    // The limits for strangers: fewer streams a connection, less metadata, and old connections
+    // close gracefully, so that clients spread over new replicas. Else those between our processes.
+    bool is_public = false;
   };
 
   // Listens when it returns, all services SERVING. Fails when the address can't be bound or is

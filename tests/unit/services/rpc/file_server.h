@@ -67,10 +67,11 @@ class Files final : public v1::FileService::CallbackService {
 // A real server on a port of its own, and a client's channel to it.
 class FileServer : public ::testing::Test {
  protected:
-  void start(const Room::Options& options = {}) {
+  void start(const Room::Options& options = {}, bool is_public = false) {
     room_ = std::make_unique<Room>(options);
     files_ = std::make_unique<Files>(*room_);
     Server::Options server;
+    server.is_public = is_public;
     server.services = {{std::string(v1::FileService::service_full_name()), files_.get()}};
     auto started = Server::start(server, *room_, metrics_);
     ASSERT_TRUE(started.ok()) << started.status().to_string();

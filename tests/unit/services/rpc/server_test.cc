@@ -81,7 +81,7 @@ TEST_F(ServerTest, ServesOnAUnixSocket) {
 }
 
 TEST_F(ServerTest, LongMetadataIsRefused) {
-  start();
+  start({}, /*is_public=*/true);
   files_->get = [](Call&, const v1::GetFileRequest&) -> base::Result<v1::File> {
     return v1::File();
   };
@@ -89,7 +89,11 @@ TEST_F(ServerTest, LongMetadataIsRefused) {
   limit(context);
   context.AddMetadata("x-large", std::string(20 << 10, 'x'));
   EXPECT_EQ(get(context).code(), base::Code::kResourceExhausted);
-  EXPECT_TRUE(get().ok());  // the connection lives on
+  // gRPC 1.51 may close that client's connection; others, and the next one, are served.
+  grpc::ClientContext next;
+  limit(next);
+  next.set_wait_for_ready(true);
+  EXPECT_EQ(get(next).to_string(), "OK");
 }
 
 TEST_F(ServerTest, CallsAreTimedByMethodAndCode) {
