@@ -78,12 +78,16 @@ std::vector<EncodedRow> RowEncoder::encode(const Row& row) const {
   }
   // A row's first id has nothing before it to predict it from.
   if (!whole.tokens.weights.empty()) whole.tokens.weights.front() = 0;
+  const auto size = static_cast<int32_t>(whole.tokens.ids.size());
   if (whole.drop) {
     EncodedRow dropped = finished(std::move(whole.tokens));
+    dropped.row_tokens = size;
     dropped.drop = std::move(whole.drop);
     return {std::move(dropped)};
   }
-  return fit(std::move(whole.tokens), row.format);
+  std::vector<EncodedRow> rows = fit(std::move(whole.tokens), row.format);
+  for (EncodedRow& part : rows) part.row_tokens = size;
+  return rows;
 }
 
 RowEncoder::Whole RowEncoder::encode_chat(const Row& row) const {

@@ -26,6 +26,7 @@ struct EncodedRow {
   // weights[i] counts the prediction of ids[i] from those before it; 0 = not trained. weights[0] is
   // always 0. Same size as ids.
   std::vector<float> weights;
+  int32_t row_tokens = 0;        // of the whole row, before it was cut
   int32_t prompt_tokens = 0;     // ids of weight 0
   int32_t trainable_tokens = 0;  // the others
   int32_t truncated_tokens = 0;  // ids of the row that were cut off; with CHUNK none are
