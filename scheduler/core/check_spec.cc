@@ -260,7 +260,7 @@ base::Status to_status(const std::vector<Problem>& problems) {
   }
   base::Status status(base::Code::kInvalidArgument, problems.front().reason, message);
   for (const Problem& problem : problems) {
-    std::move(status).with_violation(problem.field, problem.description);
+    status = std::move(status).with_violation(problem.field, problem.description);
   }
   return status;
 }
