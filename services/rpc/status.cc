@@ -6,6 +6,7 @@
 
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
+#include "services/rpc/limits.h"
 #include "services/rpc/reasons.h"
 
 namespace dex::rpc {
@@ -35,13 +36,22 @@ google::rpc::ErrorInfo error_info(const base::Status& status, const Reason& reas
   return info;
 }
 
+// At most `limit` bytes, cut between characters.
+std::string shortened(const std::string& text, size_t limit) {
+  if (text.size() <= limit) return text;
+  size_t end = limit - 3;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;
+  return text.substr(0, end) + "…";
+}
+
 void add_bad_request(const base::Status& status, google::rpc::Status& wire) {
   if (status.violations().empty()) return;
   google::rpc::BadRequest bad;
   for (const auto& violation : status.violations()) {
     auto* field = bad.add_field_violations();
-    field->set_field(violation.field);
-    field->set_description(violation.description);
+    field->set_field(shortened(violation.field, 200));
+    field->set_description(shortened(violation.description, 400));
+    if (wire.ByteSizeLong() + bad.ByteSizeLong() > kLargestErrorBytes - 1024) break;
   }
   wire.add_details()->PackFrom(bad);
 }
@@ -61,20 +71,20 @@ void add_code_detail(const base::Status& status, google::rpc::Status& wire) {
     google::rpc::ResourceInfo resource;
     resource.set_resource_type(metadata_of(status, "resource_type"));
     resource.set_resource_name(metadata_of(status, "resource_name"));
-    resource.set_description(status.message());
+    resource.set_description(shortened(status.message(), 200));
     wire.add_details()->PackFrom(resource);
   } else if (status.code() == base::Code::kFailedPrecondition) {
     google::rpc::PreconditionFailure failure;
     auto* violation = failure.add_violations();
     violation->set_type(status.reason());
     violation->set_subject(metadata_of(status, "subject"));
-    violation->set_description(status.message());
+    violation->set_description(shortened(status.message(), 200));
     wire.add_details()->PackFrom(failure);
   } else if (status.code() == base::Code::kResourceExhausted) {
     google::rpc::QuotaFailure failure;
     auto* violation = failure.add_violations();
     violation->set_subject(metadata_of(status, "subject"));
-    violation->set_description(status.message());
+    violation->set_description(shortened(status.message(), 200));
     wire.add_details()->PackFrom(failure);
   }
 }
@@ -102,12 +112,13 @@ grpc::Status to_grpc(const base::Status& status, std::string_view request_id) {
   const Reason& reason = find_reason(status.reason(), status.code());
   google::rpc::Status wire;
   wire.set_code(static_cast<int>(status.code()));
-  wire.set_message(status.message());
+  const std::string message = shortened(status.message(), kLongestErrorMessage);
+  wire.set_message(message);
   wire.add_details()->PackFrom(error_info(status, reason, request_id));
   add_bad_request(status, wire);
   add_retry_info(reason, wire);
   add_code_detail(status, wire);
-  return {static_cast<grpc::StatusCode>(status.code()), status.message(), wire.SerializeAsString()};
+  return {static_cast<grpc::StatusCode>(status.code()), message, wire.SerializeAsString()};
 }
 
 base::Status from_grpc(const grpc::Status& status) {

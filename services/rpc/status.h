@@ -12,7 +12,8 @@ namespace dex::rpc {
 // domain "dex" and metadata category, retryable, request_id, param (the first bad field) and the
 // status's own; BadRequest for violations, RetryInfo where waiting helps, ResourceInfo for
 // NOT_FOUND (own metadata resource_type, resource_name), PreconditionFailure, QuotaFailure. OK maps
-// to OK. Bounded, or clients could not receive it: a message of 1,000 bytes, fields as far as 4 KiB go.
+// to OK. Bounded, or clients could not receive it: a message of 1,000 bytes, fields as far as 4 KiB
+// go.
 grpc::Status to_grpc(const base::Status& status, std::string_view request_id);
 
 // The way back, for clients: reason, violations and ErrorInfo's metadata. A status without our

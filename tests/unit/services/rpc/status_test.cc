@@ -86,6 +86,19 @@ TEST(StatusTest, ComesBackAsItWas) {
   EXPECT_TRUE(retryable(from_grpc(to_grpc(base::unavailable("ENGINE_LOST", "gone"), "r"))));
 }
 
+TEST(StatusTest, NoErrorIsTooLargeToBeReceived) {
+  base::Status many = base::invalid_field("a", std::string(100'000, 'x'));
+  for (int i = 0; i < 1000; ++i) {
+    many = std::move(many).with_violation("f[" + std::to_string(i) + "]", std::string(500, 'y'));
+  }
+  const auto sent = to_grpc(many, "r");
+  EXPECT_LT(sent.error_details().size() + sent.error_message().size(), 6000);
+  EXPECT_GE(detail<google::rpc::BadRequest>(sent).field_violations_size(), 3);
+  // Cut between characters, not inside one.
+  const auto umlauts = to_grpc(base::internal(std::string(996, 'a') + "äöü"), "r");
+  EXPECT_EQ(umlauts.error_message(), std::string(996, 'a') + "…");
+}
+
 TEST(StatusTest, AStatusOfGrpcItselfGetsItsUsualReason) {
   const grpc::Status plain(grpc::StatusCode::UNAVAILABLE, "failed to connect");
   EXPECT_FALSE(has_error_info(plain));
