@@ -14,7 +14,7 @@ TEST(RowIndexTest, RemembersTheFirstLineOfEachHash) {
   std::unordered_map<uint64_t, int64_t> model;
   for (int64_t line = 1; line <= 200000; ++line) {
     // Low bits alike, so that slots collide.
-    const uint64_t hash = (random() % 60000) << 32;
+    const uint64_t hash = (random() % 60000) << 4;
     const auto seen = index.add(hash, line);
     const auto [entry, is_new] = model.emplace(hash, line);
     ASSERT_EQ(seen, is_new ? std::nullopt : std::optional(entry->second));

@@ -1,6 +1,6 @@
 #include "services/text/chat_template.h"
 
-#include <chrono>
+#include <ctime>
 
 #include "tests/unit/services/text/fixtures.h"
 
@@ -83,7 +83,7 @@ TEST(ChatTemplateTest, NamesTheLineOfASyntaxError) {
 }
 
 TEST(ChatTemplateTest, StopsTemplatesThatLoopOrGrow) {
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // of the processor: other work must not fail this
   for (const char* source : {
            "{% for a in range(100000) %}{% for b in range(100000) %}{% set c = a * b %}{% endfor "
            "%}{% endfor %}",
@@ -98,7 +98,7 @@ TEST(ChatTemplateTest, StopsTemplatesThatLoopOrGrow) {
     EXPECT_FALSE(text.ok()) << source;
     EXPECT_EQ(text.status().reason(), "TEMPLATE_FAILED");
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+  EXPECT_LT(std::clock() - start, 10 * CLOCKS_PER_SEC);
 }
 
 TEST(ChatTemplateTest, RefusesDeeplyNestedSource) {
