@@ -56,6 +56,11 @@ void FakeScheduler::set_outage_of_finish(bool on) {
   finish_away_ = on;
 }
 
+void FakeScheduler::refuse_success(bool on) {
+  const std::lock_guard lock(mutex_);
+  refuse_success_ = on;
+}
+
 void FakeScheduler::forget_worker() {
   const std::lock_guard lock(mutex_);
   known_ = false;
@@ -154,6 +159,9 @@ grpc::Status FakeScheduler::Finish(grpc::ServerContext*, const iv1::FinishReques
                                    iv1::FinishResponse* out) {
   std::unique_lock lock(mutex_);
   if (outage_ == Outage::kBefore) return refuse();
+  if (refuse_success_ && in->outcome() == iv1::OUTCOME_SUCCESS) {
+    return {grpc::StatusCode::INVALID_ARGUMENT, "no checksums.json"};
+  }
   heard_.finishes.push_back(*in);
   out->set_state("DONE");
   const bool away = finish_away_;

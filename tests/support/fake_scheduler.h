@@ -32,6 +32,7 @@ class FakeScheduler final : public iv1::WorkerService::Service {
   enum class Outage { kNone, kBefore, kAfter };
   void set_outage(Outage outage);
   void set_outage_of_finish(bool on);  // Finish alone, after it took effect
+  void refuse_success(bool on);        // Finish of a success: INVALID_ARGUMENT
   void forget_worker();                // the next beat and claim answer "unknown"
 
   // Waits until `condition` holds of what was heard; false after 30 s.
@@ -72,6 +73,7 @@ class FakeScheduler final : public iv1::WorkerService::Service {
   int64_t desired_revision_ = 1;
   Outage outage_ = Outage::kNone;
   bool finish_away_ = false;
+  bool refuse_success_ = false;
   bool known_ = false;
   bool closing_ = false;
   int port_ = 0;

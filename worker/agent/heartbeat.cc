@@ -75,10 +75,8 @@ bool Heartbeat::beat_once() {
 
 void Heartbeat::apply(const iv1::HeartbeatRequest& request, const iv1::HeartbeatResponse& response,
                       int64_t sent_ms) {
-  if (response.unknown()) {
-    forget_registration();
-    return;
-  }
+  // Its leases are renewed all the same, and desired adapters come after the registration.
+  if (response.unknown()) forget_registration();
   if (response.drain() && !told_to_drain_) spdlog::info("told to take no more work");
   told_to_drain_ = response.drain();
   const auto attempts = attempts_.all();
@@ -107,7 +105,7 @@ void Heartbeat::apply(const iv1::HeartbeatRequest& request, const iv1::Heartbeat
       }
     }
   }
-  if (response.desired_revision() != desired_revision_) {
+  if (!response.unknown() && response.desired_revision() != desired_revision_) {
     desired_revision_ = response.desired_revision();
     engines_.set_desired(response.desired());
   }

@@ -162,6 +162,15 @@ void Slot::finish(Attempt& attempt, const Verdict& verdict, const std::stop_toke
       spdlog::info("job {} epoch {} is now {}", attempt.job_id(), attempt.epoch(), reply->state());
       return;
     }
+    if (!no_answer(reply.status()) && request.outcome() == iv1::OUTCOME_SUCCESS) {
+      // What the trainer left is not what it said: another try, and the job's owner reads why.
+      spdlog::error("job {}: result refused: {}", attempt.job_id(), reply.status().to_string());
+      request.set_outcome(iv1::OUTCOME_FAIL_RETRY);
+      request.set_code("internal");
+      request.set_message("result refused: " + reply.status().message());
+      request.clear_result();
+      continue;
+    }
     if (!no_answer(reply.status())) {
       // The lease runs out and the job goes on elsewhere.
       spdlog::error("job {}: finish refused: {}", attempt.job_id(), reply.status().to_string());

@@ -195,6 +195,15 @@ INSTANTIATE_TEST_SUITE_P(Exits, SlotExitTest,
                                          ExitCase{"silent-success", iv1::OUTCOME_CRASH, "internal"},
                                          ExitCase{"where", iv1::OUTCOME_CRASH, "internal"}));
 
+TEST_F(SlotTest, ARefusedResultIsAFailureThatSaysWhy) {
+  start();
+  scheduler_.refuse_success(true);
+  offer("success");
+  const auto finish = finished();
+  EXPECT_EQ(finish.outcome(), iv1::OUTCOME_FAIL_RETRY);
+  EXPECT_NE(finish.message().find("no checksums.json"), std::string::npos);
+}
+
 TEST_F(SlotTest, CancelStopsATrainerThatListens) {
   start();
   offer("wait");
