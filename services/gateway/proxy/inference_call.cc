@@ -84,6 +84,7 @@ base::Status InferenceCall::try_worker() {
   if (!target_.adapter.empty()) {
     context.AddMetadata(rpc::kRoutedAdapterHeader, target_.adapter);
     context.AddMetadata(rpc::kRoutedAdapterHashHeader, target_.content_sha256);
+    context.AddMetadata(rpc::kRoutedAdapterPathHeader, target_.path);
   }
   upstream_->start();
   upstream_->StartWriteLast(&request_, {});

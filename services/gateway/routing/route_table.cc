@@ -28,7 +28,8 @@ base::Result<Target> RouteTable::find(std::string_view field, std::string_view t
   if (contains(snapshot_.bases(), name)) return Target{std::string(name), "", ""};
   const auto it = adapters_.find(name);
   if (it != adapters_.end() && it->second->tenant() == tenant) {
-    return Target{it->second->base(), it->second->id(), it->second->content_sha256()};
+    return Target{it->second->base(), it->second->id(), it->second->content_sha256(),
+                  it->second->path()};
   }
   std::string bases;
   for (const auto& base : snapshot_.bases()) bases += (bases.empty() ? "" : ", ") + base;

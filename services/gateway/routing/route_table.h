@@ -15,6 +15,7 @@ struct Target {
   std::string base;
   std::string adapter;         // empty: the base itself
   std::string content_sha256;  // of the adapter
+  std::string path;            // its directory below the data directory, for load on first use
 };
 
 // One route snapshot of the scheduler, indexed. Immutable after construction, no I/O.
