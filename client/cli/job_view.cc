@@ -75,7 +75,9 @@ void add_values(const google::protobuf::Message& message, const std::string& pre
         continue;
     }
     const auto source = sources.find(path);
-    table.push_back({"  " + path, value, source == sources.end() ? "" : source->second});
+    const std::string from = source == sources.end() ? "" : source->second;
+    // What holds for every job is left out: the page is for what this job decides.
+    if (from != "DEFAULT") table.push_back({"  " + path, value, from});
   }
 }
 
