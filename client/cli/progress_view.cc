@@ -47,8 +47,8 @@ std::string sentence(const v1::FineTuningEvent& event) {
                 : "");
   }
   if (event.has_advice()) {
-    return "advice, " + event.advice().topic() + ": " + event.advice().evidence() + " " +
-           event.advice().suggestion();
+    return "advice, " + event.advice().topic() + ": " + event.advice().evidence() +
+           ". Try: " + event.advice().suggestion();
   }
   return event.message().empty() ? event.type() : event.message();
 }
@@ -80,7 +80,7 @@ void JobProgress::show(const v1::FineTuningJob& snapshot) {
   job_ = snapshot;
   total_steps_ = std::max(total_steps_, snapshot.progress().total_steps());
   if (changed) {
-    std::string text = "job " + snapshot.id() + " is " + short_name(snapshot.state());
+    std::string text = "job " + snapshot.id() + ": " + short_name(snapshot.state());
     if (snapshot.has_queue_position())
       text += ", position " + std::to_string(snapshot.queue_position());
     if (snapshot.attempt() > 1) text += ", attempt " + std::to_string(snapshot.attempt());
