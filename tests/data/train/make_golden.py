@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+"""Trains a tiny Llama with transformers and torch.optim and stores the curve: the other half of acceptance item 20.
+
+    .deps/peers/bin/python tests/data/train/make_golden.py
+
+Writes, beside this script: model/ (config.json, model.safetensors), rows.jsonl and golden.json. Every update sees all
+rows, each alone and unpadded, so the curve depends on no data order. The formulas are written here a second time on
+purpose (method.md 2.1-2.3, 3.1-3.3); nothing of the project is imported.
+"""
+
+import json
+import math
+import pathlib
+
+import torch
+import transformers
+from safetensors.torch import save_file
+
+HERE = pathlib.Path(__file__).parent
+UPDATES, LAYERS, HEADS, HEAD_DIM = 20, 2, 4, 8
+
+CASES = {
+    "paper": dict(form="paper", projection="shared", sign=-1, schedule="paper_eq4", anneal=10, w_d_init="zeros",
+                  rates=(3e-3, 2e-3, 1e-2), weight_decay=0.0, heads=[[0, 3], [1, 2]]),
+    "head_mean": dict(form="head_mean", projection="per_head", sign=1, schedule="seed_cosine", start=0.1, end=0.5,
+                      anneal=15, w_d_init="zeros", rates=(2e-3, 4e-3, 1e-2), weight_decay=0.05, heads=[[1], [0, 1, 3]]),
+    "kvo_only": dict(form="none", rates=(3e-3, 1e-3, 1e-3), weight_decay=0.0, heads=[[], []]),
+}
+
+
+def make_model(folder):
+    torch.manual_seed(2025)
+    config = transformers.LlamaConfig(
+        vocab_size=97, hidden_size=32, intermediate_size=48, num_hidden_layers=LAYERS, num_attention_heads=HEADS,
+        num_key_value_heads=2, head_dim=HEAD_DIM, max_position_embeddings=256, rms_norm_eps=1e-5, rope_theta=10000.0,
+        tie_word_embeddings=True, initializer_range=0.15, bos_token_id=1, eos_token_id=2)
+    model = transformers.LlamaForCausalLM(config).float()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "norm" in name:
+                parameter.add_(0.1 * torch.randn_like(parameter))
+    folder.mkdir(exist_ok=True)
+    tensors = {name: p.detach().clone().contiguous() for name, p in model.named_parameters()}
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    plain = dict(architectures=["LlamaForCausalLM"], model_type="llama", vocab_size=97, hidden_size=32,
+                 intermediate_size=48, num_hidden_layers=LAYERS, num_attention_heads=HEADS, num_key_value_heads=2,
+                 head_dim=HEAD_DIM, max_position_embeddings=256, rms_norm_eps=1e-5, rope_theta=10000.0,
+                 tie_word_embeddings=True, hidden_act="silu", attention_bias=False, mlp_bias=False, bos_token_id=1,
+                 eos_token_id=2, torch_dtype="float32")
+    (folder / "config.json").write_text(json.dumps(plain, indent=1) + "\n")
+    return model
+
+
+def make_rows():
+    generator = torch.Generator().manual_seed(7)
+    rows = []
+    for r in range(12):
+        length = int(torch.randint(4, 40, (), generator=generator))
+        ids = [int(torch.randint(0, 97, (), generator=generator))]
+        while len(ids) < length:
+            jump = int(torch.randint(0, 10, (), generator=generator)) == 0
+            ids.append(int(torch.randint(0, 97, (), generator=generator)) if jump else (ids[-1] * 5 + 3) % 97)
+        labels = list(ids)
+        if r % 3 == 2:
+            labels[: length // 2] = [-100] * (length // 2)
+        rows.append({"input_ids": ids, "labels": labels})
+    (HERE / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return rows
+
+
+class Branch(torch.nn.Module):
+    """A pre-hook of o_proj: O_h + s*lambda*m_h*D_h."""
+
+    def __init__(self, case, layer):
+        super().__init__()
+        self.case, self.layer, self.step = case, layer, 0
+        shape = (HEAD_DIM, HEAD_DIM) if case["projection"] == "shared" else (HEADS, HEAD_DIM, HEAD_DIM)
+        self.w_d = torch.nn.Parameter(torch.zeros(shape))
+        if case["form"] == "head_mean":
+            self.gate = torch.nn.Parameter(torch.zeros(HEADS))
+        if case["schedule"] == "paper_eq4":
+            self.lambda_learn = torch.nn.Parameter(torch.zeros(1))
+        mask = torch.zeros(HEADS)
+        mask[case["heads"][layer]] = 1
+        self.register_buffer("mask", mask)
+
+    def strength(self):
+        t, big_t = self.step, self.case["anneal"]
+        if self.case["schedule"] == "paper_eq4":
+            alpha = min(1.0, t / big_t)
+            init = 0.8 - 0.6 * math.exp(-0.3 * self.layer)
+            return (1 - alpha) * (t / big_t) * init + alpha * self.lambda_learn
+        start, end = self.case["start"], self.case["end"]
+        return start + (end - start) * 0.5 * (1 - math.cos(math.pi * min(t / big_t, 1.0)))
+
+    def forward(self, o_proj, inputs):
+        o = inputs[0].unflatten(-1, (HEADS, HEAD_DIM))
+        if self.w_d.dim() == 2:
+            difference = o @ self.w_d
+        else:
+            difference = torch.einsum("bthd,hde->bthe", o, self.w_d)
+        if self.case["form"] == "head_mean":
+            difference = difference - self.gate[:, None] * o.mean(dim=-2, keepdim=True)
+        out = o + self.case["sign"] * self.strength() * self.mask[:, None] * difference
+        return (out.flatten(-2),)
+
+
+def rate_factor(u, n, ratio=0.03):
+    warmup = max(1, math.floor(ratio * n + 0.5))
+    if u < warmup:
+        return (u + 1) / warmup
+    return 0.5 * (1 + math.cos(math.pi * (u - warmup) / (n - warmup)))
+
+
+def train(case, rows):
+    model = transformers.LlamaForCausalLM.from_pretrained(HERE / "model", dtype=torch.float32,
+                                                          attn_implementation="eager")
+    base, branch, lambdas, branches = [], [], [], []
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad = any(part in name for part in ("k_proj", "v_proj", "o_proj"))
+        if parameter.requires_grad:
+            base.append(parameter)
+    if case["form"] != "none":
+        for index, layer in enumerate(model.model.layers):
+            branches.append(Branch(case, index))
+            layer.self_attn.o_proj.register_forward_pre_hook(branches[-1])
+        for each in branches:
+            for name, parameter in each.named_parameters():
+                (lambdas if name == "lambda_learn" else branch).append(parameter)
+    groups = [dict(params=params, peak=peak, weight_decay=decay) for params, peak, decay in
+              zip((base, branch, lambdas), case["rates"], (case["weight_decay"], 0.0, 0.0)) if params]
+    optimizer = torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.999), eps=1e-8)
+    trained = base + branch + lambdas
+    losses, norms = [], []
+    for u in range(UPDATES):
+        for each in branches:
+            each.step = u
+        for group in optimizer.param_groups:
+            group["lr"] = group["peak"] * rate_factor(u, UPDATES)
+        total, count = 0.0, 0
+        for row in rows:
+            logits = model(input_ids=torch.tensor([row["input_ids"]])).logits[0, :-1]
+            labels = torch.tensor(row["labels"][1:])
+            total = total + torch.nn.functional.cross_entropy(logits, labels, reduction="sum", ignore_index=-100)
+            count += int((labels != -100).sum())
+        loss = total / count
+        optimizer.zero_grad()
+        loss.backward()
+        norms.append(torch.nn.utils.clip_grad_norm_(trained, 1.0).item())
+        optimizer.step()
+        losses.append(loss.item())
+    result = dict(case, losses=losses, norms=norms)
+    result["lambda_learn"] = [parameter.item() for parameter in lambdas]
+    result["o_proj_norm"] = [layer.self_attn.o_proj.weight.norm().item() for layer in model.model.layers]
+    result["w_d_norm"] = [each.w_d.norm().item() for each in branches]
+    return result
+
+
+def main():
+    torch.set_num_threads(1)
+    make_model(HERE / "model")
+    rows = make_rows()
+    golden = {"source": {"torch": torch.__version__, "transformers": transformers.__version__}, "updates": UPDATES,
+              "cases": {name: train(case, rows) for name, case in CASES.items()}}
+    (HERE / "golden.json").write_text(json.dumps(golden, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

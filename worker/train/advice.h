@@ -1,0 +1,42 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "worker/train/resolve.h"
+#include "worker/train/spec.h"
+
+namespace dex::train {
+
+// A hint to the user (method.md §5); `topic` names it, the texts stand alone.
+struct Advice {
+  std::string topic, evidence, suggestion;
+};
+
+// `branch_out_of_reach` (method.md §2.2): the branch's share of O that this run can reach at best,
+// r_reach = reach(λ)·√d·lr_diff·F for w_d from zeros, 0.58·reach(λ) for linear; raised below 0.02.
+double branch_reach(const JobSpec& spec, const Resolved& resolved, int64_t head_dim);
+std::optional<Advice> branch_out_of_reach(const JobSpec& spec, const Resolved& resolved,
+                                          int64_t head_dim);
+
+// `degraded`: held-out loss above the base's by more than 0.5 % after T/4 updates.
+std::optional<Advice> degraded(double base_loss, double valid_loss, int64_t step,
+                               const JobSpec& spec, const Resolved& resolved,
+                               double selected_ratio);
+
+// `overfitting`: held-out loss rose three times running while the training loss of the same
+// stretches fell.
+std::optional<Advice> overfitting(const std::vector<double>& valid_losses,
+                                  const std::vector<double>& train_losses);
+
+// `unstable`: among the last 50 updates ≥ 3 losses above median + 6·MAD, or p99/p50 of the gradient
+// norm > 10.
+std::optional<Advice> unstable(const std::vector<double>& losses, const std::vector<double>& norms,
+                               const Resolved& resolved);
+
+// `selection_empty`, `selection_wide` (method.md §4.9), for threshold rules.
+std::optional<Advice> selection_share(const evaluate::SelectionRule& rule,
+                                      const evaluate::HeadScores& scores, double ratio);
+
+}  // namespace dex::train

@@ -1,0 +1,259 @@
+#include "worker/train/checkpoint.h"
+
+#include <ATen/ATen.h>
+#include <fcntl.h>
+#include <torch/version.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "services/base/atomic_directory.h"
+#include "services/base/fd.h"
+#include "services/base/sha256.h"
+#include "services/base/version.h"
+#include "worker/model/safetensors.h"
+#include "worker/train/disk_failure.h"
+#include "worker/train/failure.h"
+#include "worker/train/tensor_file.h"
+
+namespace dex::train {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+constexpr int64_t kMinAgeMs = 60'000;  // two default leases (jobs.md §4)
+constexpr int64_t kMaxManifestBytes = 1 << 20, kMaxStateBytes = 64 << 20;
+constexpr const char* kManifest = "MANIFEST.json";
+
+[[noreturn]] void broken(const fs::path& file, const std::string& what) {
+  throw Failure(Exit::kBrokenInput, "internal", "checkpoint " + file.string() + ": " + what);
+}
+
+json identity_json(const Identity& identity) {
+  return {{"spec_sha256", identity.spec_sha256},
+          {"base_weights_sha256", identity.base_weights_sha256},
+          {"tokenizer_sha256", identity.tokenizer_sha256},
+          {"chat_template_sha256", identity.chat_template_sha256},
+          {"training_sha256", identity.training_sha256},
+          {"validation_sha256", identity.validation_sha256}};
+}
+
+std::string manifest_of(const CheckpointStore::Options& options, int64_t step,
+                        int64_t optimizer_updates,
+                        const std::vector<base::AtomicDirectory::Entry>& entries) {
+  json files = json::array();
+  for (const auto& entry : entries) {
+    files.push_back({{"name", entry.name}, {"size", entry.size_bytes}, {"sha256", entry.sha256}});
+  }
+  const json manifest = {{"version", 1},
+                         {"step", step},
+                         {"attempt", options.attempt},
+                         {"optimizer_updates", optimizer_updates},
+                         {"micro_batch_size", options.geometry.micro_batch_size},
+                         {"threads", options.geometry.threads},
+                         {"identity", identity_json(options.identity)},
+                         {"code", std::string(base::version()) + "+" + std::string(base::commit())},
+                         {"libtorch", TORCH_VERSION},
+                         {"files", files}};
+  return manifest.dump(1);
+}
+
+// The file as the disk has it: the page cache's copy is given back first.
+std::string hash_from_disk(const fs::path& path) {
+  const base::Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (fd) ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);
+  auto hash = base::sha256_file(path);
+  throw_if_bad(hash.ok() ? base::Status() : hash.status());
+  return std::move(hash).value();
+}
+
+void verify_on_disk(const fs::path& directory,
+                    const std::vector<base::AtomicDirectory::Entry>& entries) {
+  for (const auto& entry : entries) {
+    if (hash_from_disk(directory / entry.name) == entry.sha256) continue;
+    std::error_code ignored;
+    fs::remove_all(directory, ignored);
+    throw Failure(Exit::kRetryable, "internal",
+                  "checkpoint " + (directory / entry.name).string() +
+                      " reads back other bytes than were written");
+  }
+}
+
+base::Status write_all(base::AtomicDirectory& directory, const TrainState& state,
+                       const FlatParameters& parameters, const AdamW& optimizer,
+                       const CheckpointStore::Options& options) {
+  std::vector<std::pair<std::string, at::Tensor>> values;
+  for (const auto& piece : parameters.pieces()) {
+    values.emplace_back(piece.name, FlatParameters::view(parameters.values(), piece));
+  }
+  DEX_RETURN_IF_ERROR(write_tensors(directory, "adapter.safetensors", values));
+  DEX_RETURN_IF_ERROR(write_tensors(
+      directory, "optimizer.safetensors",
+      {{"first_moment", optimizer.first_moment()}, {"second_moment", optimizer.second_moment()}}));
+  DEX_RETURN_IF_ERROR(directory.write("state.json", to_json(state)));
+  return directory.commit(
+      kManifest, manifest_of(options, state.step, optimizer.updates(), directory.entries()));
+}
+
+}  // namespace
+
+CheckpointStore::CheckpointStore(const Options& options, const base::Clock& clock,
+                                 base::FileLayer& files)
+    : options_(options), clock_(clock), files_(files) {}
+
+SavedCheckpoint CheckpointStore::save(const TrainState& state, const FlatParameters& parameters,
+                                      const AdamW& optimizer, bool best) {
+  const int64_t begin_ms = clock_.steady_ms();
+  const fs::path path = options_.directory / ("step-" + std::to_string(state.step));
+  {
+    // A step that is saved again (an attempt's directory used twice) replaces what was there.
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+    std::erase_if(kept_, [&](const Kept& kept) { return kept.saved.path == path; });
+  }
+  auto directory = base::AtomicDirectory::create(path, files_);
+  throw_if_bad(directory.ok() ? base::Status() : directory.status());
+  throw_if_bad(write_all(*directory, state, parameters, optimizer, options_));
+  verify_on_disk(path, directory->entries());
+
+  SavedCheckpoint saved;
+  saved.path = path;
+  saved.step = state.step;
+  saved.best = best;
+  saved.manifest_sha256 = directory->entries().back().sha256;
+  for (const auto& entry : directory->entries()) saved.bytes += entry.size_bytes;
+  saved.seconds = static_cast<double>(clock_.steady_ms() - begin_ms) / 1000.0;
+  if (best) {
+    for (Kept& other : kept_) other.saved.best = false;
+  }
+  kept_.push_back({saved, clock_.steady_ms()});
+  prune();
+  return saved;
+}
+
+void CheckpointStore::prune() {
+  for (size_t i = 0; i + static_cast<size_t>(options_.keep_last) < kept_.size();) {
+    const bool young = clock_.steady_ms() - kept_[i].at_ms < kMinAgeMs;
+    if (young || (kept_[i].saved.best && options_.keep_best)) {
+      ++i;
+      continue;
+    }
+    std::error_code ignored;  // a directory that stays costs space, nothing else
+    fs::remove_all(kept_[i].saved.path, ignored);
+    kept_.erase(kept_.begin() + static_cast<int64_t>(i));
+  }
+}
+
+namespace {
+
+std::string read_text(const fs::path& path, int64_t limit) {
+  auto text = base::read_file(path, limit);
+  if (!text.ok()) broken(path, text.status().message());
+  return std::move(text).value();
+}
+
+json read_manifest(const fs::path& directory, const std::string& expected) {
+  const fs::path path = directory / kManifest;
+  const std::string text = read_text(path, kMaxManifestBytes);
+  if (!expected.empty() && base::sha256_hex(text) != expected) {
+    broken(path, "has SHA-256 " + base::sha256_hex(text) + ", expected " + expected);
+  }
+  json manifest = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!manifest.is_object()) broken(path, "is not a JSON object");
+  return manifest;
+}
+
+void check_files(const fs::path& directory, const json& manifest) {
+  for (const json& file : manifest.at("files")) {
+    const fs::path path = directory / fs::path(file.at("name").get<std::string>()).filename();
+    std::error_code error;
+    const auto size = static_cast<int64_t>(fs::file_size(path, error));
+    if (error) broken(path, error.message());
+    if (size != file.at("size").get<int64_t>()) {
+      broken(path, "has " + std::to_string(size) + " bytes, expected " +
+                       std::to_string(file.at("size").get<int64_t>()));
+    }
+    const auto hash = base::sha256_file(path);
+    if (!hash.ok()) broken(path, hash.status().message());
+    if (hash.value() != file.at("sha256").get<std::string>())
+      broken(path, "does not match its SHA-256");
+  }
+}
+
+void check_identity(const fs::path& directory, const json& saved, const Identity& identity) {
+  const json expected = identity_json(identity);
+  for (const auto& [name, value] : expected.items()) {
+    const std::string found = saved.value(name, "");
+    if (found == value.get<std::string>()) continue;
+    const std::string message =
+        "checkpoint " + directory.string() + " was made with another " + name + ": " +
+        (found.empty() ? "none" : found) + ", this job has " +
+        (value.get<std::string>().empty() ? "none" : value.get<std::string>());
+    if (name == "spec_sha256")
+      throw Failure(Exit::kBadSpec, "invalid_hyperparameter", message, "checkpoint_dir");
+    if (name == "training_sha256" || name == "validation_sha256") {
+      throw Failure(Exit::kBadData, "invalid_training_file", message, "checkpoint_dir");
+    }
+    throw Failure(Exit::kBrokenInput, "internal", message, "checkpoint_dir");
+  }
+}
+
+at::Tensor values_of(const fs::path& path, const FlatParameters& parameters) {
+  const auto file = model::Safetensors::open(path, model::Safetensors::Access::kRead);
+  if (file.tensors().size() != parameters.pieces().size()) {
+    broken(path, "holds " + std::to_string(file.tensors().size()) + " tensors, expected " +
+                     std::to_string(parameters.pieces().size()));
+  }
+  at::Tensor flat = at::zeros_like(parameters.values());
+  for (const auto& piece : parameters.pieces()) {
+    if (!file.has(piece.name)) broken(path, "lacks " + piece.name);
+    const at::Tensor tensor = file.tensor(piece.name);
+    if (tensor.sizes() != at::IntArrayRef(piece.shape) || tensor.scalar_type() != at::kFloat) {
+      broken(path, piece.name + " has another shape or type than this job's");
+    }
+    model::require_finite(tensor, piece.name);
+    FlatParameters::view(flat, piece).copy_(tensor);
+  }
+  return flat;
+}
+
+at::Tensor moment_of(const model::Safetensors& file, const fs::path& path, const std::string& name,
+                     int64_t size) {
+  if (!file.has(name)) broken(path, "lacks " + name);
+  at::Tensor tensor = file.tensor(name);
+  if (tensor.dim() != 1 || tensor.size(0) != size)
+    broken(path, name + " has another size than this job's");
+  model::require_finite(tensor, name);
+  return tensor;
+}
+
+}  // namespace
+
+LoadedCheckpoint load_checkpoint(const fs::path& directory, const std::string& manifest_sha256,
+                                 const Identity& identity, const FlatParameters& parameters) try {
+  const json manifest = read_manifest(directory, manifest_sha256);
+  check_identity(directory, manifest.at("identity"), identity);
+  check_files(directory, manifest);
+  LoadedCheckpoint out;
+  out.geometry = {manifest.at("micro_batch_size").get<int32_t>(),
+                  manifest.at("threads").get<int32_t>()};
+  out.optimizer_updates = manifest.at("optimizer_updates").get<int64_t>();
+  out.state = state_from_json(read_text(directory / "state.json", kMaxStateBytes));
+  out.values = values_of(directory / "adapter.safetensors", parameters);
+  const fs::path path = directory / "optimizer.safetensors";
+  const auto file = model::Safetensors::open(path, model::Safetensors::Access::kRead);
+  out.first_moment = moment_of(file, path, "first_moment", parameters.values().size(0));
+  out.second_moment = moment_of(file, path, "second_moment", parameters.values().size(0));
+  return out;
+} catch (const Failure&) {
+  throw;
+} catch (const std::exception& error) {
+  broken(directory, error.what());
+}
+
+int64_t checkpoint_bytes(const FlatParameters& parameters) {
+  return 3 * 4 * parameters.values().size(0) + (1 << 20);
+}
+
+}  // namespace dex::train

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "services/base/clock.h"
+#include "services/base/file_layer.h"
+#include "worker/train/adamw.h"
+#include "worker/train/flat_parameters.h"
+#include "worker/train/train_state.h"
+
+namespace dex::train {
+
+// What a checkpoint belongs to; each is compared by name when a job resumes.
+struct Identity {
+  std::string spec_sha256, base_weights_sha256, tokenizer_sha256, chat_template_sha256,
+      training_sha256, validation_sha256;
+};
+
+// How the update was cut, kept to tell an exact continuation from one that only rounds differently.
+struct Geometry {
+  int32_t micro_batch_size = 0;
+  int32_t threads = 0;
+};
+
+struct SavedCheckpoint {
+  std::filesystem::path path;
+  std::string manifest_sha256;
+  int64_t step = 0, bytes = 0;
+  double seconds = 0;
+  bool best = false;
+};
+
+// Writes `step-<n>/` below an attempt's directory (jobs.md §7): adapter.safetensors (trained values
+// by name), optimizer.safetensors (the two moments, flat), state.json, MANIFEST.json last; synced,
+// renamed, then read back from the disk and compared hash by hash. Keeps the last `keep_last`, the
+// best, and whatever is younger than a minute: the agent offers a checkpoint with its next beat,
+// and one it has offered must not be gone. Blocks on the disk.
+class CheckpointStore {
+ public:
+  struct Options {
+    std::filesystem::path directory;  // the attempt's; must exist
+    int32_t attempt = 1;
+    int32_t keep_last = 2;
+    bool keep_best = true;
+    Identity identity;
+    Geometry geometry;
+  };
+  CheckpointStore(const Options& options, const base::Clock& clock,
+                  base::FileLayer& files = base::system_files());
+
+  // Throws Failure disk_full or quota_exceeded; the temporary is then gone and earlier checkpoints
+  // stand.
+  SavedCheckpoint save(const TrainState& state, const FlatParameters& parameters,
+                       const AdamW& optimizer, bool best);
+
+  // The newest one, or null. Valid until the next save.
+  const SavedCheckpoint* last() const { return kept_.empty() ? nullptr : &kept_.back().saved; }
+
+ private:
+  struct Kept {
+    SavedCheckpoint saved;
+    int64_t at_ms = 0;  // steady clock
+  };
+  void prune();
+
+  Options options_;
+  const base::Clock& clock_;
+  base::FileLayer& files_;
+  std::vector<Kept> kept_;  // oldest first
+};
+
+struct LoadedCheckpoint {
+  TrainState state;
+  Geometry geometry;
+  at::Tensor values, first_moment, second_moment;  // flat, of FlatParameters' layout
+  int64_t optimizer_updates = 0;
+};
+
+// Reads a checkpoint and checks all of it: the manifest's hash (if not empty), every file's size
+// and hash, names and shapes against `parameters`, finite values, and the identity, naming what
+// differs. Throws Failure: broken files and another base end with exit 17, another spec with 10,
+// other data with 11.
+LoadedCheckpoint load_checkpoint(const std::filesystem::path& directory,
+                                 const std::string& manifest_sha256, const Identity& identity,
+                                 const FlatParameters& parameters);
+
+// Bytes that a checkpoint of these parameters takes, about.
+int64_t checkpoint_bytes(const FlatParameters& parameters);
+
+}  // namespace dex::train

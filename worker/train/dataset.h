@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "worker/model/config.h"
+#include "worker/train/examples.h"
+#include "worker/train/report.h"
+#include "worker/train/spec.h"
+
+namespace dex::train {
+
+// The rows of a job as the model will see them.
+struct Dataset {
+  std::vector<Example> train,
+      validation;  // each at most max_seq_length tokens, with something to train on
+  int32_t max_seq_length = 0;
+  std::string training_sha256, validation_sha256;      // of the files; the second empty without one
+  std::string tokenizer_sha256, chat_template_sha256;  // empty where the model's folder has none
+};
+
+// Reads, encodes, checks and splits the data files (api.md §5): the token layer. Needs the model's
+// tokenizer only for rows of text. Emits validation_complete with counts, and a warning for each
+// kind of dropped row. Throws Failure invalid_training_file naming file, line and code when the
+// file can't be used or more rows than skip_budget_ratio are dropped, and invalid_hyperparameter
+// for a sequence length beyond the model's context.
+Dataset load_dataset(const JobSpec& spec, const model::Config& config, Session& session,
+                     const std::function<void(Phase)>& enter_phase);
+
+}  // namespace dex::train

@@ -1,0 +1,146 @@
+// dex-trainer: one attempt of one fine-tuning job, under an agent or alone.
+#include <ATen/Parallel.h>
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <optional>
+
+#include "services/base/clock.h"
+#include "services/base/files.h"
+#include "services/base/frame_channel.h"
+#include "services/base/logging.h"
+#include "services/base/signals.h"
+#include "services/base/subprocess.h"
+#include "services/base/version.h"
+#include "worker/train/console_session.h"
+#include "worker/train/frame_session.h"
+#include "worker/train/job.h"
+#include "worker/train/spec_io.h"
+
+namespace {
+
+using dex::train::Ending;
+using dex::train::Exit;
+using dex::train::JobSpec;
+using dex::train::Session;
+
+constexpr int64_t kStartTimeoutMs = 60'000;
+constexpr int64_t kMaxSpecBytes = 4 << 20;
+
+constexpr const char* kHelp = R"(Trains one adapter: one attempt of one fine-tuning job.
+
+Alone:            dex-trainer --spec FILE --attempt-dir DIR
+Under an agent:   dex-trainer --frames-fd N   (frames of proto/dex/internal/v1/frames.proto over socket N)
+
+FILE is a TrainerStart message in protobuf JSON. A small one:
+  {"modelDir": "models/smollm2-135m-instruct", "trainingPath": "rows.jsonl",
+   "spec": {"seed": "1",
+            "dex": {"form": "FORM_PAPER", "projection": "PROJECTION_SHARED",
+                    "headSelection": {"criterion": "CRITERION_ENTROPY"},
+                    "lambda": {"schedule": "SCHEDULE_PAPER_EQ4", "annealFraction": 0.5}},
+            "hyperparameters": {"maxSteps": 20, "maxSeqLength": 512, "batchSize": 4, "learningRate": 1e-4}}}
+Rows of token ids, {"input_ids": [...], "labels": [...]}, need no tokenizer; other formats use the model's.
+
+DIR receives step-<n>/ (checkpoints), final/ (the adapter), metrics.jsonl and head_selection.json. To go on from a
+checkpoint, set "checkpointDir" to a step-<n>/ and give the same spec: the result is the same to the bit.
+SIGTERM and Ctrl-C write a checkpoint at the next step boundary and end with 16.
+
+Exit codes: 0 done · 2 usage · 10 bad spec · 11 bad data · 12 loss not finite · 13 out of memory · 14 disk full ·
+15 quota · 16 stopped on request · 17 base or checkpoint broken · 18 try again · 70 internal)";
+
+// One thread pool for everything (performance.md §7): set before the first tensor.
+void set_threads(int32_t threads) {
+  if (threads > 0) at::set_num_threads(threads);
+  at::set_num_interop_threads(1);
+}
+
+Ending run(JobSpec spec, Session& session, const dex::base::Clock& clock) {
+  Ending ending;
+  try {
+    if (spec.attempt_dir.empty())
+      throw dex::train::bad_spec("attempt_dir", "must be set (or --attempt-dir)");
+    const auto made = dex::base::make_directories(spec.attempt_dir);
+    if (!made.ok())
+      throw dex::train::Failure(Exit::kRetryable, "internal", made.message(), "attempt_dir");
+    set_threads(spec.threads);
+    ending.published = dex::train::run_job(spec, session, clock);
+  } catch (const std::exception& error) {
+    ending = dex::train::ending_of(error);
+  }
+  return ending;
+}
+
+// What the session can still be told; if it is gone, the exit code says it.
+int finish(Session& session, const Ending& ending) {
+  try {
+    session.end(ending);
+  } catch (const std::exception& error) {
+    std::cerr << "dex-trainer: " << error.what() << std::endl;
+  }
+  return static_cast<int>(ending.exit);
+}
+
+int run_alone(const std::string& file, const std::string& attempt_dir,
+              const dex::base::StopSignals& signals) {
+  const dex::base::SystemClock clock;
+  dex::train::ConsoleSession session(std::cout, signals, clock);
+  JobSpec spec;
+  try {
+    const auto text = dex::base::read_file(file, kMaxSpecBytes);
+    if (!text.ok()) throw dex::train::bad_spec("--spec", text.status().message());
+    spec = dex::train::parse_spec_json(text.value(), file);
+  } catch (const std::exception& error) {
+    const Ending ending = dex::train::ending_of(error);
+    std::cerr << "dex-trainer: " << ending.message << std::endl;
+    return static_cast<int>(ending.exit);
+  }
+  if (!attempt_dir.empty()) spec.attempt_dir = attempt_dir;
+  const Ending ending = run(std::move(spec), session, clock);
+  if (ending.exit != Exit::kSuccess) std::cerr << "dex-trainer: " << ending.message << std::endl;
+  return finish(session, ending);
+}
+
+int run_framed(int fd, const dex::base::StopSignals& signals) {
+  // An agent that is gone takes its trainer along; one that went before this line is seen as a
+  // closed channel.
+  if (!dex::base::die_with_parent()) return static_cast<int>(Exit::kStopped);
+  const dex::base::SystemClock clock;
+  dex::base::FrameChannel channel((dex::base::Fd(fd)));
+  dex::train::FrameSession session(channel, signals, clock);
+  JobSpec spec;
+  try {
+    spec = dex::train::parse_spec_bytes(session.await_start(kStartTimeoutMs));
+    session.set_attempt(spec.attempt);
+    session.ready("cpu");
+  } catch (const std::exception& error) {
+    return finish(session, dex::train::ending_of(error));
+  }
+  return finish(session, run(std::move(spec), session, clock));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const dex::base::StopSignals signals;
+  CLI::App app(kHelp, "dex-trainer");
+  std::string spec, attempt_dir;
+  int frames_fd = -1;
+  app.add_option("--spec", spec, "TrainerStart in protobuf JSON");
+  app.add_option("--attempt-dir", attempt_dir,
+                 "where checkpoints and the adapter go; wins over the spec's");
+  app.add_option("--frames-fd", frames_fd, "inherited socket to the agent");
+  app.set_version_flag("--version", std::string(dex::base::version()));
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const int code = app.exit(error);
+    return code == 0 ? 0 : static_cast<int>(Exit::kUsage);
+  }
+  if (spec.empty() == (frames_fd < 0)) {
+    std::cerr << "dex-trainer: give either --spec FILE or --frames-fd N; see --help" << std::endl;
+    return static_cast<int>(Exit::kUsage);
+  }
+  const auto logging = dex::base::init_logging({.component = "trainer"});
+  if (!logging.ok()) std::cerr << "dex-trainer: " << logging.message() << std::endl;
+  return frames_fd >= 0 ? run_framed(frames_fd, signals) : run_alone(spec, attempt_dir, signals);
+}

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "services/text/truncation.h"
+#include "worker/evaluate/head_selection.h"
+#include "worker/model/dex_options.h"
+#include "worker/train/learning_rate.h"
+#include "worker/train/watchdog.h"
+
+namespace dex::train {
+
+struct Calibration {
+  int32_t n_sequences = 8;
+  int32_t seq_length = 512;
+  int32_t skip_rows = 32;
+};
+
+// The numbers of a training run; defaults are those of method.md §2.3 and api.md §3. An empty
+// optional is chosen from the data or the machine (resolve.h).
+struct Hyperparameters {
+  std::optional<int64_t> n_epochs;
+  int64_t max_steps = 0;  // 0: by epochs
+  std::optional<int32_t> max_seq_length, batch_size, micro_batch_size;
+  double learning_rate = 1e-4, branch_learning_rate = 1e-4, lambda_learning_rate = 1e-4;
+  LrSchedule schedule = LrSchedule::kCosine;
+  double warmup_ratio = 0.03, max_grad_norm = 1.0, weight_decay = 0;
+  double adam_beta1 = 0.9, adam_beta2 = 0.999, adam_epsilon = 1e-8;
+  bool packing = true;
+  std::optional<bool> train_on_inputs;
+  text::Truncation truncation = text::Truncation::kAuto;
+};
+
+// λ's T before the number of updates is known.
+struct Anneal {
+  double fraction = 0.5;         // of N
+  std::optional<int64_t> steps;  // wins over the fraction; clamped to N
+};
+
+struct CheckpointPolicy {
+  std::optional<int64_t> every_steps;  // nothing: at each evaluation
+  double every_seconds = 900;
+  int32_t keep_last = 2;
+  bool keep_best = true;
+};
+
+struct EvaluationPolicy {
+  std::optional<int64_t> every_steps;  // nothing: ten a run
+  int64_t max_tokens = 200000;
+};
+
+// One attempt of one job: what TrainerStart says (frames.proto), as plain values that have been
+// checked one by one.
+struct JobSpec {
+  std::string job_id, model_name, preset;
+  std::filesystem::path model_dir, training_path, validation_path, attempt_dir, checkpoint_dir;
+  std::string checkpoint_manifest_sha256, training_sha256, validation_sha256, base_weights_sha256;
+  int32_t attempt = 1, oom_retries = 0, threads = 0;
+
+  model::DexOptions dex;  // lambda.anneal_steps is set from `anneal` once N is known
+  Anneal anneal;
+  evaluate::SelectionRule heads;
+  Calibration calibration;
+  int64_t reselect_every = 0;
+
+  Hyperparameters hyperparameters;
+  CheckpointPolicy checkpoints;
+  EvaluationPolicy evaluation;
+  Watchdog::Options watchdog;
+  double validation_split = -1;  // < 0: auto
+  double skip_budget_ratio = 0.01;
+  uint64_t seed = 0;
+
+  std::string spec_sha256;  // of the job's own message in deterministic form; a checkpoint of
+                            // another spec is refused
+};
+
+}  // namespace dex::train

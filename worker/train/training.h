@@ -1,0 +1,101 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "services/base/clock.h"
+#include "worker/evaluate/branch_effect.h"
+#include "worker/evaluate/held_out_loss.h"
+#include "worker/evaluate/supervised_batch.h"
+#include "worker/model/llama.h"
+#include "worker/train/adamw.h"
+#include "worker/train/advice.h"
+#include "worker/train/checkpoint.h"
+#include "worker/train/controls.h"
+#include "worker/train/data_plan.h"
+#include "worker/train/flat_parameters.h"
+#include "worker/train/head_masks.h"
+#include "worker/train/metrics_file.h"
+#include "worker/train/report.h"
+#include "worker/train/resolve.h"
+#include "worker/train/speed.h"
+#include "worker/train/train_state.h"
+#include "worker/train/updater.h"
+
+namespace dex::train {
+
+// The loop: updates, evaluations, checkpoints, re-selection, watchdog, reports. Between two updates
+// ("boundary") the whole job is TrainState plus the tensors that a checkpoint holds; what happens
+// in an update is a function of these and of the spec, so a resumed job gives the same bits. One
+// thread.
+class Training {
+ public:
+  // Made by the job, all outlive this object.
+  struct Parts {
+    const JobSpec& spec;
+    const Resolved& resolved;
+    const model::Llama& llama;
+    model::Adaptation& adaptation;
+    FlatParameters& parameters;
+    AdamW& optimizer;
+    DataPlan& plan;
+    const std::vector<Example>& examples;
+    std::span<const evaluate::SupervisedBatch> held_out;  // may be empty: no evaluation
+    CheckpointStore& checkpoints;
+    const Identity& identity;
+    Session& session;
+    Controls& controls;
+    MetricsFile& metrics;
+    const base::Clock& clock;
+  };
+  explicit Training(const Parts& parts);
+
+  // Where the job starts: heads as selected, or the state of a checkpoint whose tensors are in
+  // place already. `from`: the checkpoint resumed from, to roll back to until this attempt has its
+  // own; empty: none.
+  void begin(const evaluate::HeadSets& heads, const std::string& selection_report);
+  void resume(TrainState state, const std::filesystem::path& from);
+
+  // Runs to the last update and its evaluation and checkpoint. Throws Stopped after a pause or
+  // drain (checkpoint written), Failure for everything that ends the attempt otherwise.
+  void run();
+
+  const TrainState& state() const { return state_; }
+  const Speed& speed() const { return speed_; }
+  // Sets λ and masks to those of update t, as set_lambda does.
+  void set_branch(int64_t t);
+  void advise(const std::optional<Advice>& advice);  // each topic once a job
+
+ private:
+  void boundary();
+  void update();
+  void judge(const Watchdog::Verdict& verdict);
+  void roll_back(const Watchdog::Verdict& verdict);
+  void reselect();
+  void evaluate();
+  void record_evaluation(const evaluate::HeldOut& held_out, const evaluate::BranchEffect& effect);
+  void save(const std::string& request);
+  void report_update(const Updater::Gradients& gradients, const DataPlan::Update& data,
+                     double seconds);
+  void end_pass(const DataPlan::Update& data);
+  Progress progress() const;
+  bool evaluation_due() const;
+  bool checkpoint_due() const;
+  AdamW::Rates rates() const;
+  double lambda_mean() const;
+
+  Parts parts_;
+  Updater updater_;
+  Watchdog watchdog_;
+  std::optional<HeadMasks> masks_;
+  TrainState state_;
+  Speed speed_;
+  Progress figures_;  // the latest, of the last update
+  std::filesystem::path good_checkpoint_;
+  int64_t saved_step_ = -1, saved_ms_ = 0;
+};
+
+}  // namespace dex::train

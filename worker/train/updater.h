@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "worker/kernels/linear_cross_entropy.h"
+#include "worker/model/llama.h"
+#include "worker/train/adamw.h"
+#include "worker/train/examples.h"
+#include "worker/train/flat_parameters.h"
+#include "worker/train/packing.h"
+
+namespace dex::train {
+
+// One optimizer update in two halves: gradients of the whole update, then the step. Owns nothing
+// but the buffer of the loss; everything else outlives it. One thread.
+class Updater {
+ public:
+  struct Options {
+    int32_t micro_batch_size = 1;  // packs in one forward and backward pass
+    double max_grad_norm = 1.0;
+  };
+  struct Gradients {
+    double loss =
+        0;  // Σ w·CE / Σ w over the whole update, nats a supervised token (method.md §2.3)
+    double norm = 0;     // of the gradient, global, before clipping
+    int64_t tokens = 0;  // read
+    int64_t labels = 0;  // supervised
+  };
+
+  Updater(const model::Llama& llama, const model::Adaptation& adaptation,
+          FlatParameters& parameters, AdamW& optimizer, const Options& options);
+
+  // Gradients of the mean loss over all labels of `packs`: each micro-batch is divided by the
+  // labels of the whole update, so how it is cut changes nothing but rounding. `between` is called
+  // after each micro-batch, may throw.
+  Gradients accumulate(std::span<const Pack> packs, const std::vector<Example>& examples,
+                       const std::function<void()>& between = {});
+  // Clips and applies what was accumulated.
+  void apply(const Gradients& gradients, const AdamW::Rates& rates);
+
+  kernels::LinearCrossEntropy& cross_entropy() { return cross_entropy_; }
+
+ private:
+  const model::Llama& llama_;
+  const model::Adaptation& adaptation_;
+  FlatParameters& parameters_;
+  AdamW& optimizer_;
+  Options options_;
+  kernels::LinearCrossEntropy cross_entropy_;
+};
+
+}  // namespace dex::train
