@@ -59,18 +59,20 @@ Result<Reply> Client::call(Stub& stub,
                            grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
                                                         Reply*),
                            const Request& request, milliseconds timeout) {
-  const auto end = std::chrono::steady_clock::now() + timeout;
+  const auto start = std::chrono::steady_clock::now();
   milliseconds delay = kFirstDelay;
   while (true) {
-    const auto left =
-        std::chrono::duration_cast<milliseconds>(end - std::chrono::steady_clock::now());
+    const auto now = std::chrono::steady_clock::now();
+    const auto left = std::chrono::duration_cast<milliseconds>(start + timeout - now);
     CallContext context(options_.stop, std::max(left, milliseconds(1)));
     Reply reply;
     const grpc::Status status = (stub.*method)(&context.get(), request, &reply);
     if (status.ok()) return reply;
     if (options_.stop.stop_requested()) return stopped();
+    // A long generation may take its time; finding nobody to ask may not.
+    const auto patience = std::min(timeout, options_.timeout);
     const bool again = status.error_code() == grpc::StatusCode::UNAVAILABLE &&
-                       std::chrono::steady_clock::now() + delay < end;
+                       std::chrono::steady_clock::now() + delay < start + patience;
     if (!again) return readable(status, options_.server);
     if (!wait_unless_stopped(options_.stop, delay)) return stopped();
     delay = std::min(delay * 2, kLongestDelay);

@@ -133,6 +133,8 @@ TEST(ClientWithoutServerTest, SaysWhereItLooked) {
   const auto status = client.list_models().status();
   EXPECT_THAT(status.message(), HasSubstr("127.0.0.1:1"));
   EXPECT_THAT(status.message(), HasSubstr("DEX_SERVER"));
+  // The long time of a generation is for generating, not for finding nobody.
+  EXPECT_EQ(client.generate({}).status().code(), base::Code::kUnavailable);
 }
 
 }  // namespace
