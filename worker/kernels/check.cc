@@ -17,7 +17,8 @@ std::string describe(const at::Tensor& tensor) {
 
 void check(bool good, std::string_view op, std::string_view what, const at::Tensor& got) {
   if (good) return;
-  throw std::runtime_error("[" + std::string(op) + "] " + std::string(what) + ", got " + describe(got));
+  throw std::runtime_error("[" + std::string(op) + "] " + std::string(what) + ", got " +
+                           describe(got));
 }
 
 }  // namespace dex::kernels

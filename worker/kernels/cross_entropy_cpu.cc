@@ -29,12 +29,14 @@ T Largest(const T* z, int64_t width) {
   return largest;
 }
 
-// z ← exp(z − top), and its sum. Exp's argument is at most 0; below the floor it counts as the floor (1e-38).
+// z ← exp(z − top), and its sum. Exp's argument is at most 0; below the floor it counts as the
+// floor (1e-38).
 template <class T>
 T Exponentials(T* z, int64_t width, T top) {
   const hn::ScalableTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const auto top_v = hn::Set(d, top), floor = hn::Set(d, static_cast<T>(sizeof(T) == 4 ? -87 : -700));
+  const auto top_v = hn::Set(d, top),
+             floor = hn::Set(d, static_cast<T>(sizeof(T) == 4 ? -87 : -700));
   auto sum0 = hn::Zero(d), sum1 = hn::Zero(d);
   int64_t i = 0;
   for (; i + 2 * lanes <= width; i += 2 * lanes) {
@@ -56,7 +58,8 @@ void Scale(T* z, int64_t width, T factor) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto factor_v = hn::Set(d, factor);
   int64_t i = 0;
-  for (; i + lanes <= width; i += lanes) hn::StoreU(hn::Mul(hn::LoadU(d, z + i), factor_v), d, z + i);
+  for (; i + lanes <= width; i += lanes)
+    hn::StoreU(hn::Mul(hn::LoadU(d, z + i), factor_v), d, z + i);
   for (; i < width; ++i) z[i] *= factor;
 }
 

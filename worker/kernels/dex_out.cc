@@ -29,7 +29,9 @@ Tensor outer(const Tensor& x, const Tensor& y, bool shared) {
   return x.permute({1, 2, 0}).bmm(y.transpose(0, 1));
 }
 
-Tensor mapped(const Tensor& w_d) { return w_d.transpose(-1, -2); }
+Tensor mapped(const Tensor& w_d) {
+  return w_d.transpose(-1, -2);
+}
 
 // s·λ·m_h, [1, H, 1].
 Tensor strength(const Tensor& lambda, const Tensor& mask, double sign) {
@@ -49,26 +51,40 @@ struct Inputs {
 };
 
 // Function::apply takes no undefined tensor, so "no gate" travels as an empty one.
-Tensor packed(const Tensor& gate, const Tensor& like) { return gate.defined() ? gate : at::empty({0}, like.options()); }
-Tensor unpacked(const Tensor& gate) { return gate.numel() == 0 ? Tensor() : gate; }
+Tensor packed(const Tensor& gate, const Tensor& like) {
+  return gate.defined() ? gate : at::empty({0}, like.options());
+}
+Tensor unpacked(const Tensor& gate) {
+  return gate.numel() == 0 ? Tensor() : gate;
+}
 
 Inputs restore(AutogradContext* ctx) {
   const auto s = ctx->get_saved_variables();
   const int64_t heads = s[5].size(0);
-  return {s[0], s[1], s[2], unpacked(s[3]), s[4], s[5], ctx->saved_data["sign"].toDouble(), heads, s[0].size(1) / heads};
+  return {s[0],
+          s[1],
+          s[2],
+          unpacked(s[3]),
+          s[4],
+          s[5],
+          ctx->saved_data["sign"].toDouble(),
+          heads,
+          s[0].size(1) / heads};
 }
 
-void save(AutogradContext* ctx, const Tensor& o, const Tensor& w_o, const Tensor& w_d, const Tensor& gate,
-          const Tensor& lambda, const Tensor& mask, double sign) {
+void save(AutogradContext* ctx, const Tensor& o, const Tensor& w_o, const Tensor& w_d,
+          const Tensor& gate, const Tensor& lambda, const Tensor& mask, double sign) {
   ctx->save_for_backward({o, w_o, w_d, gate, lambda, mask});
   ctx->saved_data["sign"] = sign;
 }
 
-// The branch inside the weights (performance.md §4). With A = dYᵀ·O, which dW_O needs anyway, every gradient is a
-// product over the D rows of A and W_O: no work a token. F = s·λ·m, C = Σ_h F_h·g_h·W_h, Ā = Σ_h A_h:
+// The branch inside the weights (performance.md §4). With A = dYᵀ·O, which dW_O needs anyway, every
+// gradient is a product over the D rows of A and W_O: no work a token. F = s·λ·m, C = Σ_h
+// F_h·g_h·W_h, Ā = Σ_h A_h:
 //   W'_h  = W_h + F_h·W_h·w_dᵀ − C/H            dW_h = A_h + F_h·A_h·w_d − F_h·g_h·Ā/H
 //   dw_d  = Σ_h F_h·A_hᵀ·W_h                    dg_h = −F_h·⟨W_h, Ā⟩/H
-//   λ·dλ  = Σ_h F_h·⟨W_h·w_dᵀ, A_h⟩ − ⟨C, Ā⟩/H   (computed with F/λ, so that λ = 0 has its gradient)
+//   λ·dλ  = Σ_h F_h·⟨W_h·w_dᵀ, A_h⟩ − ⟨C, Ā⟩/H   (computed with F/λ, so that λ = 0 has its
+//   gradient)
 struct Folded : torch::autograd::Function<Folded> {
   static Tensor forward(AutogradContext* ctx, const Tensor& o, const Tensor& w_o, const Tensor& w_d,
                         const Tensor& gate, const Tensor& lambda, const Tensor& mask, double sign) {
@@ -91,7 +107,7 @@ struct Folded : torch::autograd::Function<Folded> {
     d_lambda = (g * in.w_d).sum();
     if (in.gate.defined()) {
       const double share = 1.0 / static_cast<double>(in.heads);
-      const Tensor a_sum = a.sum(1, true) * share;                    // Ā/H [D, 1, d]
+      const Tensor a_sum = a.sum(1, true) * share;  // Ā/H [D, 1, d]
       const Tensor touched = (w * a_sum).sum(at::IntArrayRef{0, 2}) * unit.view({-1});  // per head
       if (d_w.defined()) d_w = d_w - a_sum * (factor * in.gate_row());
       d_gate = -touched * in.lambda.reshape({1});
@@ -102,14 +118,16 @@ struct Folded : torch::autograd::Function<Folded> {
   }
 };
 
-// The branch on every token: O' = O + F·D, Y = O'·W_Oᵀ. O' and D are made again in the backward pass instead of kept.
+// The branch on every token: O' = O + F·D, Y = O'·W_Oᵀ. O' and D are made again in the backward
+// pass instead of kept.
 struct Branch : torch::autograd::Function<Branch> {
   static Tensor forward(AutogradContext* ctx, const Tensor& o, const Tensor& w_o, const Tensor& w_d,
                         const Tensor& gate, const Tensor& lambda, const Tensor& mask, double sign) {
     save(ctx, o, w_o, w_d, gate, lambda, mask, sign);
     const int64_t heads = mask.size(0);
     const Tensor o_h = o.view({o.size(0), heads, -1});
-    const Tensor changed = o_h + dex_difference(o_h, w_d, unpacked(gate)) * strength(lambda, mask, sign);
+    const Tensor changed =
+        o_h + dex_difference(o_h, w_d, unpacked(gate)) * strength(lambda, mask, sign);
     return changed.reshape(o.sizes()).mm(w_o.t());
   }
 
@@ -148,7 +166,8 @@ void check_arguments(const Tensor& o, const Tensor& w_o, const Tensor& w_d, cons
   check(w_o.dim() == 2 && w_o.size(1) == o.size(1), kOp, "w_o must be [D, H·d] with o's H·d", w_o);
   const bool shared = w_d.sizes() == at::IntArrayRef({width, width});
   check(shared || w_d.sizes() == at::IntArrayRef({heads, width, width}), kOp,
-        "w_d must be [d, d] or [H, d, d] with H = " + std::to_string(heads) + ", d = " + std::to_string(width),
+        "w_d must be [d, d] or [H, d, d] with H = " + std::to_string(heads) +
+            ", d = " + std::to_string(width),
         w_d);
   check(!gate.defined() || gate.sizes() == mask.sizes(), kOp, "gate must be [H]", gate);
   check(lambda.numel() == 1, kOp, "lambda must hold one number", lambda);
@@ -170,7 +189,8 @@ Tensor fold_w_o(const Tensor& w_o, const Tensor& w_d, const Tensor& gate, const 
   Tensor folded = w + times_map(w, mapped(w_d)) * factor;
   if (gate.defined()) {
     const Tensor share = factor * gate.view({1, -1, 1}) / static_cast<double>(heads);
-    folded = folded - (w * share).sum(1, true);  // every head feeds the mean, so every block changes
+    folded =
+        folded - (w * share).sum(1, true);  // every head feeds the mean, so every block changes
   }
   return folded.reshape(w_o.sizes()).contiguous();
 }

@@ -24,10 +24,12 @@ namespace dex::kernels {
 
 namespace {
 
-// Backward only scales what forward has computed: the gradient of the rows with a weight, all other rows are 0.
+// Backward only scales what forward has computed: the gradient of the rows with a weight, all other
+// rows are 0.
 struct Precomputed : torch::autograd::Function<Precomputed> {
   static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& hidden,
-                            const at::Tensor& loss, const at::Tensor& gradient, const at::Tensor& index) {
+                            const at::Tensor& loss, const at::Tensor& gradient,
+                            const at::Tensor& index) {
     ctx->save_for_backward({gradient, index});
     ctx->saved_data["rows"] = hidden.size(0);
     return loss.clone();
@@ -48,31 +50,36 @@ struct Precomputed : torch::autograd::Function<Precomputed> {
 void check_arguments(const at::Tensor& hidden, const at::Tensor& head, const at::Tensor& targets) {
   constexpr auto kOp = "linear_cross_entropy";
   check(hidden.dim() == 2, kOp, "hidden must be [N, D]", hidden);
-  check(head.dim() == 2 && head.size(1) == hidden.size(1), kOp, "head must be [V, D] with hidden's D", head);
+  check(head.dim() == 2 && head.size(1) == hidden.size(1), kOp,
+        "head must be [V, D] with hidden's D", head);
   check(head.scalar_type() == hidden.scalar_type(), kOp, "head must have hidden's type", head);
-  check(targets.dim() == 1 && targets.size(0) == hidden.size(0) && targets.scalar_type() == at::kLong, kOp,
-        "targets must be int64 [N]", targets);
+  check(
+      targets.dim() == 1 && targets.size(0) == hidden.size(0) && targets.scalar_type() == at::kLong,
+      kOp, "targets must be int64 [N]", targets);
 }
 
 void check_targets(const at::Tensor& targets, int64_t vocabulary) {
   const auto* t = targets.const_data_ptr<int64_t>();
   for (int64_t i = 0; i < targets.size(0); ++i) {
     if (t[i] < 0 || t[i] >= vocabulary) {
-      throw std::runtime_error("[linear_cross_entropy] targets must be in 0…" + std::to_string(vocabulary - 1) +
-                               ", got " + std::to_string(t[i]));
+      throw std::runtime_error("[linear_cross_entropy] targets must be in 0…" +
+                               std::to_string(vocabulary - 1) + ", got " + std::to_string(t[i]));
     }
   }
 }
 
-// Losses of the chunk's rows; turns the logits into scales·(softmax − onehot) where scales are given.
+// Losses of the chunk's rows; turns the logits into scales·(softmax − onehot) where scales are
+// given.
 template <class T>
-void softmax_rows(const at::Tensor& logits, const int64_t* targets, const T* scales, double* losses) {
+void softmax_rows(const at::Tensor& logits, const int64_t* targets, const T* scales,
+                  double* losses) {
   const int64_t width = logits.size(1);
   auto* z = logits.mutable_data_ptr<T>();
   parallel_for(0, logits.size(0), 1, [=](int64_t b, int64_t e) {
     for (int64_t row = b; row < e; ++row) {
       const T scale = scales == nullptr ? T(0) : scales[row];
-      losses[row] = static_cast<double>(rows::softmax_loss(z + row * width, width, targets[row], scale));
+      losses[row] =
+          static_cast<double>(rows::softmax_loss(z + row * width, width, targets[row], scale));
     }
   });
 }
@@ -131,10 +138,12 @@ at::Tensor LinearCrossEntropy::row_losses(const at::Tensor& hidden, const at::Te
   check_arguments(hidden, head, targets);
   at::NoGradGuard no_grad;
   const at::Tensor index = targets.ge(0).nonzero().squeeze(1);
-  const at::Tensor x = hidden.index_select(0, index).contiguous(), wanted = targets.index_select(0, index);
+  const at::Tensor x = hidden.index_select(0, index).contiguous(),
+                   wanted = targets.index_select(0, index);
   check_targets(wanted, head.size(0));
   const int64_t count = index.size(0);
-  const at::Tensor losses = at::empty({count}, at::kDouble), arg_max = at::empty({count}, at::kLong);
+  const at::Tensor losses = at::empty({count}, at::kDouble),
+                   arg_max = at::empty({count}, at::kLong);
   for (int64_t at = 0; at < count; at += chunk_rows_) {
     const int64_t rows = std::min(chunk_rows_, count - at);
     at::Tensor logits = chunk(rows, head);
@@ -142,10 +151,12 @@ at::Tensor LinearCrossEntropy::row_losses(const at::Tensor& hidden, const at::Te
     if (best != nullptr) arg_max.narrow(0, at, rows).copy_(logits.argmax(1));
     AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "linear_cross_entropy", [&] {
       softmax_rows<scalar_t>(logits, wanted.const_data_ptr<int64_t>() + at,
-                             static_cast<const scalar_t*>(nullptr), losses.mutable_data_ptr<double>() + at);
+                             static_cast<const scalar_t*>(nullptr),
+                             losses.mutable_data_ptr<double>() + at);
     });
   }
-  if (best != nullptr) *best = at::full({hidden.size(0)}, -1, at::kLong).index_copy_(0, index, arg_max);
+  if (best != nullptr)
+    *best = at::full({hidden.size(0)}, -1, at::kLong).index_copy_(0, index, arg_max);
   return at::zeros({hidden.size(0)}, hidden.options().requires_grad(false))
       .index_copy_(0, index, losses.to(hidden.scalar_type()));
 }
@@ -153,7 +164,8 @@ at::Tensor LinearCrossEntropy::row_losses(const at::Tensor& hidden, const at::Te
 at::Tensor linear_cross_entropy_plain(const at::Tensor& hidden, const at::Tensor& head,
                                       const at::Tensor& targets, const at::Tensor& weights) {
   const at::Tensor safe = targets.where(weights.ne(0), at::zeros({}, targets.options()));
-  const at::Tensor losses = at::cross_entropy_loss(hidden.mm(head.t()), safe, {}, at::Reduction::None);
+  const at::Tensor losses =
+      at::cross_entropy_loss(hidden.mm(head.t()), safe, {}, at::Reduction::None);
   return (losses * weights.to(losses.scalar_type())).sum();
 }
 

@@ -6,20 +6,24 @@
 
 namespace dex::kernels {
 
-// Next-token loss without the [N, V] logits. One object a thread: it keeps one buffer of `chunk_rows` logits for
-// all calls (31 MB at V = 49,152), below the size from which glibc gives memory back each time (performance.md §0).
+// Next-token loss without the [N, V] logits. One object a thread: it keeps one buffer of
+// `chunk_rows` logits for all calls (31 MB at V = 49,152), below the size from which glibc gives
+// memory back each time (performance.md §0).
 class LinearCrossEntropy {
  public:
   explicit LinearCrossEntropy(int64_t chunk_rows = 160);
 
-  // Σ_i weights[i]·CE(hidden[i]·headᵀ, targets[i]), 0-dim. Rows with weight 0 cost nothing; a sum over no row is 0.
-  //   hidden [N, D] · head [V, D] frozen · targets [N] int64 · weights [N] (1/labels of the whole update, e.g.)
-  // Differentiable in hidden; its gradient is computed here (when hidden needs one), backward only scales it.
+  // Σ_i weights[i]·CE(hidden[i]·headᵀ, targets[i]), 0-dim. Rows with weight 0 cost nothing; a sum
+  // over no row is 0.
+  //   hidden [N, D] · head [V, D] frozen · targets [N] int64 · weights [N] (1/labels of the whole
+  //   update, e.g.)
+  // Differentiable in hidden; its gradient is computed here (when hidden needs one), backward only
+  // scales it.
   at::Tensor loss(const at::Tensor& hidden, const at::Tensor& head, const at::Tensor& targets,
                   const at::Tensor& weights);
 
-  // CE of each row, [N], without gradient; rows whose target is negative give 0. `best` [N] int64, if not null,
-  // gets the arg-max of each row (−1 for skipped rows).
+  // CE of each row, [N], without gradient; rows whose target is negative give 0. `best` [N] int64,
+  // if not null, gets the arg-max of each row (−1 for skipped rows).
   at::Tensor row_losses(const at::Tensor& hidden, const at::Tensor& head, const at::Tensor& targets,
                         at::Tensor* best = nullptr);
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-// GCC's OpenMP entry points (stable ABI of libgomp.so.1, which libtorch_cpu loads). Calling them by name joins the
-// pool that ATen's own loops and MKL use, without compiling anything with -fopenmp.
+// GCC's OpenMP entry points (stable ABI of libgomp.so.1, which libtorch_cpu loads). Calling them by
+// name joins the pool that ATen's own loops and MKL use, without compiling anything with -fopenmp.
 extern "C" {
 void GOMP_parallel(void (*function)(void*), void* data, unsigned threads, unsigned flags);
 int omp_get_thread_num(void);
@@ -37,7 +37,8 @@ void parallel_for(int64_t begin, int64_t end, int64_t grain,
                   const std::function<void(int64_t, int64_t)>& body) {
   if (begin >= end) return;
   grain = std::max<int64_t>(grain, 1);
-  const int64_t threads = std::min<int64_t>(at::get_num_threads(), (end - begin + grain - 1) / grain);
+  const int64_t threads =
+      std::min<int64_t>(at::get_num_threads(), (end - begin + grain - 1) / grain);
   if (threads <= 1 || at::in_parallel_region()) return body(begin, end);
   Task task{begin, end, grain, &body};
   GOMP_parallel(run_share, &task, static_cast<unsigned>(threads), 0);

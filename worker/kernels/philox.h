@@ -5,8 +5,8 @@
 
 namespace dex::kernels {
 
-// Philox4x32-10 (Salmon et al., SC'11): four random words as a pure function of counter and key. No state, so any
-// element of any stream can be had alone and a resumed job sees the same numbers.
+// Philox4x32-10 (Salmon et al., SC'11): four random words as a pure function of counter and key. No
+// state, so any element of any stream can be had alone and a resumed job sees the same numbers.
 std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
 
 // Element `index` of stream (seed, stream), uniform over all 32-bit words.

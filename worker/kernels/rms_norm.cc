@@ -1,8 +1,8 @@
 #include "worker/kernels/rms_norm.h"
 
 #include <ATen/Dispatch.h>
-#include <ATen/core/Tensor.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/rsqrt.h>
@@ -63,7 +63,8 @@ struct RmsNorm : torch::autograd::Function<RmsNorm> {
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
   check(x.dim() == 2, "rms_norm", "x must be [N, D]", x);
-  check(weight.dim() == 1 && weight.size(0) == x.size(1), "rms_norm", "weight must be [D] of x", weight);
+  check(weight.dim() == 1 && weight.size(0) == x.size(1), "rms_norm", "weight must be [D] of x",
+        weight);
   check(weight.scalar_type() == x.scalar_type(), "rms_norm", "weight must have x's type", weight);
   return RmsNorm::apply(x.contiguous(), weight.contiguous(), eps);
 }

@@ -36,14 +36,16 @@ void Forward(const T* x, const T* weight, T* y, T* rstd, int64_t rows, int64_t w
 }
 
 template <class T>
-void Backward(const T* dy, const T* x, const T* weight, const T* rstd, T* dx, int64_t rows, int64_t width) {
+void Backward(const T* dy, const T* x, const T* weight, const T* rstd, T* dx, int64_t rows,
+              int64_t width) {
   const hn::ScalableTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t row = 0; row < rows; ++row, dy += width, x += width, dx += width) {
     auto acc = hn::Zero(d);
     int64_t i = 0;
     for (; i + lanes <= width; i += lanes) {
-      acc = hn::MulAdd(hn::Mul(hn::LoadU(d, weight + i), hn::LoadU(d, dy + i)), hn::LoadU(d, x + i), acc);
+      acc = hn::MulAdd(hn::Mul(hn::LoadU(d, weight + i), hn::LoadU(d, dy + i)), hn::LoadU(d, x + i),
+                       acc);
     }
     T dot = hn::GetLane(hn::SumOfLanes(d, acc));
     for (; i < width; ++i) dot += weight[i] * dy[i] * x[i];
@@ -58,15 +60,16 @@ void Backward(const T* dy, const T* x, const T* weight, const T* rstd, T* dx, in
   }
 }
 
-void ForwardF32(const float* x, const float* w, float* y, float* rstd, int64_t rows, int64_t width, double eps) {
-  Forward(x, w, y, rstd, rows, width, eps);
-}
-void ForwardF64(const double* x, const double* w, double* y, double* rstd, int64_t rows, int64_t width,
+void ForwardF32(const float* x, const float* w, float* y, float* rstd, int64_t rows, int64_t width,
                 double eps) {
   Forward(x, w, y, rstd, rows, width, eps);
 }
-void BackwardF32(const float* dy, const float* x, const float* w, const float* rstd, float* dx, int64_t rows,
-                 int64_t width) {
+void ForwardF64(const double* x, const double* w, double* y, double* rstd, int64_t rows,
+                int64_t width, double eps) {
+  Forward(x, w, y, rstd, rows, width, eps);
+}
+void BackwardF32(const float* dy, const float* x, const float* w, const float* rstd, float* dx,
+                 int64_t rows, int64_t width) {
   Backward(dy, x, w, rstd, dx, rows, width);
 }
 void BackwardF64(const double* dy, const double* x, const double* w, const double* rstd, double* dx,
@@ -85,23 +88,23 @@ HWY_EXPORT(BackwardF32);
 HWY_EXPORT(BackwardF64);
 
 template <>
-void rms_norm(const float* x, const float* weight, float* y, float* rstd, int64_t rows, int64_t width,
-              double eps) {
+void rms_norm(const float* x, const float* weight, float* y, float* rstd, int64_t rows,
+              int64_t width, double eps) {
   HWY_DYNAMIC_DISPATCH(ForwardF32)(x, weight, y, rstd, rows, width, eps);
 }
 template <>
-void rms_norm(const double* x, const double* weight, double* y, double* rstd, int64_t rows, int64_t width,
-              double eps) {
+void rms_norm(const double* x, const double* weight, double* y, double* rstd, int64_t rows,
+              int64_t width, double eps) {
   HWY_DYNAMIC_DISPATCH(ForwardF64)(x, weight, y, rstd, rows, width, eps);
 }
 template <>
-void rms_norm_backward(const float* dy, const float* x, const float* weight, const float* rstd, float* dx,
-                       int64_t rows, int64_t width) {
+void rms_norm_backward(const float* dy, const float* x, const float* weight, const float* rstd,
+                       float* dx, int64_t rows, int64_t width) {
   HWY_DYNAMIC_DISPATCH(BackwardF32)(dy, x, weight, rstd, dx, rows, width);
 }
 template <>
-void rms_norm_backward(const double* dy, const double* x, const double* weight, const double* rstd, double* dx,
-                       int64_t rows, int64_t width) {
+void rms_norm_backward(const double* dy, const double* x, const double* weight, const double* rstd,
+                       double* dx, int64_t rows, int64_t width) {
   HWY_DYNAMIC_DISPATCH(BackwardF64)(dy, x, weight, rstd, dx, rows, width);
 }
 }  // namespace dex::kernels::rows

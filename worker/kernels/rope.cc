@@ -20,7 +20,8 @@ namespace {
 
 constexpr int64_t kRowsAThread = 16;
 
-at::Tensor rotate(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, double direction) {
+at::Tensor rotate(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin,
+                  double direction) {
   at::Tensor y = at::empty_like(x);
   const int64_t heads = x.size(1), half = x.size(2) / 2;
   AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "rope", [&] {
@@ -52,12 +53,13 @@ struct Rope : torch::autograd::Function<Rope> {
 
 }  // namespace
 
-std::pair<at::Tensor, at::Tensor> rope_angles(const at::Tensor& positions, int64_t head_dim, double theta) {
+std::pair<at::Tensor, at::Tensor> rope_angles(const at::Tensor& positions, int64_t head_dim,
+                                              double theta) {
   check(positions.dim() == 1 && positions.scalar_type() == at::kLong, "rope_angles",
         "positions must be int64 [N]", positions);
   const int64_t half = head_dim / 2, rows = positions.size(0);
-  // transformers rounds the inverse frequency and the angle to fp32, so do we: at position 8,000 the angle's own
-  // rounding is larger than that of everything after it.
+  // transformers rounds the inverse frequency and the angle to fp32, so do we: at position 8,000
+  // the angle's own rounding is larger than that of everything after it.
   std::vector<float> inverse(static_cast<size_t>(half));
   for (int64_t i = 0; i < half; ++i) {
     const float exponent = static_cast<float>(2 * i) / static_cast<float>(head_dim);

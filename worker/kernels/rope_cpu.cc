@@ -33,12 +33,12 @@ void Rotate(const T* x, const T* cos, const T* sin, T* y, int64_t rows, int64_t 
   }
 }
 
-void RotateF32(const float* x, const float* cos, const float* sin, float* y, int64_t rows, int64_t heads,
-               int64_t half, float direction) {
+void RotateF32(const float* x, const float* cos, const float* sin, float* y, int64_t rows,
+               int64_t heads, int64_t half, float direction) {
   Rotate(x, cos, sin, y, rows, heads, half, direction);
 }
-void RotateF64(const double* x, const double* cos, const double* sin, double* y, int64_t rows, int64_t heads,
-               int64_t half, double direction) {
+void RotateF64(const double* x, const double* cos, const double* sin, double* y, int64_t rows,
+               int64_t heads, int64_t half, double direction) {
   Rotate(x, cos, sin, y, rows, heads, half, direction);
 }
 
@@ -56,8 +56,8 @@ void rope(const float* x, const float* cos, const float* sin, float* y, int64_t 
   HWY_DYNAMIC_DISPATCH(RotateF32)(x, cos, sin, y, rows, heads, half, static_cast<float>(direction));
 }
 template <>
-void rope(const double* x, const double* cos, const double* sin, double* y, int64_t rows, int64_t heads,
-          int64_t half, double direction) {
+void rope(const double* x, const double* cos, const double* sin, double* y, int64_t rows,
+          int64_t heads, int64_t half, double direction) {
   HWY_DYNAMIC_DISPATCH(RotateF64)(x, cos, sin, y, rows, heads, half, direction);
 }
 }  // namespace dex::kernels::rows

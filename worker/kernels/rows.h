@@ -2,8 +2,9 @@
 
 #include <cstdint>
 
-// The loops under this room's ops: plain pointers, row by row, vectorised by Highway with run-time dispatch; nothing
-// here knows a tensor. T is float or double. Rows are contiguous. Single-threaded: callers split the rows.
+// The loops under this room's ops: plain pointers, row by row, vectorised by Highway with run-time
+// dispatch; nothing here knows a tensor. T is float or double. Rows are contiguous.
+// Single-threaded: callers split the rows.
 namespace dex::kernels::rows {
 
 // y = x·rstd·weight, rstd[row] = 1/sqrt(mean(x²) + eps).
@@ -25,8 +26,8 @@ template <class T>
 void rope(const T* x, const T* cos, const T* sin, T* y, int64_t rows, int64_t heads, int64_t half,
           double direction);
 
-// Softmax loss of one row of `width` logits: returns log Σ exp(z) − z[target]. With `scale` ≠ 0 the row becomes
-// scale·(softmax(z) − onehot(target)) in place, else it keeps no meaning.
+// Softmax loss of one row of `width` logits: returns log Σ exp(z) − z[target]. With `scale` ≠ 0 the
+// row becomes scale·(softmax(z) − onehot(target)) in place, else it keeps no meaning.
 template <class T>
 T softmax_loss(T* logits, int64_t width, int64_t target, T scale);
 

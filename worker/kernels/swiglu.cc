@@ -55,6 +55,8 @@ at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) {
   return Swiglu::apply(gate.contiguous(), up.contiguous());
 }
 
-at::Tensor swiglu_plain(const at::Tensor& gate, const at::Tensor& up) { return at::silu(gate) * up; }
+at::Tensor swiglu_plain(const at::Tensor& gate, const at::Tensor& up) {
+  return at::silu(gate) * up;
+}
 
 }  // namespace dex::kernels

@@ -4,8 +4,8 @@
 
 namespace dex::kernels {
 
-// silu(gate)·up, element by element: both [N, F], fp32 or fp64 → [N, F]. Differentiable in both; keeps gate and up
-// and recomputes silu in the backward pass.
+// silu(gate)·up, element by element: both [N, F], fp32 or fp64 → [N, F]. Differentiable in both;
+// keeps gate and up and recomputes silu in the backward pass.
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up);
 
 // The same in simple ops.

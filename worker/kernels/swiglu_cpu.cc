@@ -43,7 +43,8 @@ void Backward(const T* dy, const T* gate, const T* up, T* dgate, T* dup, int64_t
   for (; i + lanes <= count; i += lanes) {
     const auto g = hn::LoadU(d, gate + i), out = hn::LoadU(d, dy + i);
     const auto s = Sigmoid(d, g);
-    const auto slope = hn::Mul(s, hn::MulAdd(g, hn::Sub(one, s), one));  // silu'(g) = σ·(1 + g·(1 − σ))
+    const auto slope =
+        hn::Mul(s, hn::MulAdd(g, hn::Sub(one, s), one));  // silu'(g) = σ·(1 + g·(1 − σ))
     hn::StoreU(hn::Mul(hn::Mul(out, hn::LoadU(d, up + i)), slope), d, dgate + i);
     hn::StoreU(hn::Mul(out, hn::Mul(g, s)), d, dup + i);
   }
@@ -54,9 +55,14 @@ void Backward(const T* dy, const T* gate, const T* up, T* dgate, T* dup, int64_t
   }
 }
 
-void ForwardF32(const float* gate, const float* up, float* y, int64_t count) { Forward(gate, up, y, count); }
-void ForwardF64(const double* gate, const double* up, double* y, int64_t count) { Forward(gate, up, y, count); }
-void BackwardF32(const float* dy, const float* gate, const float* up, float* dgate, float* dup, int64_t count) {
+void ForwardF32(const float* gate, const float* up, float* y, int64_t count) {
+  Forward(gate, up, y, count);
+}
+void ForwardF64(const double* gate, const double* up, double* y, int64_t count) {
+  Forward(gate, up, y, count);
+}
+void BackwardF32(const float* dy, const float* gate, const float* up, float* dgate, float* dup,
+                 int64_t count) {
   Backward(dy, gate, up, dgate, dup, count);
 }
 void BackwardF64(const double* dy, const double* gate, const double* up, double* dgate, double* dup,
@@ -88,8 +94,8 @@ void swiglu_backward(const float* dy, const float* gate, const float* up, float*
   HWY_DYNAMIC_DISPATCH(BackwardF32)(dy, gate, up, dgate, dup, count);
 }
 template <>
-void swiglu_backward(const double* dy, const double* gate, const double* up, double* dgate, double* dup,
-                     int64_t count) {
+void swiglu_backward(const double* dy, const double* gate, const double* up, double* dgate,
+                     double* dup, int64_t count) {
   HWY_DYNAMIC_DISPATCH(BackwardF64)(dy, gate, up, dgate, dup, count);
 }
 }  // namespace dex::kernels::rows

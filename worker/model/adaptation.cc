@@ -13,7 +13,8 @@ at::Tensor trained_copy(const at::Tensor& weight) {
 }  // namespace
 
 Adaptation initial_adaptation(const DexOptions& options, const Config& config, const Weights& base,
-                              const std::vector<std::vector<int64_t>>& selected_heads, uint64_t seed) {
+                              const std::vector<std::vector<int64_t>>& selected_heads,
+                              uint64_t seed) {
   Adaptation adaptation;
   adaptation.options = options;
   adaptation.layers.resize(base.layers.size());
@@ -40,7 +41,8 @@ Adaptation initial_adaptation(const DexOptions& options, const Config& config, c
 void set_lambda(Adaptation& adaptation, int64_t t) {
   if (!adaptation.options.has_branch()) return;
   for (size_t i = 0; i < adaptation.layers.size(); ++i) {
-    adaptation.layers[i].lambda = lambda_terms(adaptation.options.lambda, static_cast<int64_t>(i), t);
+    adaptation.layers[i].lambda =
+        lambda_terms(adaptation.options.lambda, static_cast<int64_t>(i), t);
   }
 }
 
@@ -58,7 +60,8 @@ std::vector<Trainable> trainables(Adaptation& adaptation) {
   for (size_t i = 0; i < adaptation.layers.size(); ++i) {
     LayerAdaptation& layer = adaptation.layers[i];
     const std::string prefix = "model.layers." + std::to_string(i) + ".self_attn.";
-    const auto add = [](std::vector<Trainable>& list, std::string name, Group group, at::Tensor& tensor) {
+    const auto add = [](std::vector<Trainable>& list, std::string name, Group group,
+                        at::Tensor& tensor) {
       if (tensor.defined()) list.push_back({std::move(name), group, &tensor});
     };
     if (adaptation.options.trains_kvo()) {

@@ -50,7 +50,8 @@ struct Entry {
 // The one list of what an adapter of these options holds; reading and writing both walk it.
 std::vector<Entry> entries(Adaptation& adaptation, const Config& config, at::ScalarType dtype) {
   const DexOptions& options = adaptation.options;
-  const int64_t D = config.hidden_size, q = config.heads * config.head_dim, kv = config.kv_heads * config.head_dim;
+  const int64_t D = config.hidden_size, q = config.heads * config.head_dim,
+                kv = config.kv_heads * config.head_dim;
   std::vector<Entry> list;
   for (size_t i = 0; i < adaptation.layers.size(); ++i) {
     LayerAdaptation& layer = adaptation.layers[i];
@@ -66,8 +67,10 @@ std::vector<Entry> entries(Adaptation& adaptation, const Config& config, at::Sca
       }
     }
     for (const auto& [key, shape] : branch_shapes(options, config)) {
-      const bool scalar = key == "gate" || key == "lambda_learn";  // small and sensitive: always fp32
-      list.push_back({prefix + "dex." + key, shape, scalar ? at::kFloat : dtype, &branch_field(layer.branch, key)});
+      const bool scalar =
+          key == "gate" || key == "lambda_learn";  // small and sensitive: always fp32
+      list.push_back({prefix + "dex." + key, shape, scalar ? at::kFloat : dtype,
+                      &branch_field(layer.branch, key)});
     }
   }
   return list;
@@ -76,7 +79,8 @@ std::vector<Entry> entries(Adaptation& adaptation, const Config& config, at::Sca
 // checksums.json: exactly our two files.
 nlohmann::json read_checksums(const fs::path& dir) {
   const fs::path path = dir / kChecksumFile;
-  if (!fs::exists(path)) fail(path.string(), "expected this file, found none: not a finished adapter");
+  if (!fs::exists(path))
+    fail(path.string(), "expected this file, found none: not a finished adapter");
   const nlohmann::json json = parse_object(read_json_file(path), "adapter", path.string());
   const JsonFields fields(json, "adapter", path.string());
   fields.allow_only({kTensorFile, kConfigFile});
@@ -86,14 +90,16 @@ nlohmann::json read_checksums(const fs::path& dir) {
 }
 
 void check_hash(const fs::path& path, const std::string& expected, const std::string& found) {
-  if (expected != found) fail(path.string(), "SHA-256, expected " + expected + " (checksums.json), found " + found);
+  if (expected != found)
+    fail(path.string(), "SHA-256, expected " + expected + " (checksums.json), found " + found);
 }
 
 void check_base(const Adapter& adapter, const BaseIdentity& base, const fs::path& path) {
   if (adapter.base_weights_sha256 == base.weights_sha256) return;
   fail(path.string(), "key \"base_weights_sha256\", expected " + base.weights_sha256 +
                           " (this base model), found " + adapter.base_weights_sha256 +
-                          ": the adapter was made for another base (\"" + adapter.base_model_name_or_path + "\")");
+                          ": the adapter was made for another base (\"" +
+                          adapter.base_model_name_or_path + "\")");
 }
 
 uint64_t expected_bytes(const std::vector<Entry>& list) {
@@ -106,19 +112,21 @@ uint64_t expected_bytes(const std::vector<Entry>& list) {
   return bytes;
 }
 
-void read_tensors(Adapter& adapter, const fs::path& path, const Config& config, const std::string& sha256,
-                  bool widen) {
+void read_tensors(Adapter& adapter, const fs::path& path, const Config& config,
+                  const std::string& sha256, bool widen) {
   const auto list = entries(adapter.adaptation, config, adapter.dtype);
   const uint64_t header_limit = uint64_t{32} << 20;
-  const Safetensors file = Safetensors::open(path, Safetensors::Access::kRead, expected_bytes(list) + header_limit);
+  const Safetensors file =
+      Safetensors::open(path, Safetensors::Access::kRead, expected_bytes(list) + header_limit);
   check_hash(path, sha256, file.sha256());
   for (const Entry& entry : list) {
-    if (!file.has(entry.key)) fail(path.string(), "expected tensor \"" + entry.key + "\", found none");
+    if (!file.has(entry.key))
+      fail(path.string(), "expected tensor \"" + entry.key + "\", found none");
     const at::Tensor stored = file.tensor(entry.key);
     if (stored.sizes() != at::IntArrayRef(entry.shape) || stored.scalar_type() != entry.dtype) {
       fail(path.string(), "tensor \"" + entry.key + "\", expected " +
-                              kernels::describe(at::Tensor(at::empty(entry.shape, entry.dtype))) + ", found " +
-                              kernels::describe(stored));
+                              kernels::describe(at::Tensor(at::empty(entry.shape, entry.dtype))) +
+                              ", found " + kernels::describe(stored));
     }
     require_finite(stored, path.string() + ": tensor \"" + entry.key + "\"");
     *entry.tensor = widen ? stored.to(at::kFloat, false, /*copy=*/true) : stored;
@@ -132,18 +140,19 @@ void read_tensors(Adapter& adapter, const fs::path& path, const Config& config, 
   }
 }
 
-
 }  // namespace
 
 Adapter load_adapter(const fs::path& dir, const BaseIdentity& base, const AdapterOptions& options) {
   const nlohmann::json checksums = read_checksums(dir);
   const std::string config_text = read_json_file(dir / kConfigFile);
-  check_hash(dir / kConfigFile, checksums[kConfigFile].get<std::string>(), base::sha256_hex(config_text));
+  check_hash(dir / kConfigFile, checksums[kConfigFile].get<std::string>(),
+             base::sha256_hex(config_text));
   Adapter adapter = parse_adapter_config(config_text, base.config, (dir / kConfigFile).string());
   check_base(adapter, base, dir / kConfigFile);
 
   adapter.adaptation.layers.resize(static_cast<size_t>(base.config.layers));
-  read_tensors(adapter, dir / kTensorFile, base.config, checksums[kTensorFile].get<std::string>(), options.widen);
+  read_tensors(adapter, dir / kTensorFile, base.config, checksums[kTensorFile].get<std::string>(),
+               options.widen);
   if (!adapter.adaptation.options.has_branch()) return adapter;
   for (size_t i = 0; i < adapter.adaptation.layers.size(); ++i) {
     adapter.adaptation.layers[i].mask = head_mask(adapter.selected_heads[i], base.config.heads);
@@ -197,7 +206,8 @@ Adapter make_adapter(const Adaptation& adaptation) {
       const double m = mask[head].item<double>();
       if (m != 0 && m != 1) {
         throw std::runtime_error("[make_adapter] layer " + std::to_string(i) + ": mask of head " +
-                                 std::to_string(head) + " must be 0 or 1, got " + std::to_string(m));
+                                 std::to_string(head) + " must be 0 or 1, got " +
+                                 std::to_string(m));
       }
       if (m == 1) heads.push_back(head);
     }

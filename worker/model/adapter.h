@@ -13,7 +13,8 @@ namespace dex::model {
 
 // The artefact of architecture.md §6, in memory.
 struct Adapter {
-  // options, replaced projections, branches, masks and λ (fixed; learned = 0), ready for Llama and fold.
+  // options, replaced projections, branches, masks and λ (fixed; learned = 0), ready for Llama and
+  // fold.
   Adaptation adaptation;
   std::vector<std::vector<int64_t>> selected_heads;  // a list a layer, 0-based query heads
   std::vector<double> lambda;                        // the effective value a layer
@@ -26,7 +27,8 @@ struct Adapter {
   std::string job_id;
   std::string metrics = "{}";        // JSON object
   std::string branch_effect = "{}";  // JSON object
-  at::ScalarType dtype = at::kFloat;  // of the stored projections and maps; gates and λ_learn are always fp32
+  at::ScalarType dtype =
+      at::kFloat;  // of the stored projections and maps; gates and λ_learn are always fp32
 };
 
 // What an adapter must fit: the base's shape and hash.
@@ -35,21 +37,23 @@ struct BaseIdentity {
   std::string weights_sha256;
 };
 
-// Reads an adapter and checks all of it: checksums.json, every key of the config, exact tensor names and shapes,
-// finite values and λ, heads in range, and that it was made for this base. Tensors are fp32 copies, or as stored.
-// Throws "[adapter] <file>: <key> …, expected …, found …".
+// Reads an adapter and checks all of it: checksums.json, every key of the config, exact tensor
+// names and shapes, finite values and λ, heads in range, and that it was made for this base.
+// Tensors are fp32 copies, or as stored. Throws "[adapter] <file>: <key> …, expected …, found …".
 struct AdapterOptions {
   bool widen = true;  // to fp32; false: as stored
 };
 Adapter load_adapter(const std::filesystem::path& dir, const BaseIdentity& base,
                      const AdapterOptions& options = {});
 
-// Writes `dir`, which must not exist, under a temporary name: tensors, adapter_config.json, checksums.json last;
-// all synced, then renamed. λ is written with 17 digits. Throws on I/O errors and leaves nothing half done.
+// Writes `dir`, which must not exist, under a temporary name: tensors, adapter_config.json,
+// checksums.json last; all synced, then renamed. λ is written with 17 digits. Throws on I/O errors
+// and leaves nothing half done.
 void write_adapter(const std::filesystem::path& dir, const Adapter& adapter);
 
-// An adapter of the adaptation as it is now: λ published (method.md §1), masks as 0/1 head lists. Hashes, names and
-// reports are left for the caller. Throws when a mask is between 0 and 1: a ramp of re-selection is never published.
+// An adapter of the adaptation as it is now: λ published (method.md §1), masks as 0/1 head lists.
+// Hashes, names and reports are left for the caller. Throws when a mask is between 0 and 1: a ramp
+// of re-selection is never published.
 Adapter make_adapter(const Adaptation& adaptation);
 
 }  // namespace dex::model

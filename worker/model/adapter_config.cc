@@ -15,11 +15,29 @@ using Json = nlohmann::ordered_json;
 constexpr int64_t kFormatVersion = 1;
 constexpr int64_t kMostSteps = int64_t{1} << 53;
 
-const std::vector<std::string_view> kKeys{
-    "peft_type", "base_model_name_or_path", "revision", "task_type", "inference_mode", "dex_format_version", "form",
-    "projection", "sign", "train", "selected_heads", "lambda", "lambda_schedule", "dtype", "base_weights_sha256",
-    "tokenizer_sha256", "chat_template_sha256", "job_id", "metrics", "branch_effect", "bottleneck_scope",
-    "bottleneck_activation", "width_ratio"};
+const std::vector<std::string_view> kKeys{"peft_type",
+                                          "base_model_name_or_path",
+                                          "revision",
+                                          "task_type",
+                                          "inference_mode",
+                                          "dex_format_version",
+                                          "form",
+                                          "projection",
+                                          "sign",
+                                          "train",
+                                          "selected_heads",
+                                          "lambda",
+                                          "lambda_schedule",
+                                          "dtype",
+                                          "base_weights_sha256",
+                                          "tokenizer_sha256",
+                                          "chat_template_sha256",
+                                          "job_id",
+                                          "metrics",
+                                          "branch_effect",
+                                          "bottleneck_scope",
+                                          "bottleneck_activation",
+                                          "width_ratio"};
 
 Json schedule_json(const LambdaOptions& lambda) {
   Json json = {{"schedule", name(lambda.schedule)}};
@@ -38,8 +56,12 @@ Json schedule_json(const LambdaOptions& lambda) {
       json["start"] = lambda.start;
       json["end"] = lambda.end;
       break;
-    case Schedule::kConstant: json["value"] = lambda.value; break;
-    case Schedule::kLearned: json["learn_init"] = lambda.learn_init; break;
+    case Schedule::kConstant:
+      json["value"] = lambda.value;
+      break;
+    case Schedule::kLearned:
+      json["learn_init"] = lambda.learn_init;
+      break;
   }
   return json;
 }
@@ -58,7 +80,8 @@ auto named(const JsonFields& fields, const std::string& key, Parse parse) {
 LambdaOptions read_schedule(const JsonFields& fields) {
   LambdaOptions lambda;
   lambda.schedule = named(fields, "schedule", parse_schedule);
-  const bool anneals = lambda.schedule == Schedule::kPaperEq4 || lambda.schedule == Schedule::kSeedCosine;
+  const bool anneals =
+      lambda.schedule == Schedule::kPaperEq4 || lambda.schedule == Schedule::kSeedCosine;
   if (anneals) lambda.anneal_steps = fields.integer("anneal_steps", 0, kMostSteps);
   switch (lambda.schedule) {
     case Schedule::kPaperEq4:
@@ -66,7 +89,8 @@ LambdaOptions read_schedule(const JsonFields& fields) {
       if (!fields.raw("init").is_string()) {
         lambda.init = fields.number("init");
       } else if (fields.text("init") != "depth") {
-        fields.fail("init", "\"depth\" or a number", "\"" + fields.text("init").substr(0, 60) + "\"");
+        fields.fail("init", "\"depth\" or a number",
+                    "\"" + fields.text("init").substr(0, 60) + "\"");
       }
       lambda.learn_init = fields.number("learn_init");
       break;
@@ -92,8 +116,10 @@ DexOptions read_options(const JsonFields& fields) {
   options.form = named(fields, "form", parse_form);
   options.train = named(fields, "train", parse_train);
   if (options.has_branch() == (options.train == Train::kKvoOnly)) {
-    fields.fail("train", options.has_branch() ? "kvo+dex or dex_only with this form" : "kvo_only with form none",
-                "\"" + fields.text("train") + "\"");
+    fields.fail(
+        "train",
+        options.has_branch() ? "kvo+dex or dex_only with this form" : "kvo_only with form none",
+        "\"" + fields.text("train") + "\"");
   }
   if (!options.has_branch()) return options;
   options.projection = named(fields, "projection", parse_projection);
@@ -102,33 +128,39 @@ DexOptions read_options(const JsonFields& fields) {
   if (options.projection != Projection::kBottleneck) return options;
   options.bottleneck_scope = named(fields, "bottleneck_scope", parse_bottleneck_scope);
   if (fields.text("bottleneck_activation") != "none") {
-    fields.fail("bottleneck_activation", "\"none\"", "\"" + fields.text("bottleneck_activation") + "\"");
+    fields.fail("bottleneck_activation", "\"none\"",
+                "\"" + fields.text("bottleneck_activation") + "\"");
   }
   options.width_ratio = fields.number("width_ratio");
   if (options.width_ratio <= 0 || options.width_ratio > 16) {
-    fields.fail("width_ratio", "a number above 0 and at most 16", std::to_string(options.width_ratio));
+    fields.fail("width_ratio", "a number above 0 and at most 16",
+                std::to_string(options.width_ratio));
   }
   return options;
 }
 
 std::vector<std::vector<int64_t>> read_heads(const JsonFields& fields, const Config& config) {
   const auto& json = fields.raw("selected_heads");
-  const std::string expected = "a list of head numbers for each of " + std::to_string(config.layers) + " layers";
+  const std::string expected =
+      "a list of head numbers for each of " + std::to_string(config.layers) + " layers";
   if (!json.is_array() || static_cast<int64_t>(json.size()) != config.layers) {
-    fields.fail("selected_heads", expected,
-                json.is_array() ? std::to_string(json.size()) + " lists" : json.dump().substr(0, 60));
+    fields.fail(
+        "selected_heads", expected,
+        json.is_array() ? std::to_string(json.size()) + " lists" : json.dump().substr(0, 60));
   }
   std::vector<std::vector<int64_t>> heads;
   for (const auto& list : json) {
     if (!list.is_array()) fields.fail("selected_heads", expected, list.dump().substr(0, 60));
     auto& layer = heads.emplace_back();
     for (const auto& head : list) {
-      if (!head.is_number_integer()) fields.fail("selected_heads", expected, head.dump().substr(0, 60));
+      if (!head.is_number_integer())
+        fields.fail("selected_heads", expected, head.dump().substr(0, 60));
       layer.push_back(head.get<int64_t>());
     }
   }
   const auto problems = head_problems(config, heads);
-  if (!problems.empty()) fields.fail("selected_heads", "heads in range, each once", problems.front());
+  if (!problems.empty())
+    fields.fail("selected_heads", "heads in range, each once", problems.front());
   return heads;
 }
 
@@ -136,8 +168,9 @@ std::vector<double> read_lambda(const JsonFields& fields, const Config& config) 
   const auto& json = fields.raw("lambda");
   const std::string expected = std::to_string(config.layers) + " finite numbers, one a layer";
   if (!json.is_array() || static_cast<int64_t>(json.size()) != config.layers) {
-    fields.fail("lambda", expected,
-                json.is_array() ? std::to_string(json.size()) + " values" : json.dump().substr(0, 60));
+    fields.fail(
+        "lambda", expected,
+        json.is_array() ? std::to_string(json.size()) + " values" : json.dump().substr(0, 60));
   }
   std::vector<double> values;
   for (const auto& value : json) {
@@ -167,14 +200,11 @@ std::string read_hash(const JsonFields& fields, const std::string& key, bool may
 
 std::string adapter_config_json(const Adapter& adapter) {
   const DexOptions& options = adapter.adaptation.options;
-  Json json = {{"peft_type", "DEX"},
-               {"base_model_name_or_path", adapter.base_model_name_or_path},
-               {"revision", adapter.revision},
-               {"task_type", "CAUSAL_LM"},
-               {"inference_mode", true},
-               {"dex_format_version", kFormatVersion},
-               {"form", name(options.form)},
-               {"train", name(options.train)}};
+  Json json = {
+      {"peft_type", "DEX"},           {"base_model_name_or_path", adapter.base_model_name_or_path},
+      {"revision", adapter.revision}, {"task_type", "CAUSAL_LM"},
+      {"inference_mode", true},       {"dex_format_version", kFormatVersion},
+      {"form", name(options.form)},   {"train", name(options.train)}};
   if (options.has_branch()) {
     json["projection"] = name(options.projection);
     json["sign"] = name(options.sign);
@@ -187,7 +217,9 @@ std::string adapter_config_json(const Adapter& adapter) {
   }
   json["selected_heads"] = adapter.selected_heads;
   json["lambda"] = adapter.lambda;  // shortest text that reads back as the same double
-  json["dtype"] = adapter.dtype == at::kFloat ? "float32" : adapter.dtype == at::kHalf ? "float16" : "bfloat16";
+  json["dtype"] = adapter.dtype == at::kFloat  ? "float32"
+                  : adapter.dtype == at::kHalf ? "float16"
+                                               : "bfloat16";
   json["base_weights_sha256"] = adapter.base_weights_sha256;
   json["tokenizer_sha256"] = adapter.tokenizer_sha256;
   json["chat_template_sha256"] = adapter.chat_template_sha256;
@@ -197,12 +229,15 @@ std::string adapter_config_json(const Adapter& adapter) {
   return json.dump(2) + "\n";
 }
 
-Adapter parse_adapter_config(std::string_view text, const Config& config, const std::string& source) {
+Adapter parse_adapter_config(std::string_view text, const Config& config,
+                             const std::string& source) {
   const nlohmann::json json = parse_object(text, "adapter", source);
   const JsonFields fields(json, "adapter", source);
   fields.allow_only(kKeys);
-  if (fields.text("peft_type") != "DEX") fields.fail("peft_type", "\"DEX\"", fields.text("peft_type"));
-  if (fields.text("task_type") != "CAUSAL_LM") fields.fail("task_type", "\"CAUSAL_LM\"", fields.text("task_type"));
+  if (fields.text("peft_type") != "DEX")
+    fields.fail("peft_type", "\"DEX\"", fields.text("peft_type"));
+  if (fields.text("task_type") != "CAUSAL_LM")
+    fields.fail("task_type", "\"CAUSAL_LM\"", fields.text("task_type"));
   fields.boolean("inference_mode");
   fields.integer("dex_format_version", kFormatVersion, kFormatVersion);
 

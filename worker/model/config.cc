@@ -11,8 +11,8 @@ namespace {
 
 constexpr int64_t kMaxConfigBytes = 1 << 20;
 // Limits far above any real model: they keep later products inside int64 and allocations sane.
-constexpr int64_t kMaxVocabulary = 4'000'000, kMaxWidth = 1 << 20, kMaxLayers = 4096, kMaxHeads = 4096,
-                  kMaxPositions = int64_t{1} << 26;
+constexpr int64_t kMaxVocabulary = 4'000'000, kMaxWidth = 1 << 20, kMaxLayers = 4096,
+                  kMaxHeads = 4096, kMaxPositions = int64_t{1} << 26;
 
 double positive(const JsonFields& fields, const std::string& key) {
   const double value = fields.number(key);
@@ -20,18 +20,21 @@ double positive(const JsonFields& fields, const std::string& key) {
   return value;
 }
 
-// transformers writes `rope_theta` and `rope_scaling` (up to 4.x), or both inside `rope_parameters` (5.x).
+// transformers writes `rope_theta` and `rope_scaling` (up to 4.x), or both inside `rope_parameters`
+// (5.x).
 double read_rope(const JsonFields& fields) {
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (!fields.has(key)) continue;
     const JsonFields rope = fields.object(key);
     for (const char* type : {"rope_type", "type"}) {
       if (rope.has(type) && rope.text(type) != "default") {
-        rope.fail(type, "\"default\" (RoPE scaling is not supported)", "\"" + rope.text(type) + "\"");
+        rope.fail(type, "\"default\" (RoPE scaling is not supported)",
+                  "\"" + rope.text(type) + "\"");
       }
     }
   }
-  if (fields.has("rope_parameters")) return positive(fields.object("rope_parameters"), "rope_theta");
+  if (fields.has("rope_parameters"))
+    return positive(fields.object("rope_parameters"), "rope_theta");
   return positive(fields, "rope_theta");
 }
 
@@ -46,7 +49,8 @@ void read_special_tokens(const JsonFields& fields, Config& config) {
     return;
   }
   for (const auto& id : eos) {
-    if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() >= config.vocab_size) {
+    if (!id.is_number_integer() || id.get<int64_t>() < 0 ||
+        id.get<int64_t>() >= config.vocab_size) {
       fields.fail("eos_token_id", "token ids below vocab_size", id.dump());
     }
     config.eos_token_ids.push_back(id.get<int64_t>());
@@ -60,7 +64,8 @@ void refuse_other_architectures(const JsonFields& fields) {
     fields.fail("hidden_act", "\"silu\"", "\"" + fields.text("hidden_act") + "\"");
   }
   for (const char* key : {"quantization_config", "sliding_window", "attn_logit_softcapping"}) {
-    if (fields.has(key)) fields.fail(key, "nothing (not supported)", fields.raw(key).dump().substr(0, 60));
+    if (fields.has(key))
+      fields.fail(key, "nothing (not supported)", fields.raw(key).dump().substr(0, 60));
   }
 }
 
@@ -68,7 +73,8 @@ void refuse_other_architectures(const JsonFields& fields) {
 
 int64_t Config::parameter_count() const {
   const int64_t q = heads * head_dim, kv = kv_heads * head_dim;
-  int64_t layer = hidden_size * (2 * q + 2 * kv) + 3 * hidden_size * intermediate_size + 2 * hidden_size;
+  int64_t layer =
+      hidden_size * (2 * q + 2 * kv) + 3 * hidden_size * intermediate_size + 2 * hidden_size;
   if (attention_bias) layer += q + 2 * kv + hidden_size;
   if (mlp_bias) layer += 2 * intermediate_size + hidden_size;
   const int64_t ends = vocab_size * hidden_size * (tie_word_embeddings ? 1 : 2) + hidden_size;
@@ -91,23 +97,27 @@ Config parse_config(std::string_view json, const std::string& source) {
                         ? fields.integer("num_key_value_heads", 1, config.heads)
                         : config.heads;
   if (config.heads % config.kv_heads != 0) {
-    fields.fail("num_key_value_heads", "a divisor of num_attention_heads = " + std::to_string(config.heads),
+    fields.fail("num_key_value_heads",
+                "a divisor of num_attention_heads = " + std::to_string(config.heads),
                 std::to_string(config.kv_heads));
   }
   if (fields.has("head_dim")) {
     config.head_dim = fields.integer("head_dim", 1, kMaxWidth);
   } else {
     if (config.hidden_size % config.heads != 0) {
-      fields.fail("num_attention_heads", "a divisor of hidden_size = " + std::to_string(config.hidden_size),
+      fields.fail("num_attention_heads",
+                  "a divisor of hidden_size = " + std::to_string(config.hidden_size),
                   std::to_string(config.heads));
     }
     config.head_dim = config.hidden_size / config.heads;
   }
-  if (config.head_dim % 2 != 0) fields.fail("head_dim", "an even number", std::to_string(config.head_dim));
+  if (config.head_dim % 2 != 0)
+    fields.fail("head_dim", "an even number", std::to_string(config.head_dim));
   config.max_position_embeddings = fields.integer("max_position_embeddings", 1, kMaxPositions);
   config.rms_norm_eps = positive(fields, "rms_norm_eps");
   config.rope_theta = read_rope(fields);
-  config.tie_word_embeddings = fields.has("tie_word_embeddings") && fields.boolean("tie_word_embeddings");
+  config.tie_word_embeddings =
+      fields.has("tie_word_embeddings") && fields.boolean("tie_word_embeddings");
   config.attention_bias = fields.has("attention_bias") && fields.boolean("attention_bias");
   config.mlp_bias = fields.has("mlp_bias") && fields.boolean("mlp_bias");
   read_special_tokens(fields, config);
@@ -117,7 +127,8 @@ Config parse_config(std::string_view json, const std::string& source) {
 Config load_config(const std::filesystem::path& dir) {
   const auto path = dir / "config.json";
   const auto text = base::read_file(path, kMaxConfigBytes);
-  if (!text.ok()) throw std::runtime_error("[config] " + path.string() + ": " + text.status().message());
+  if (!text.ok())
+    throw std::runtime_error("[config] " + path.string() + ": " + text.status().message());
   return parse_config(*text, path.string());
 }
 

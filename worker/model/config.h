@@ -8,8 +8,8 @@
 
 namespace dex::model {
 
-// The shape of a Llama-family decoder, as its config.json states it. Plain numbers, no defaults for what decides
-// the result: a missing or odd value is refused by the key's name.
+// The shape of a Llama-family decoder, as its config.json states it. Plain numbers, no defaults for
+// what decides the result: a missing or odd value is refused by the key's name.
 struct Config {
   std::string model_type;  // "llama"
   int64_t vocab_size = 0;
@@ -32,8 +32,9 @@ struct Config {
   [[nodiscard]] int64_t parameter_count() const;  // tied embeddings counted once
 };
 
-// Parses config.json's text; `source` is its name in messages. Throws "[config] <source>: key …, got …" on a missing
-// key, a wrong type or range, another architecture, RoPE scaling, or an activation other than SiLU.
+// Parses config.json's text; `source` is its name in messages. Throws "[config] <source>: key …,
+// got …" on a missing key, a wrong type or range, another architecture, RoPE scaling, or an
+// activation other than SiLU.
 Config parse_config(std::string_view json, const std::string& source);
 
 // Reads `dir`/config.json (at most 1 MiB).

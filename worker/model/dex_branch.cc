@@ -15,11 +15,13 @@ namespace dex::model {
 
 namespace {
 
-// The streams of initial_branch: one for each tensor of each layer, so that no option moves another's numbers.
+// The streams of initial_branch: one for each tensor of each layer, so that no option moves
+// another's numbers.
 constexpr uint64_t kBranchStreams = 0x64657800;  // "dex"
 constexpr uint64_t kMapStream = 0, kDownStream = 1, kStreamsALayer = 2;
 
-at::Tensor uniform(const std::vector<int64_t>& shape, double bound, uint64_t seed, uint64_t stream) {
+at::Tensor uniform(const std::vector<int64_t>& shape, double bound, uint64_t seed,
+                   uint64_t stream) {
   at::Tensor values = at::zeros(shape, at::kFloat);
   auto* data = values.mutable_data_ptr<float>();
   for (int64_t i = 0; i < values.numel(); ++i) {
@@ -37,13 +39,19 @@ std::vector<std::pair<std::string, std::vector<int64_t>>> branch_shapes(const De
   if (!options.has_branch()) return shapes;
   const int64_t heads = config.heads, d = config.head_dim;
   switch (options.projection) {
-    case Projection::kShared: shapes.push_back({"w_d", {d, d}}); break;
-    case Projection::kPerHead: shapes.push_back({"w_d", {heads, d, d}}); break;
+    case Projection::kShared:
+      shapes.push_back({"w_d", {d, d}});
+      break;
+    case Projection::kPerHead:
+      shapes.push_back({"w_d", {heads, d, d}});
+      break;
     case Projection::kBottleneck: {
       const int64_t m = bottleneck_width(options, config);
       const bool shared = options.bottleneck_scope == BottleneckScope::kShared;
-      shapes.push_back({"w_down", shared ? std::vector<int64_t>{d, m} : std::vector<int64_t>{heads, d, m}});
-      shapes.push_back({"w_up", shared ? std::vector<int64_t>{m, d} : std::vector<int64_t>{heads, m, d}});
+      shapes.push_back(
+          {"w_down", shared ? std::vector<int64_t>{d, m} : std::vector<int64_t>{heads, d, m}});
+      shapes.push_back(
+          {"w_up", shared ? std::vector<int64_t>{m, d} : std::vector<int64_t>{heads, m, d}});
       break;
     }
   }
@@ -65,7 +73,8 @@ at::Tensor& branch_field(BranchTensors& branch, const std::string& key) {
   return const_cast<at::Tensor&>(branch_field(static_cast<const BranchTensors&>(branch), key));
 }
 
-BranchTensors initial_branch(const DexOptions& options, const Config& config, int64_t layer, uint64_t seed) {
+BranchTensors initial_branch(const DexOptions& options, const Config& config, int64_t layer,
+                             uint64_t seed) {
   BranchTensors branch;
   const double bound = 1.0 / std::sqrt(static_cast<double>(config.head_dim));
   const uint64_t stream = kBranchStreams + static_cast<uint64_t>(layer) * kStreamsALayer;
@@ -97,8 +106,8 @@ at::Tensor head_mask(const std::vector<int64_t>& heads, int64_t head_count) {
   auto* data = mask.mutable_data_ptr<float>();
   for (const int64_t head : heads) {
     if (head < 0 || head >= head_count) {
-      throw std::runtime_error("[head_mask] head must be in 0…" + std::to_string(head_count - 1) + ", got " +
-                               std::to_string(head));
+      throw std::runtime_error("[head_mask] head must be in 0…" + std::to_string(head_count - 1) +
+                               ", got " + std::to_string(head));
     }
     data[head] = 1;
   }

@@ -14,10 +14,13 @@ namespace {
 constexpr std::array<std::pair<Form, std::string_view>, 3> kForms{
     {{Form::kNone, "none"}, {Form::kPaper, "paper"}, {Form::kHeadMean, "head_mean"}}};
 constexpr std::array<std::pair<Projection, std::string_view>, 3> kProjections{
-    {{Projection::kShared, "shared"}, {Projection::kPerHead, "per_head"}, {Projection::kBottleneck, "bottleneck"}}};
+    {{Projection::kShared, "shared"},
+     {Projection::kPerHead, "per_head"},
+     {Projection::kBottleneck, "bottleneck"}}};
 constexpr std::array<std::pair<BottleneckScope, std::string_view>, 2> kScopes{
     {{BottleneckScope::kShared, "shared"}, {BottleneckScope::kPerHead, "per_head"}}};
-constexpr std::array<std::pair<Sign, std::string_view>, 2> kSigns{{{Sign::kMinus, "minus"}, {Sign::kPlus, "plus"}}};
+constexpr std::array<std::pair<Sign, std::string_view>, 2> kSigns{
+    {{Sign::kMinus, "minus"}, {Sign::kPlus, "plus"}}};
 constexpr std::array<std::pair<Train, std::string_view>, 3> kTrains{
     {{Train::kKvoDex, "kvo+dex"}, {Train::kDexOnly, "dex_only"}, {Train::kKvoOnly, "kvo_only"}}};
 constexpr std::array<std::pair<BranchInit, std::string_view>, 2> kInits{
@@ -43,39 +46,69 @@ auto parse_in(const Table& table, std::string_view what, std::string_view text) 
     if (name == text) return value;
     known += (known.empty() ? "" : ", ") + std::string(name);
   }
-  throw std::runtime_error("[dex_options] " + std::string(what) + " must be one of " + known + ", got \"" +
-                           std::string(text) + "\"");
+  throw std::runtime_error("[dex_options] " + std::string(what) + " must be one of " + known +
+                           ", got \"" + std::string(text) + "\"");
 }
 
 }  // namespace
 
 bool DexOptions::learns_lambda() const {
-  return has_branch() && (lambda.schedule == Schedule::kPaperEq4 || lambda.schedule == Schedule::kLearned);
+  return has_branch() &&
+         (lambda.schedule == Schedule::kPaperEq4 || lambda.schedule == Schedule::kLearned);
 }
 
-std::string_view name(Form value) { return name_in(kForms, value); }
-std::string_view name(Projection value) { return name_in(kProjections, value); }
-std::string_view name(BottleneckScope value) { return name_in(kScopes, value); }
-std::string_view name(Sign value) { return name_in(kSigns, value); }
-std::string_view name(Train value) { return name_in(kTrains, value); }
-std::string_view name(BranchInit value) { return name_in(kInits, value); }
-std::string_view name(Schedule value) { return name_in(kSchedules, value); }
-Form parse_form(std::string_view text) { return parse_in(kForms, "form", text); }
-Projection parse_projection(std::string_view text) { return parse_in(kProjections, "projection", text); }
+std::string_view name(Form value) {
+  return name_in(kForms, value);
+}
+std::string_view name(Projection value) {
+  return name_in(kProjections, value);
+}
+std::string_view name(BottleneckScope value) {
+  return name_in(kScopes, value);
+}
+std::string_view name(Sign value) {
+  return name_in(kSigns, value);
+}
+std::string_view name(Train value) {
+  return name_in(kTrains, value);
+}
+std::string_view name(BranchInit value) {
+  return name_in(kInits, value);
+}
+std::string_view name(Schedule value) {
+  return name_in(kSchedules, value);
+}
+Form parse_form(std::string_view text) {
+  return parse_in(kForms, "form", text);
+}
+Projection parse_projection(std::string_view text) {
+  return parse_in(kProjections, "projection", text);
+}
 BottleneckScope parse_bottleneck_scope(std::string_view text) {
   return parse_in(kScopes, "bottleneck_scope", text);
 }
-Sign parse_sign(std::string_view text) { return parse_in(kSigns, "sign", text); }
-Train parse_train(std::string_view text) { return parse_in(kTrains, "train", text); }
-BranchInit parse_branch_init(std::string_view text) { return parse_in(kInits, "w_d_init", text); }
-Schedule parse_schedule(std::string_view text) { return parse_in(kSchedules, "lambda schedule", text); }
+Sign parse_sign(std::string_view text) {
+  return parse_in(kSigns, "sign", text);
+}
+Train parse_train(std::string_view text) {
+  return parse_in(kTrains, "train", text);
+}
+BranchInit parse_branch_init(std::string_view text) {
+  return parse_in(kInits, "w_d_init", text);
+}
+Schedule parse_schedule(std::string_view text) {
+  return parse_in(kSchedules, "lambda schedule", text);
+}
 
 int64_t bottleneck_width(const DexOptions& options, const Config& config) {
   return std::max<int64_t>(
-      1, static_cast<int64_t>(std::floor(options.width_ratio * static_cast<double>(config.head_dim) + 0.5)));
+      1, static_cast<int64_t>(
+             std::floor(options.width_ratio * static_cast<double>(config.head_dim) + 0.5)));
 }
 
-double lambda_init(int64_t layer) { return 0.8 - 0.6 * std::exp(-0.3 * static_cast<double>(layer)); }
+double lambda_init(int64_t layer) {
+  return 0.8 - 0.6 * std::exp(-0.3 * static_cast<double>(layer));
+}
 
 LambdaTerms lambda_terms(const LambdaOptions& options, int64_t layer, int64_t t) {
   const double steps = static_cast<double>(options.anneal_steps);
@@ -89,8 +122,10 @@ LambdaTerms lambda_terms(const LambdaOptions& options, int64_t layer, int64_t t)
       const double rise = 0.5 * (1 - std::cos(std::numbers::pi * alpha));
       return {options.start + (options.end - options.start) * rise, 0};
     }
-    case Schedule::kConstant: return {options.value, 0};
-    case Schedule::kLearned: return {0, 1};
+    case Schedule::kConstant:
+      return {options.value, 0};
+    case Schedule::kLearned:
+      return {0, 1};
   }
   return {};
 }

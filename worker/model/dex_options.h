@@ -10,23 +10,24 @@
 
 namespace dex::model {
 
-// The options of method.md §3, as plain values; each enum holds what this worker computes and no more.
-enum class Form { kNone, kPaper, kHeadMean };                    // §3.1
-enum class Projection { kShared, kPerHead, kBottleneck };        // §3.2
+// The options of method.md §3, as plain values; each enum holds what this worker computes and no
+// more.
+enum class Form { kNone, kPaper, kHeadMean };              // §3.1
+enum class Projection { kShared, kPerHead, kBottleneck };  // §3.2
 enum class BottleneckScope { kShared, kPerHead };
 enum class Sign { kMinus, kPlus };
-enum class Train { kKvoDex, kDexOnly, kKvoOnly };                // §3.5
-enum class BranchInit { kZeros, kLinear };                       // §2.3: of w_d; a bottleneck has its own start
+enum class Train { kKvoDex, kDexOnly, kKvoOnly };  // §3.5
+enum class BranchInit { kZeros, kLinear };         // §2.3: of w_d; a bottleneck has its own start
 enum class Schedule { kPaperEq4, kSeedCosine, kConstant, kLearned };  // §3.3
 
 // λ as a function of the number of updates done.
 struct LambdaOptions {
   Schedule schedule = Schedule::kPaperEq4;
-  int64_t anneal_steps = 0;            // T
-  std::optional<double> init;          // paper_eq4: λ_init of every layer; nothing: by depth (§2.2)
-  double learn_init = 0;               // start of λ_learn: paper_eq4, learned
-  double start = 0, end = 0;           // seed_cosine
-  double value = 0;                    // constant
+  int64_t anneal_steps = 0;    // T
+  std::optional<double> init;  // paper_eq4: λ_init of every layer; nothing: by depth (§2.2)
+  double learn_init = 0;       // start of λ_learn: paper_eq4, learned
+  double start = 0, end = 0;   // seed_cosine
+  double value = 0;            // constant
 };
 
 struct DexOptions {
@@ -45,8 +46,8 @@ struct DexOptions {
   [[nodiscard]] double sign_value() const { return sign == Sign::kMinus ? -1.0 : 1.0; }  // s of §1
 };
 
-// Names as in method.md and in artefacts: "head_mean", "per_head", "minus", "kvo+dex", "paper_eq4". The readers
-// throw "[dex_options] form …" with the value and the names that exist.
+// Names as in method.md and in artefacts: "head_mean", "per_head", "minus", "kvo+dex", "paper_eq4".
+// The readers throw "[dex_options] form …" with the value and the names that exist.
 std::string_view name(Form value);
 std::string_view name(Projection value);
 std::string_view name(BottleneckScope value);
@@ -68,8 +69,8 @@ int64_t bottleneck_width(const DexOptions& options, const Config& config);
 // λ_init(l) = 0.8 − 0.6·exp(−0.3·l), l from 0 (§2.2).
 double lambda_init(int64_t layer);
 
-// λ = fixed + learned·λ_learn at update t. `learned` is α(t), the factor of ∂λ/∂λ_learn; 0 for schedules that
-// learn nothing.
+// λ = fixed + learned·λ_learn at update t. `learned` is α(t), the factor of ∂λ/∂λ_learn; 0 for
+// schedules that learn nothing.
 struct LambdaTerms {
   double fixed = 0;
   double learned = 0;
@@ -77,13 +78,15 @@ struct LambdaTerms {
 };
 LambdaTerms lambda_terms(const LambdaOptions& options, int64_t layer, int64_t t);
 
-// The same as one number (§2.2, §3.3). Inside update u use t = u; what is published after n updates uses t = n.
+// The same as one number (§2.2, §3.3). Inside update u use t = u; what is published after n updates
+// uses t = n.
 double lambda_at(const LambdaOptions& options, int64_t layer, int64_t t, double lambda_learn);
 
-// Everything that is wrong with a combination, worded as in method.md §2.5 and §3.6; empty: it can be trained.
-// `selected_heads`: a list a layer. `updates` is N.
+// Everything that is wrong with a combination, worded as in method.md §2.5 and §3.6; empty: it can
+// be trained. `selected_heads`: a list a layer. `updates` is N.
 std::vector<std::string> problems(const DexOptions& options, const Config& config,
-                                  const std::vector<std::vector<int64_t>>& selected_heads, int64_t updates);
+                                  const std::vector<std::vector<int64_t>>& selected_heads,
+                                  int64_t updates);
 
 // Only the rules about heads: number of layers, range, duplicates.
 std::vector<std::string> head_problems(const Config& config,

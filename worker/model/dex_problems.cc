@@ -17,19 +17,24 @@ std::string shown(double value) {
 }
 
 void require_finite(std::vector<std::string>& found, const char* what, double value) {
-  if (!std::isfinite(value)) found.push_back(std::string(what) + " must be finite, got " + std::to_string(value));
+  if (!std::isfinite(value))
+    found.push_back(std::string(what) + " must be finite, got " + std::to_string(value));
 }
 
-// Dead points of method.md §2.5: every gradient of the branch is multiplied by a zero that never goes away.
+// Dead points of method.md §2.5: every gradient of the branch is multiplied by a zero that never
+// goes away.
 void find_dead_points(std::vector<std::string>& found, const DexOptions& options, int64_t updates) {
   const LambdaOptions& lambda = options.lambda;
-  // A bottleneck starts with one factor zero, so D = 0; it has no w_d_init. A mean gate starts at 0 as well.
-  const bool zero_difference = options.projection == Projection::kBottleneck || options.w_d_init == BranchInit::kZeros;
+  // A bottleneck starts with one factor zero, so D = 0; it has no w_d_init. A mean gate starts at 0
+  // as well.
+  const bool zero_difference =
+      options.projection == Projection::kBottleneck || options.w_d_init == BranchInit::kZeros;
   switch (lambda.schedule) {
     case Schedule::kPaperEq4:
       if (zero_difference && lambda.learn_init == 0 && (lambda.anneal_steps <= 1 || updates <= 1)) {
-        found.push_back("branch can't start: give anneal_steps ≥ 2 (and at least 2 updates), "
-                        "lambda_learn_init ≠ 0 or w_d_init = linear");
+        found.push_back(
+            "branch can't start: give anneal_steps ≥ 2 (and at least 2 updates), "
+            "lambda_learn_init ≠ 0 or w_d_init = linear");
       }
       break;
     case Schedule::kLearned:
@@ -46,7 +51,8 @@ void find_dead_points(std::vector<std::string>& found, const DexOptions& options
   }
 }
 
-void find_bad_numbers(std::vector<std::string>& found, const DexOptions& options, const Config& config) {
+void find_bad_numbers(std::vector<std::string>& found, const DexOptions& options,
+                      const Config& config) {
   const LambdaOptions& lambda = options.lambda;
   if (lambda.anneal_steps < 0) {
     found.push_back("anneal_steps must be ≥ 0, got " + std::to_string(lambda.anneal_steps));
@@ -59,7 +65,8 @@ void find_bad_numbers(std::vector<std::string>& found, const DexOptions& options
   if (options.projection == Projection::kBottleneck) {
     const double most = 16;
     if (!(options.width_ratio > 0) || options.width_ratio > most) {
-      found.push_back("width_ratio must be above 0 and at most 16, got " + shown(options.width_ratio));
+      found.push_back("width_ratio must be above 0 and at most 16, got " +
+                      shown(options.width_ratio));
     } else if (options.width_ratio * static_cast<double>(config.head_dim) < 0.5) {
       found.push_back("width_ratio " + shown(options.width_ratio) + " of head_dim " +
                       std::to_string(config.head_dim) + " leaves no column");
@@ -81,7 +88,8 @@ std::vector<std::string> head_problems(const Config& config,
     std::set<int64_t> seen;
     for (const int64_t head : selected_heads[layer]) {
       const std::string where = "layer " + std::to_string(layer) + ": head " + std::to_string(head);
-      if (head < 0 || head >= config.heads) found.push_back(where + " of " + std::to_string(config.heads));
+      if (head < 0 || head >= config.heads)
+        found.push_back(where + " of " + std::to_string(config.heads));
       if (!seen.insert(head).second) found.push_back(where + " twice");
     }
   }
@@ -89,7 +97,8 @@ std::vector<std::string> head_problems(const Config& config,
 }
 
 std::vector<std::string> problems(const DexOptions& options, const Config& config,
-                                  const std::vector<std::vector<int64_t>>& selected_heads, int64_t updates) {
+                                  const std::vector<std::vector<int64_t>>& selected_heads,
+                                  int64_t updates) {
   std::vector<std::string> found;
   if (updates < 1) found.push_back("updates must be ≥ 1, got " + std::to_string(updates));
   if (options.train == Train::kKvoOnly) {
@@ -105,7 +114,8 @@ std::vector<std::string> problems(const DexOptions& options, const Config& confi
   found.insert(found.end(), heads.begin(), heads.end());
   const bool none = std::all_of(selected_heads.begin(), selected_heads.end(),
                                 [](const auto& heads_of_layer) { return heads_of_layer.empty(); });
-  if (none && options.train == Train::kDexOnly) found.push_back("dex_only needs at least one selected head, got none");
+  if (none && options.train == Train::kDexOnly)
+    found.push_back("dex_only needs at least one selected head, got none");
   if (!none) find_dead_points(found, options, updates);
   return found;
 }

@@ -15,9 +15,12 @@ namespace dex::model {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr int64_t kMaxCopiedBytes = int64_t{64} << 20;  // a tokenizer.json of a large vocabulary has 30 MB
+constexpr int64_t kMaxCopiedBytes = int64_t{64}
+                                    << 20;  // a tokenizer.json of a large vocabulary has 30 MB
 
-[[noreturn]] void fail(const std::string& what) { throw std::runtime_error("[export_folded] " + what); }
+[[noreturn]] void fail(const std::string& what) {
+  throw std::runtime_error("[export_folded] " + what);
+}
 
 void require(const base::Status& status, const fs::path& path) {
   if (!status.ok()) fail(path.string() + ": " + status.message());
@@ -25,10 +28,14 @@ void require(const base::Status& status, const fs::path& path) {
 
 const char* torch_name(at::ScalarType type) {
   switch (type) {
-    case at::kFloat: return "float32";
-    case at::kBFloat16: return "bfloat16";
-    case at::kHalf: return "float16";
-    default: fail("dtype must be float32, bfloat16 or float16, got " + std::string(c10::toString(type)));
+    case at::kFloat:
+      return "float32";
+    case at::kBFloat16:
+      return "bfloat16";
+    case at::kHalf:
+      return "float16";
+    default:
+      fail("dtype must be float32, bfloat16 or float16, got " + std::string(c10::toString(type)));
   }
 }
 
@@ -36,9 +43,11 @@ const char* torch_name(at::ScalarType type) {
 void copy_companions(base::AtomicDirectory& out, const fs::path& base_dir, at::ScalarType dtype) {
   for (const auto& entry : fs::directory_iterator(base_dir)) {
     const std::string name = entry.path().filename().string();
-    const bool weights = name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
-    const bool text = name.ends_with(".json") || name.ends_with(".jinja") || name.ends_with(".txt") ||
-                      name.ends_with(".model") || name.ends_with(".md") || name == "LICENSE";
+    const bool weights =
+        name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
+    const bool text = name.ends_with(".json") || name.ends_with(".jinja") ||
+                      name.ends_with(".txt") || name.ends_with(".model") || name.ends_with(".md") ||
+                      name == "LICENSE";
     if (weights || !text || !entry.is_regular_file()) continue;
     const auto content = base::read_file(entry.path(), kMaxCopiedBytes);
     require(content.status(), entry.path());
@@ -55,7 +64,8 @@ void copy_companions(base::AtomicDirectory& out, const fs::path& base_dir, at::S
 }  // namespace
 
 void export_folded(const fs::path& out, const fs::path& base_dir, const Config& config,
-                   const Adaptation& adaptation, at::ScalarType dtype, const Certificate& certificate) {
+                   const Adaptation& adaptation, at::ScalarType dtype,
+                   const Certificate& certificate) {
   const std::string type_name = torch_name(dtype);
   const Weights weights = folded_weights(load_weights(base_dir, config), adaptation);
   NamedTensors tensors = named_weights(weights);

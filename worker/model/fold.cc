@@ -24,16 +24,17 @@ at::Tensor as(const at::Tensor& tensor, at::ScalarType type) {
 
 }  // namespace
 
-at::Tensor folded_o_proj(const at::Tensor& w_o, const LayerAdaptation& layer, const DexOptions& options,
-                         double lambda_scale) {
+at::Tensor folded_o_proj(const at::Tensor& w_o, const LayerAdaptation& layer,
+                         const DexOptions& options, double lambda_scale) {
   at::NoGradGuard no_grad;
   const auto type = w_o.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const at::Tensor wide = as(w_o, type);
   if (!options.has_branch() || !layer.mask.defined()) return wide;
   const double lambda = lambda_value(layer) * lambda_scale;
   if (lambda == 0 || layer.mask.count_nonzero().item<int64_t>() == 0) return wide;
-  return kernels::fold_w_o(wide.contiguous(), as(projection_map(layer.branch), type), as(layer.branch.gate, type),
-                           at::full({1}, lambda, type), as(layer.mask, type), options.sign_value());
+  return kernels::fold_w_o(wide.contiguous(), as(projection_map(layer.branch), type),
+                           as(layer.branch.gate, type), at::full({1}, lambda, type),
+                           as(layer.mask, type), options.sign_value());
 }
 
 at::Tensor full_map(const LayerAdaptation& layer, const DexOptions& options, const Config& config) {
@@ -45,8 +46,8 @@ at::Tensor full_map(const LayerAdaptation& layer, const DexOptions& options, con
   const at::Tensor rows = identity.view({width, config.heads, config.head_dim});
   const at::Tensor d = kernels::dex_difference(rows, as(projection_map(layer.branch), at::kDouble),
                                                as(layer.branch.gate, at::kDouble));
-  const at::Tensor scaled =
-      d * as(layer.mask, at::kDouble).view({1, -1, 1}) * (options.sign_value() * lambda_value(layer));
+  const at::Tensor scaled = d * as(layer.mask, at::kDouble).view({1, -1, 1}) *
+                            (options.sign_value() * lambda_value(layer));
   return (rows + scaled).reshape({width, width});
 }
 
@@ -70,8 +71,8 @@ Weights folded_weights(const Weights& base, const Adaptation& adaptation) {
 }
 
 Certificate certificate(const at::Tensor& logits, const at::Tensor& reference) {
-  kernels::check(logits.sizes() == reference.sizes(), "certificate", "logits must have the reference's shape",
-                 logits);
+  kernels::check(logits.sizes() == reference.sizes(), "certificate",
+                 "logits must have the reference's shape", logits);
   const at::Tensor difference = (logits.to(at::kDouble) - reference.to(at::kDouble)).abs();
   return {difference.max().item<double>(), difference.mean().item<double>()};
 }

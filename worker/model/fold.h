@@ -11,16 +11,18 @@
 
 namespace dex::model {
 
-// W_O with the layer's branch inside (method.md §2.4; head_mean: §3.1's full matrix): [D, H·d], computed in fp32
-// (fp64 if w_o is), the branch's λ multiplied by `lambda_scale`. `w_o` is the layer's effective o_proj: the
-// adaptation's where it has one. A layer without a branch, or λ = 0, gives w_o in fp32, bit for bit.
-at::Tensor folded_o_proj(const at::Tensor& w_o, const LayerAdaptation& layer, const DexOptions& options,
-                         double lambda_scale = 1.0);
+// W_O with the layer's branch inside (method.md §2.4; head_mean: §3.1's full matrix): [D, H·d],
+// computed in fp32 (fp64 if w_o is), the branch's λ multiplied by `lambda_scale`. `w_o` is the
+// layer's effective o_proj: the adaptation's where it has one. A layer without a branch, or λ = 0,
+// gives w_o in fp32, bit for bit.
+at::Tensor folded_o_proj(const at::Tensor& w_o, const LayerAdaptation& layer,
+                         const DexOptions& options, double lambda_scale = 1.0);
 
 // The map M [H·d, H·d] with concat(O') = concat(O)·M, in simple ops. The oracle of folded_o_proj.
 at::Tensor full_map(const LayerAdaptation& layer, const DexOptions& options, const Config& config);
 
-// The base with the adaptation inside: replaced k, v, o, branch folded into o. Same tensors where nothing changed.
+// The base with the adaptation inside: replaced k, v, o, branch folded into o. Same tensors where
+// nothing changed.
 Weights folded_weights(const Weights& base, const Adaptation& adaptation);
 
 // How far two computations of the same logits are apart.
@@ -30,9 +32,11 @@ struct Certificate {
 };
 Certificate certificate(const at::Tensor& logits, const at::Tensor& reference);
 
-// Folded export of architecture.md §6: a plain Hugging Face checkpoint in `out`, which must not exist: weights in
-// `dtype`, everything else copied from `base_dir`, and fold_certificate.json. Written under a temporary name.
-void export_folded(const std::filesystem::path& out, const std::filesystem::path& base_dir, const Config& config,
-                   const Adaptation& adaptation, at::ScalarType dtype, const Certificate& certificate);
+// Folded export of architecture.md §6: a plain Hugging Face checkpoint in `out`, which must not
+// exist: weights in `dtype`, everything else copied from `base_dir`, and fold_certificate.json.
+// Written under a temporary name.
+void export_folded(const std::filesystem::path& out, const std::filesystem::path& base_dir,
+                   const Config& config, const Adaptation& adaptation, at::ScalarType dtype,
+                   const Certificate& certificate);
 
 }  // namespace dex::model

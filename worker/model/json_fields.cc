@@ -27,7 +27,8 @@ class Guard : public nlohmann::json_sax<nlohmann::json> {
     if (!keys_.back().insert(name).second) problem = "duplicate key \"" + name + "\"";
     return problem.empty();
   }
-  bool parse_error(std::size_t at, const std::string&, const nlohmann::detail::exception&) override {
+  bool parse_error(std::size_t at, const std::string&,
+                   const nlohmann::detail::exception&) override {
     problem = "not JSON at byte " + std::to_string(at);
     return false;
   }
@@ -58,7 +59,8 @@ class Guard : public nlohmann::json_sax<nlohmann::json> {
 
 }  // namespace
 
-nlohmann::json parse_object(std::string_view text, const std::string& op, const std::string& source) {
+nlohmann::json parse_object(std::string_view text, const std::string& op,
+                            const std::string& source) {
   Guard guard;
   const bool good = nlohmann::json::sax_parse(text, &guard);
   if (!good || !guard.problem.empty()) {
@@ -67,7 +69,8 @@ nlohmann::json parse_object(std::string_view text, const std::string& op, const 
   }
   nlohmann::json json = nlohmann::json::parse(text);
   if (!json.is_object()) {
-    throw std::runtime_error("[" + op + "] " + source + ": expected a JSON object, found " + json.type_name());
+    throw std::runtime_error("[" + op + "] " + source + ": expected a JSON object, found " +
+                             json.type_name());
   }
   return json;
 }
@@ -130,9 +133,10 @@ void JsonFields::allow_only(const std::vector<std::string_view>& keys) const {
   }
 }
 
-void JsonFields::fail(const std::string& key, const std::string& expected, const std::string& found) const {
-  throw std::runtime_error("[" + op_ + "] " + source_ + ": key \"" + key + "\", expected " + expected +
-                           ", found " + found);
+void JsonFields::fail(const std::string& key, const std::string& expected,
+                      const std::string& found) const {
+  throw std::runtime_error("[" + op_ + "] " + source_ + ": key \"" + key + "\", expected " +
+                           expected + ", found " + found);
 }
 
 }  // namespace dex::model

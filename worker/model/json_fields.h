@@ -9,8 +9,8 @@
 
 namespace dex::model {
 
-// Strict reading of one JSON object: every failure throws "[op] <source>: key …, expected …, found …". Holds the
-// object by reference.
+// Strict reading of one JSON object: every failure throws "[op] <source>: key …, expected …, found
+// …". Holds the object by reference.
 class JsonFields {
  public:
   JsonFields(const nlohmann::json& object, std::string op, std::string source);
@@ -26,7 +26,8 @@ class JsonFields {
   // Refuses keys that are not in the list.
   void allow_only(const std::vector<std::string_view>& keys) const;
 
-  [[noreturn]] void fail(const std::string& key, const std::string& expected, const std::string& found) const;
+  [[noreturn]] void fail(const std::string& key, const std::string& expected,
+                         const std::string& found) const;
 
  private:
   const nlohmann::json& object_;
@@ -34,7 +35,9 @@ class JsonFields {
   std::string source_;
 };
 
-// Parses strict JSON text of an object, nested at most 32 deep; duplicate keys are refused. Throws as JsonFields.
-nlohmann::json parse_object(std::string_view text, const std::string& op, const std::string& source);
+// Parses strict JSON text of an object, nested at most 32 deep; duplicate keys are refused. Throws
+// as JsonFields.
+nlohmann::json parse_object(std::string_view text, const std::string& op,
+                            const std::string& source);
 
 }  // namespace dex::model

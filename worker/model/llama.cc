@@ -1,10 +1,10 @@
 #include "worker/model/llama.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/cat.h>
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/mm.h>
@@ -27,7 +27,9 @@ namespace {
 using at::Tensor;
 using kernels::check;
 
-const Tensor& either(const Tensor& replaced, const Tensor& base) { return replaced.defined() ? replaced : base; }
+const Tensor& either(const Tensor& replaced, const Tensor& base) {
+  return replaced.defined() ? replaced : base;
+}
 
 // x·Wᵀ + b. A fresh tensor each time, so the caller may add to it in place.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
@@ -37,14 +39,20 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 // One forward pass: what its layers share, and their parts as functions.
 class Pass {
  public:
-  Pass(const Config& config, const Weights& weights, const Batch& batch, const Adaptation& adaptation,
-       const Observer& observer)
-      : config_(config), weights_(weights), batch_(batch), adaptation_(adaptation), observer_(observer) {
+  Pass(const Config& config, const Weights& weights, const Batch& batch,
+       const Adaptation& adaptation, const Observer& observer)
+      : config_(config),
+        weights_(weights),
+        batch_(batch),
+        adaptation_(adaptation),
+        observer_(observer) {
     const auto type = weights.embed.scalar_type();
-    std::tie(cos_, sin_) = kernels::rope_angles(batch.positions, config.head_dim, config.rope_theta);
+    std::tie(cos_, sin_) =
+        kernels::rope_angles(batch.positions, config.head_dim, config.rope_theta);
     cos_ = cos_.to(type);
     sin_ = sin_.to(type);
-    for (size_t i = 0; i + 1 < batch.bounds.size(); ++i) lengths_.push_back(batch.bounds[i + 1] - batch.bounds[i]);
+    for (size_t i = 0; i + 1 < batch.bounds.size(); ++i)
+      lengths_.push_back(batch.bounds[i + 1] - batch.bounds[i]);
   }
 
   Tensor run() const {
@@ -61,10 +69,13 @@ class Pass {
 
   Tensor block(int64_t layer, const Tensor& x) const {
     const LayerWeights& w = weights_.layers[static_cast<size_t>(layer)];
-    // The sums go into the fresh product: nothing saved it, and the residual stream itself is never changed.
-    const Tensor after = attention(layer, kernels::rms_norm(x, w.input_norm, config_.rms_norm_eps)).add_(x);
+    // The sums go into the fresh product: nothing saved it, and the residual stream itself is never
+    // changed.
+    const Tensor after =
+        attention(layer, kernels::rms_norm(x, w.input_norm, config_.rms_norm_eps)).add_(x);
     const Tensor normed = kernels::rms_norm(after, w.post_norm, config_.rms_norm_eps);
-    const Tensor inner = kernels::swiglu(linear(normed, w.gate, w.gate_bias), linear(normed, w.up, w.up_bias));
+    const Tensor inner =
+        kernels::swiglu(linear(normed, w.gate, w.gate_bias), linear(normed, w.up, w.up_bias));
     return linear(inner, w.down, w.down_bias).add_(after);
   }
 
@@ -73,8 +84,10 @@ class Pass {
     const LayerAdaptation& a = adapted(layer);
     const Tensor q = kernels::rope(by_head(linear(x, w.q, w.q_bias), config_.heads), cos_, sin_);
     const Tensor k = kernels::rope(
-        by_head(linear(x, either(a.k, w.k), either(a.k_bias, w.k_bias)), config_.kv_heads), cos_, sin_);
-    const Tensor v = by_head(linear(x, either(a.v, w.v), either(a.v_bias, w.v_bias)), config_.kv_heads);
+        by_head(linear(x, either(a.k, w.k), either(a.k_bias, w.k_bias)), config_.kv_heads), cos_,
+        sin_);
+    const Tensor v =
+        by_head(linear(x, either(a.v, w.v), either(a.v_bias, w.v_bias)), config_.kv_heads);
     if (observer_.on_entropy) observer_.on_entropy(layer, entropy(q.detach(), k.detach()));
     const Tensor o = mix(q, k, v);  // [N, H, d]
     const Tensor y = output(layer, o);
@@ -86,35 +99,40 @@ class Pass {
     return x.view({x.size(0), heads, config_.head_dim});
   }
 
-  // Causal attention inside each document: one call a document, because a mask over the packed rows would cost
-  // [N, N] and the flash kernel knows no lengths.
+  // Causal attention inside each document: one call a document, because a mask over the packed rows
+  // would cost [N, N] and the flash kernel knows no lengths.
   Tensor mix(const Tensor& q, const Tensor& k, const Tensor& v) const {
     if (lengths_.size() == 1) return mix_one(q, k, v);
-    const auto qs = q.split_with_sizes(lengths_), ks = k.split_with_sizes(lengths_), vs = v.split_with_sizes(lengths_);
+    const auto qs = q.split_with_sizes(lengths_), ks = k.split_with_sizes(lengths_),
+               vs = v.split_with_sizes(lengths_);
     std::vector<Tensor> outputs;
     for (size_t i = 0; i < lengths_.size(); ++i) outputs.push_back(mix_one(qs[i], ks[i], vs[i]));
     return at::cat(outputs, 0);
   }
 
-  static Tensor batched(const Tensor& x) { return x.transpose(0, 1).unsqueeze(0); }  // [T, H, d] → [1, H, T, d]
+  static Tensor batched(const Tensor& x) {
+    return x.transpose(0, 1).unsqueeze(0);
+  }  // [T, H, d] → [1, H, T, d]
 
   static Tensor mix_one(const Tensor& q, const Tensor& k, const Tensor& v) {
-    return at::scaled_dot_product_attention(batched(q), batched(k), batched(v), {}, 0.0, /*is_causal=*/true,
-                                            std::nullopt, /*enable_gqa=*/true)
+    return at::scaled_dot_product_attention(batched(q), batched(k), batched(v), {}, 0.0,
+                                            /*is_causal=*/true, std::nullopt, /*enable_gqa=*/true)
         .squeeze(0)
         .transpose(0, 1);
   }
 
-  // method.md §4.1: H(i) = LSE_i − q_i·(A·K)_i/√d, with keys as the values of one more attention call.
+  // method.md §4.1: H(i) = LSE_i − q_i·(A·K)_i/√d, with keys as the values of one more attention
+  // call.
   Tensor entropy(const Tensor& q, const Tensor& k) const {
     at::NoGradGuard no_grad;
     const auto qs = q.split_with_sizes(lengths_), ks = k.split_with_sizes(lengths_);
     std::vector<Tensor> rows;
     for (size_t i = 0; i < lengths_.size(); ++i) {
       const Tensor keys = batched(ks[i].repeat_interleave(config_.heads_per_kv(), 1));
-      const auto [mixed, lse] =
-          at::_scaled_dot_product_flash_attention_for_cpu(batched(qs[i]), keys, keys, 0.0, /*is_causal=*/true);
-      const Tensor expected = (batched(qs[i]) * mixed).sum(-1) / std::sqrt(static_cast<double>(config_.head_dim));
+      const auto [mixed, lse] = at::_scaled_dot_product_flash_attention_for_cpu(
+          batched(qs[i]), keys, keys, 0.0, /*is_causal=*/true);
+      const Tensor expected =
+          (batched(qs[i]) * mixed).sum(-1) / std::sqrt(static_cast<double>(config_.head_dim));
       rows.push_back((lse - expected).squeeze(0).t());
     }
     return at::cat(rows, 0);
@@ -140,12 +158,14 @@ class Pass {
   Tensor gated_output(int64_t layer, const Tensor& o, const Tensor& w_o, bool branch) const {
     const LayerAdaptation& a = adapted(layer);
     const Tensor changed = branch ? o + difference(a.branch, o) * strength(a) : o;
-    const Tensor gates = observer_.head_gates[static_cast<size_t>(layer)].index_select(0, document_of_row());
+    const Tensor gates =
+        observer_.head_gates[static_cast<size_t>(layer)].index_select(0, document_of_row());
     return (changed * gates.unsqueeze(-1)).reshape({o.size(0), -1}).mm(w_o.t());
   }
 
   [[nodiscard]] bool acts(const LayerAdaptation& a) const {
-    return adaptation_.options.has_branch() && a.mask.defined() && a.mask.count_nonzero().item<int64_t>() > 0;
+    return adaptation_.options.has_branch() && a.mask.defined() &&
+           a.mask.count_nonzero().item<int64_t>() > 0;
   }
 
   static Tensor lambda(const LayerAdaptation& a) {
@@ -179,13 +199,14 @@ class Pass {
 void check_range(const Tensor& values, int64_t limit, const char* what) {
   const int64_t low = values.min().item<int64_t>(), high = values.max().item<int64_t>();
   if (low >= 0 && high < limit) return;
-  throw std::runtime_error("[llama] " + std::string(what) + " must be in 0…" + std::to_string(limit - 1) +
-                           ", got " + std::to_string(low < 0 ? low : high));
+  throw std::runtime_error("[llama] " + std::string(what) + " must be in 0…" +
+                           std::to_string(limit - 1) + ", got " +
+                           std::to_string(low < 0 ? low : high));
 }
 
 void check_batch(const Batch& batch, const Config& config) {
-  check(batch.tokens.defined() && batch.tokens.dim() == 1 && batch.tokens.scalar_type() == at::kLong &&
-            batch.tokens.size(0) > 0,
+  check(batch.tokens.defined() && batch.tokens.dim() == 1 &&
+            batch.tokens.scalar_type() == at::kLong && batch.tokens.size(0) > 0,
         "llama", "tokens must be int64 [N], N > 0", batch.tokens);
   check(batch.positions.defined() && batch.positions.sizes() == batch.tokens.sizes() &&
             batch.positions.scalar_type() == at::kLong,
@@ -208,7 +229,8 @@ Batch pack(const std::vector<std::vector<int64_t>>& documents) {
   }
   batch.tokens = at::empty({batch.bounds.back()}, at::kLong);
   batch.positions = at::empty({batch.bounds.back()}, at::kLong);
-  auto *token = batch.tokens.mutable_data_ptr<int64_t>(), *position = batch.positions.mutable_data_ptr<int64_t>();
+  auto *token = batch.tokens.mutable_data_ptr<int64_t>(),
+       *position = batch.positions.mutable_data_ptr<int64_t>();
   for (const auto& document : documents) {
     for (size_t i = 0; i < document.size(); ++i) {
       *token++ = document[i];
@@ -220,16 +242,17 @@ Batch pack(const std::vector<std::vector<int64_t>>& documents) {
 
 Llama::Llama(const Config& config, const Weights& weights) : config_(config), weights_(weights) {
   if (static_cast<int64_t>(weights.layers.size()) != config.layers) {
-    throw std::runtime_error("[llama] weights must have " + std::to_string(config.layers) + " layers, got " +
-                             std::to_string(weights.layers.size()));
+    throw std::runtime_error("[llama] weights must have " + std::to_string(config.layers) +
+                             " layers, got " + std::to_string(weights.layers.size()));
   }
 }
 
-Tensor Llama::hidden(const Batch& batch, const Adaptation& adaptation, const Observer& observer) const {
+Tensor Llama::hidden(const Batch& batch, const Adaptation& adaptation,
+                     const Observer& observer) const {
   check_batch(batch, config_);
   if (!adaptation.layers.empty() && adaptation.layers.size() != weights_.layers.size()) {
-    throw std::runtime_error("[llama] adaptation must have " + std::to_string(config_.layers) + " layers, got " +
-                             std::to_string(adaptation.layers.size()));
+    throw std::runtime_error("[llama] adaptation must have " + std::to_string(config_.layers) +
+                             " layers, got " + std::to_string(adaptation.layers.size()));
   }
   return Pass(config_, weights_, batch, adaptation, observer).run();
 }

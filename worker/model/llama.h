@@ -21,26 +21,28 @@ struct Batch {
 // Builds a Batch from documents of token ids; positions count from 0 in each.
 Batch pack(const std::vector<std::vector<int64_t>>& documents);
 
-// Ways to look into a forward pass; every member is optional. Functions get detached tensors and run on the calling
-// thread, layer by layer.
+// Ways to look into a forward pass; every member is optional. Functions get detached tensors and
+// run on the calling thread, layer by layer.
 struct Observer {
   // O [N, H, d] and s·λ·m·D [N, H, d] of a layer with a branch: branch_effect of method.md §2.6.
-  std::function<void(int64_t layer, const at::Tensor& o, const at::Tensor& scaled_difference)> on_branch;
+  std::function<void(int64_t layer, const at::Tensor& o, const at::Tensor& scaled_difference)>
+      on_branch;
   // Entropy in nats of every attention row, [N, H], by LSE − q·(A·K)/√d (method.md §4.1).
   std::function<void(int64_t layer, const at::Tensor& entropy)> on_entropy;
-  // ξ of method.md §4.2: [documents, H] a layer, multiplied to the heads' outputs after the branch. Empty: none.
+  // ξ of method.md §4.2: [documents, H] a layer, multiplied to the heads' outputs after the branch.
+  // Empty: none.
   std::vector<at::Tensor> head_gates;
 };
 
-// The forward pass of a Llama-family decoder, differentiable in whatever tensor of the Adaptation requires a
-// gradient (never in base weights that do not). Holds the base by reference: config and weights outlive it.
-// Weights are fp32 (fp64 in tests). Thread-safe: a call keeps no state.
+// The forward pass of a Llama-family decoder, differentiable in whatever tensor of the Adaptation
+// requires a gradient (never in base weights that do not). Holds the base by reference: config and
+// weights outlive it. Weights are fp32 (fp64 in tests). Thread-safe: a call keeps no state.
 class Llama {
  public:
   Llama(const Config& config, const Weights& weights);
 
-  // Hidden states after the last norm, [N, D]. λ = 0 or D = 0 everywhere gives the result without a branch bit for
-  // bit. Throws "[llama] …" for token ids or positions out of range.
+  // Hidden states after the last norm, [N, D]. λ = 0 or D = 0 everywhere gives the result without a
+  // branch bit for bit. Throws "[llama] …" for token ids or positions out of range.
   at::Tensor hidden(const Batch& batch, const Adaptation& adaptation = {},
                     const Observer& observer = {}) const;
 

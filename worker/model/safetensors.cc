@@ -81,7 +81,8 @@ uint64_t checked_size(int fd, uint64_t max_bytes, const std::string& source) {
 
 Safetensors::Safetensors(std::shared_ptr<const File> file) : file_(std::move(file)) {}
 
-Safetensors Safetensors::open(const std::filesystem::path& path, Access access, uint64_t max_bytes) {
+Safetensors Safetensors::open(const std::filesystem::path& path, Access access,
+                              uint64_t max_bytes) {
   const std::string source = path.string();
   const int follow = access == Access::kRead ? O_NOFOLLOW : 0;
   const base::Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | follow));
@@ -106,7 +107,8 @@ Safetensors Safetensors::open(const std::filesystem::path& path, Access access, 
     file->bytes = static_cast<char*>(mapping);
     file->mapped = true;
   } else {
-    file->bytes = static_cast<char*>(std::aligned_alloc(kAlignment, (file->size / kAlignment + 1) * kAlignment));
+    file->bytes = static_cast<char*>(
+        std::aligned_alloc(kAlignment, (file->size / kAlignment + 1) * kAlignment));
     if (file->bytes == nullptr) throw std::bad_alloc();
     read_exactly(fd.get(), file->bytes, file->size, 0, source);
     if (std::memcmp(file->bytes + kLengthBytes, json.data(), length) != 0) {
@@ -116,9 +118,15 @@ Safetensors Safetensors::open(const std::filesystem::path& path, Access access, 
   return Safetensors(std::move(file));
 }
 
-const std::map<std::string, TensorInfo>& Safetensors::tensors() const { return file_->header.tensors; }
-const std::map<std::string, std::string>& Safetensors::metadata() const { return file_->header.metadata; }
-bool Safetensors::has(const std::string& name) const { return file_->header.tensors.contains(name); }
+const std::map<std::string, TensorInfo>& Safetensors::tensors() const {
+  return file_->header.tensors;
+}
+const std::map<std::string, std::string>& Safetensors::metadata() const {
+  return file_->header.metadata;
+}
+bool Safetensors::has(const std::string& name) const {
+  return file_->header.tensors.contains(name);
+}
 
 at::Tensor Safetensors::tensor(const std::string& name) const {
   const auto found = file_->header.tensors.find(name);
@@ -133,10 +141,13 @@ at::Tensor Safetensors::tensor(const std::string& name) const {
     std::memcpy(copy.mutable_data_ptr(), at, info.end - info.begin);
     return copy;
   }
-  return at::from_blob(at, info.shape, [keep = file_](void*) {}, options);
+  return at::from_blob(
+      at, info.shape, [keep = file_](void*) {}, options);
 }
 
-std::string Safetensors::sha256() const { return base::sha256_hex({file_->bytes, file_->size}); }
+std::string Safetensors::sha256() const {
+  return base::sha256_hex({file_->bytes, file_->size});
+}
 
 void require_finite(const at::Tensor& tensor, const std::string& name) {
   if (!at::isFloatingType(tensor.scalar_type())) return;
@@ -148,8 +159,9 @@ void require_finite(const at::Tensor& tensor, const std::string& name) {
     const at::Tensor finite = at::isfinite(piece);
     if (finite.all().item<bool>()) continue;
     const int64_t index = finite.logical_not().nonzero()[0].item<int64_t>();
-    fail_safetensors(name, "expected finite values, found " + std::to_string(piece[index].item<double>()) +
-                               " at index " + std::to_string(begin + index));
+    fail_safetensors(name, "expected finite values, found " +
+                               std::to_string(piece[index].item<double>()) + " at index " +
+                               std::to_string(begin + index));
   }
 }
 

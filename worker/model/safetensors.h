@@ -20,17 +20,20 @@ struct TensorInfo {
   uint64_t end = 0;
 };
 
-// One safetensors file, checked by every rule of jobs.md §10 before anything is allocated: size, header length,
-// UTF-8, duplicate keys, known dtypes, shape × size by checked multiplication, no hole, no overlap, no trailing byte.
-// Throws "[safetensors] <file>: …" naming tensor, expected and found. Copies share the file's bytes.
+// One safetensors file, checked by every rule of jobs.md §10 before anything is allocated: size,
+// header length, UTF-8, duplicate keys, known dtypes, shape × size by checked multiplication, no
+// hole, no overlap, no trailing byte. Throws "[safetensors] <file>: …" naming tensor, expected and
+// found. Copies share the file's bytes.
 class Safetensors {
  public:
   enum class Access {
-    kMap,   // the file is mapped; tensors are views of the page cache. For base models, which nobody rewrites
-    kRead,  // the bytes are read once into memory: later changes of the file have no effect. For adapters
+    kMap,  // the file is mapped; tensors are views of the page cache. For base models, which nobody
+           // rewrites
+    kRead,  // the bytes are read once into memory: later changes of the file have no effect. For
+            // adapters
   };
-  // Refuses what is not a regular file, what everybody may write to, and what is larger than `max_bytes`. kRead
-  // follows no symbolic link.
+  // Refuses what is not a regular file, what everybody may write to, and what is larger than
+  // `max_bytes`. kRead follows no symbolic link.
   static Safetensors open(const std::filesystem::path& path, Access access,
                           uint64_t max_bytes = uint64_t{1} << 46);
 
@@ -38,8 +41,9 @@ class Safetensors {
   [[nodiscard]] const std::map<std::string, std::string>& metadata() const;
   [[nodiscard]] bool has(const std::string& name) const;
 
-  // A view of the file's bytes that keeps them alive by itself. Read only: writing into a mapped tensor is a crash.
-  // (A tensor that lies unaligned in the file comes as a copy.) Throws when there is no such tensor.
+  // A view of the file's bytes that keeps them alive by itself. Read only: writing into a mapped
+  // tensor is a crash. (A tensor that lies unaligned in the file comes as a copy.) Throws when
+  // there is no such tensor.
   [[nodiscard]] at::Tensor tensor(const std::string& name) const;
 
   // Lower-case hex SHA-256 of the whole file, over the same bytes that tensor() shows.
@@ -51,19 +55,21 @@ class Safetensors {
   std::shared_ptr<const File> file_;
 };
 
-// Throws "[safetensors] <name>: …" when a floating-point tensor holds NaN or Inf, with the first bad index.
+// Throws "[safetensors] <name>: …" when a floating-point tensor holds NaN or Inf, with the first
+// bad index.
 void require_finite(const at::Tensor& tensor, const std::string& name);
 
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
-// Writes a file that every safetensors reader takes, under a temporary name, synced and renamed. The bytes depend
-// only on the arguments: tensors go in order of element size (largest first), then name. Throws on I/O errors
-// (disk full included) and leaves nothing behind then.
+// Writes a file that every safetensors reader takes, under a temporary name, synced and renamed.
+// The bytes depend only on the arguments: tensors go in order of element size (largest first), then
+// name. Throws on I/O errors (disk full included) and leaves nothing behind then.
 void write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
                        const std::map<std::string, std::string>& metadata = {});
 
-// The weight files of a model's directory: model.safetensors, or the shards of model.safetensors.index.json. Every
-// tensor of the index must be in the file that the index names, and no file may hold more.
+// The weight files of a model's directory: model.safetensors, or the shards of
+// model.safetensors.index.json. Every tensor of the index must be in the file that the index names,
+// and no file may hold more.
 class WeightFiles {
  public:
   static WeightFiles open(const std::filesystem::path& dir);
@@ -72,7 +78,8 @@ class WeightFiles {
   [[nodiscard]] std::vector<std::string> names() const;
   [[nodiscard]] const TensorInfo& info(const std::string& name) const;
   [[nodiscard]] at::Tensor tensor(const std::string& name) const;
-  // `base_weights_sha256` of architecture.md §6: of the file, or of the lines "<sha256>  <file>\n" in name order.
+  // `base_weights_sha256` of architecture.md §6: of the file, or of the lines "<sha256>  <file>\n"
+  // in name order.
   [[nodiscard]] std::string sha256() const;
 
  private:

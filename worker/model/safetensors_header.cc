@@ -18,13 +18,24 @@ constexpr size_t kMaxRank = 8;
 constexpr std::string_view kMetadata = "__metadata__";
 
 constexpr std::array<std::pair<std::string_view, at::ScalarType>, 10> kTypes{
-    {{"F64", at::kDouble}, {"F32", at::kFloat}, {"F16", at::kHalf}, {"BF16", at::kBFloat16}, {"I64", at::kLong},
-     {"I32", at::kInt}, {"I16", at::kShort}, {"I8", at::kChar}, {"U8", at::kByte}, {"BOOL", at::kBool}}};
+    {{"F64", at::kDouble},
+     {"F32", at::kFloat},
+     {"F16", at::kHalf},
+     {"BF16", at::kBFloat16},
+     {"I64", at::kLong},
+     {"I32", at::kInt},
+     {"I16", at::kShort},
+     {"I8", at::kChar},
+     {"U8", at::kByte},
+     {"BOOL", at::kBool}}};
 
-std::string cut(const std::string& text) { return text.size() <= 80 ? text : text.substr(0, 80) + "…"; }
+std::string cut(const std::string& text) {
+  return text.size() <= 80 ? text : text.substr(0, 80) + "…";
+}
 
-// Builds the header straight from parser events: one pass, no tree, so a hostile header costs no more memory than
-// it has bytes, and duplicate keys are seen. Levels: 1 names, 2 fields of a tensor or metadata, 3 numbers.
+// Builds the header straight from parser events: one pass, no tree, so a hostile header costs no
+// more memory than it has bytes, and duplicate keys are seen. Levels: 1 names, 2 fields of a tensor
+// or metadata, 3 numbers.
 class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit HeaderReader(SafetensorsHeader& header) : header_(header) {}
@@ -68,7 +79,8 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
       return true;
     }
     field_ = text;
-    if (in_metadata() || field_ == "dtype" || field_ == "shape" || field_ == "data_offsets") return true;
+    if (in_metadata() || field_ == "dtype" || field_ == "shape" || field_ == "data_offsets")
+      return true;
     return refuse("unknown field \"" + cut(field_) + "\"");
   }
   bool string(string_t& text) override {
@@ -81,20 +93,25 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   }
   bool number_unsigned(number_unsigned_t value) override {
     if (level_ != 3) return refuse("a number where there must be none");
-    if (value > static_cast<uint64_t>(INT64_MAX)) return refuse("number " + std::to_string(value) + " is too large");
+    if (value > static_cast<uint64_t>(INT64_MAX))
+      return refuse("number " + std::to_string(value) + " is too large");
     if (numbers_.size() >= kMaxRank) return refuse("rank above 8");
     numbers_.push_back(static_cast<int64_t>(value));
     return true;
   }
-  bool number_integer(number_integer_t value) override { return refuse("negative number " + std::to_string(value)); }
+  bool number_integer(number_integer_t value) override {
+    return refuse("negative number " + std::to_string(value));
+  }
   bool number_float(number_float_t, const string_t& text) override {
     return refuse("\"" + cut(text) + "\" is not an integer");
   }
   bool null() override { return refuse("null"); }
   bool boolean(bool) override { return refuse("true or false"); }
   bool binary(binary_t&) override { return refuse("binary data"); }
-  bool parse_error(std::size_t at, const std::string&, const nlohmann::detail::exception&) override {
-    if (problem.empty()) problem = "header is not valid JSON in UTF-8 at byte " + std::to_string(at);
+  bool parse_error(std::size_t at, const std::string&,
+                   const nlohmann::detail::exception&) override {
+    if (problem.empty())
+      problem = "header is not valid JSON in UTF-8 at byte " + std::to_string(at);
     return false;
   }
 
@@ -143,8 +160,10 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   std::vector<std::set<std::string>> keys_;
 };
 
-// Sorted by place, each tensor must begin where the last one ended, and the last end is the end of the file.
-void require_contiguous(const SafetensorsHeader& header, uint64_t data_bytes, const std::string& source) {
+// Sorted by place, each tensor must begin where the last one ended, and the last end is the end of
+// the file.
+void require_contiguous(const SafetensorsHeader& header, uint64_t data_bytes,
+                        const std::string& source) {
   std::vector<std::pair<const TensorInfo*, const std::string*>> order;
   for (const auto& [name, info] : header.tensors) order.emplace_back(&info, &name);
   std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
@@ -153,15 +172,16 @@ void require_contiguous(const SafetensorsHeader& header, uint64_t data_bytes, co
   uint64_t end = 0;
   for (const auto& [info, name] : order) {
     if (info->begin != end) {
-      fail_safetensors(source, "tensor \"" + cut(*name) + "\": " + (info->begin > end ? "hole" : "overlap") +
+      fail_safetensors(source, "tensor \"" + cut(*name) +
+                                   "\": " + (info->begin > end ? "hole" : "overlap") +
                                    ", begins at " + std::to_string(info->begin) + ", expected " +
                                    std::to_string(end));
     }
     end = info->end;
   }
   if (end != data_bytes) {
-    fail_safetensors(source, "tensors end at byte " + std::to_string(end) + " of the data, the file holds " +
-                                 std::to_string(data_bytes));
+    fail_safetensors(source, "tensors end at byte " + std::to_string(end) +
+                                 " of the data, the file holds " + std::to_string(data_bytes));
   }
 }
 
@@ -189,7 +209,8 @@ uint64_t checked_header_length(uint64_t length, uint64_t file_bytes, const std::
   return length;
 }
 
-SafetensorsHeader parse_header(std::string_view json, uint64_t data_bytes, const std::string& source) {
+SafetensorsHeader parse_header(std::string_view json, uint64_t data_bytes,
+                               const std::string& source) {
   if (json.empty() || json.front() != '{') fail_safetensors(source, "header must start with {");
   SafetensorsHeader header;
   HeaderReader reader(header);

@@ -23,7 +23,8 @@ NamedTensors in_file_order(const NamedTensors& tensors, const std::string& sourc
   });
   for (auto& [name, tensor] : order) {
     if (dtype_name(tensor.scalar_type()) == nullptr) {
-      fail_safetensors(source, "tensor \"" + name + "\": type " + c10::toString(tensor.scalar_type()) +
+      fail_safetensors(source, "tensor \"" + name + "\": type " +
+                                   c10::toString(tensor.scalar_type()) +
                                    " has no name in safetensors");
     }
     tensor = tensor.detach().cpu().contiguous();
@@ -31,7 +32,8 @@ NamedTensors in_file_order(const NamedTensors& tensors, const std::string& sourc
   return order;
 }
 
-std::string header_bytes(const NamedTensors& order, const std::map<std::string, std::string>& metadata) {
+std::string header_bytes(const NamedTensors& order,
+                         const std::map<std::string, std::string>& metadata) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
   uint64_t begin = 0;
@@ -45,7 +47,8 @@ std::string header_bytes(const NamedTensors& order, const std::map<std::string, 
   std::string json = header.dump();
   json.append((kHeaderAlignment - json.size() % kHeaderAlignment) % kHeaderAlignment, ' ');
   std::string bytes(kLengthBytes, '\0');
-  for (size_t i = 0; i < kLengthBytes; ++i) bytes[i] = static_cast<char>(json.size() >> (8 * i) & 0xff);
+  for (size_t i = 0; i < kLengthBytes; ++i)
+    bytes[i] = static_cast<char>(json.size() >> (8 * i) & 0xff);
   return bytes + json;
 }
 
@@ -55,8 +58,10 @@ void require(const base::Status& status, const std::string& source) {
 
 }  // namespace
 
-void stream_safetensors(const NamedTensors& tensors, const std::map<std::string, std::string>& metadata,
-                        const std::string& source, const std::function<void(std::string_view)>& sink) {
+void stream_safetensors(const NamedTensors& tensors,
+                        const std::map<std::string, std::string>& metadata,
+                        const std::string& source,
+                        const std::function<void(std::string_view)>& sink) {
   const NamedTensors order = in_file_order(tensors, source);
   sink(header_bytes(order, metadata));
   for (const auto& [name, tensor] : order) {

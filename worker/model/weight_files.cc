@@ -15,7 +15,8 @@ constexpr const char* kSingleFile = "model.safetensors";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
 constexpr int64_t kMaxIndexBytes = 16 << 20;
 
-// tensor → file of an index; file names must be plain names, so that an index can't reach out of its directory.
+// tensor → file of an index; file names must be plain names, so that an index can't reach out of
+// its directory.
 std::map<std::string, std::string> read_index(const std::filesystem::path& path) {
   const std::string source = path.string();
   const auto text = base::read_file(path, kMaxIndexBytes);
@@ -26,8 +27,11 @@ std::map<std::string, std::string> read_index(const std::filesystem::path& path)
   std::map<std::string, std::string> files;
   for (const auto& [tensor, file] : fields.raw("weight_map").items()) {
     const std::string name = file.is_string() ? file.get<std::string>() : "";
-    const bool plain = name.ends_with(".safetensors") && name.find('/') == std::string::npos && name[0] != '.';
-    if (!plain) fields.fail("weight_map." + tensor, "a file name in this directory", file.dump().substr(0, 80));
+    const bool plain =
+        name.ends_with(".safetensors") && name.find('/') == std::string::npos && name[0] != '.';
+    if (!plain)
+      fields.fail("weight_map." + tensor, "a file name in this directory",
+                  file.dump().substr(0, 80));
     files[tensor] = name;
   }
   return files;
@@ -41,7 +45,8 @@ WeightFiles WeightFiles::open(const std::filesystem::path& dir) {
   const auto index = dir / kIndexFile;
   if (!std::filesystem::exists(index)) {
     const auto& file =
-        weights.files_.emplace(kSingleFile, Safetensors::open(dir / kSingleFile, Safetensors::Access::kMap))
+        weights.files_
+            .emplace(kSingleFile, Safetensors::open(dir / kSingleFile, Safetensors::Access::kMap))
             .first->second;
     for (const auto& [name, info] : file.tensors()) weights.file_of_[name] = kSingleFile;
     return weights;
@@ -52,7 +57,8 @@ WeightFiles WeightFiles::open(const std::filesystem::path& dir) {
       weights.files_.emplace(file, Safetensors::open(dir / file, Safetensors::Access::kMap));
     }
     if (!weights.files_.at(file).has(tensor)) {
-      fail_safetensors((dir / file).string(), "expected tensor \"" + tensor + "\" of the index, found none");
+      fail_safetensors((dir / file).string(),
+                       "expected tensor \"" + tensor + "\" of the index, found none");
     }
   }
   for (const auto& [file, content] : weights.files_) {
@@ -66,7 +72,9 @@ WeightFiles WeightFiles::open(const std::filesystem::path& dir) {
   return weights;
 }
 
-bool WeightFiles::has(const std::string& name) const { return file_of_.contains(name); }
+bool WeightFiles::has(const std::string& name) const {
+  return file_of_.contains(name);
+}
 
 std::vector<std::string> WeightFiles::names() const {
   std::vector<std::string> names;
@@ -76,13 +84,15 @@ std::vector<std::string> WeightFiles::names() const {
 
 const TensorInfo& WeightFiles::info(const std::string& name) const {
   const auto file = file_of_.find(name);
-  if (file == file_of_.end()) fail_safetensors(dir_.string(), "expected tensor \"" + name + "\", found none");
+  if (file == file_of_.end())
+    fail_safetensors(dir_.string(), "expected tensor \"" + name + "\", found none");
   return files_.at(file->second).tensors().at(name);
 }
 
 at::Tensor WeightFiles::tensor(const std::string& name) const {
   const auto file = file_of_.find(name);
-  if (file == file_of_.end()) fail_safetensors(dir_.string(), "expected tensor \"" + name + "\", found none");
+  if (file == file_of_.end())
+    fail_safetensors(dir_.string(), "expected tensor \"" + name + "\", found none");
   return files_.at(file->second).tensor(name);
 }
 

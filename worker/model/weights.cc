@@ -11,11 +11,14 @@ namespace dex::model {
 
 namespace {
 
-using Visit = std::function<void(const std::string& name, const std::vector<int64_t>& shape, at::Tensor& tensor)>;
+using Visit = std::function<void(const std::string& name, const std::vector<int64_t>& shape,
+                                 at::Tensor& tensor)>;
 
 // The one list of names, shapes and places: loading and listing both walk it.
-void visit_layer(const Config& c, const std::string& prefix, LayerWeights& layer, const Visit& visit) {
-  const int64_t D = c.hidden_size, F = c.intermediate_size, q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
+void visit_layer(const Config& c, const std::string& prefix, LayerWeights& layer,
+                 const Visit& visit) {
+  const int64_t D = c.hidden_size, F = c.intermediate_size, q = c.heads * c.head_dim,
+                kv = c.kv_heads * c.head_dim;
   visit(prefix + "input_layernorm.weight", {D}, layer.input_norm);
   visit(prefix + "self_attn.q_proj.weight", {q, D}, layer.q);
   visit(prefix + "self_attn.k_proj.weight", {kv, D}, layer.k);
@@ -45,10 +48,13 @@ void visit_all(const Config& c, Weights& weights, const Visit& visit) {
     visit_layer(c, "model.layers." + std::to_string(i) + ".", weights.layers[i], visit);
   }
   visit("model.norm.weight", {c.hidden_size}, weights.norm);
-  if (!c.tie_word_embeddings) visit("lm_head.weight", {c.vocab_size, c.hidden_size}, weights.lm_head);
+  if (!c.tie_word_embeddings)
+    visit("lm_head.weight", {c.vocab_size, c.hidden_size}, weights.lm_head);
 }
 
-[[noreturn]] void fail(const std::string& what) { throw std::runtime_error("[weights] " + what); }
+[[noreturn]] void fail(const std::string& what) {
+  throw std::runtime_error("[weights] " + what);
+}
 
 std::string shape_text(const std::vector<int64_t>& shape) {
   std::string text = "[";
@@ -56,51 +62,64 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   return text + "]";
 }
 
-at::Tensor checked(const WeightFiles& files, const std::string& name, const std::vector<int64_t>& shape) {
-  if (!files.has(name)) fail("expected tensor \"" + name + "\" " + shape_text(shape) + ", found none");
+at::Tensor checked(const WeightFiles& files, const std::string& name,
+                   const std::vector<int64_t>& shape) {
+  if (!files.has(name))
+    fail("expected tensor \"" + name + "\" " + shape_text(shape) + ", found none");
   const TensorInfo& info = files.info(name);
   if (info.shape != shape) {
-    fail("tensor \"" + name + "\": expected shape " + shape_text(shape) + ", found " + shape_text(info.shape));
+    fail("tensor \"" + name + "\": expected shape " + shape_text(shape) + ", found " +
+         shape_text(info.shape));
   }
   if (info.dtype != at::kFloat && info.dtype != at::kBFloat16 && info.dtype != at::kHalf &&
       info.dtype != at::kDouble) {
-    fail("tensor \"" + name + "\": expected a floating-point type, found " + c10::toString(info.dtype));
+    fail("tensor \"" + name + "\": expected a floating-point type, found " +
+         c10::toString(info.dtype));
   }
   return files.tensor(name);
 }
 
 // A tied head may be stored once more; then it must be the embedding.
-void check_extra(const WeightFiles& files, const Config& config, const std::set<std::string>& used) {
+void check_extra(const WeightFiles& files, const Config& config,
+                 const std::set<std::string>& used) {
   for (const std::string& name : files.names()) {
     if (used.contains(name) || name.ends_with(".rotary_emb.inv_freq")) continue;
     if (name == "lm_head.weight" && config.tie_word_embeddings) {
       const at::Tensor head = checked(files, name, {config.vocab_size, config.hidden_size});
       if (head.equal(files.tensor("model.embed_tokens.weight"))) continue;
-      fail("tensor \"lm_head.weight\" differs from the embedding although tie_word_embeddings is true");
+      fail(
+          "tensor \"lm_head.weight\" differs from the embedding although tie_word_embeddings is "
+          "true");
     }
-    fail("tensor \"" + name + "\" belongs to no part of a Llama model of " + std::to_string(config.layers) +
-         " layers");
+    fail("tensor \"" + name + "\" belongs to no part of a Llama model of " +
+         std::to_string(config.layers) + " layers");
   }
 }
 
 }  // namespace
 
-Weights load_weights(const std::filesystem::path& dir, const Config& config, const WeightOptions& options) {
+Weights load_weights(const std::filesystem::path& dir, const Config& config,
+                     const WeightOptions& options) {
   const WeightFiles files = WeightFiles::open(dir);
   Weights weights;
   std::set<std::string> used;
-  visit_all(config, weights, [&](const std::string& name, const std::vector<int64_t>& shape, at::Tensor& tensor) {
-    used.insert(name);
-    const at::Tensor stored = checked(files, name, shape);
-    if (options.refuse_non_finite) require_finite(stored, name);
-    tensor = options.dtype ? stored.to(*options.dtype, /*non_blocking=*/false, /*copy=*/true) : stored;
-  });
+  visit_all(config, weights,
+            [&](const std::string& name, const std::vector<int64_t>& shape, at::Tensor& tensor) {
+              used.insert(name);
+              const at::Tensor stored = checked(files, name, shape);
+              if (options.refuse_non_finite) require_finite(stored, name);
+              tensor = options.dtype
+                           ? stored.to(*options.dtype, /*non_blocking=*/false, /*copy=*/true)
+                           : stored;
+            });
   check_extra(files, config, used);
   if (config.tie_word_embeddings) weights.lm_head = weights.embed;
   return weights;
 }
 
-std::string base_weights_sha256(const std::filesystem::path& dir) { return WeightFiles::open(dir).sha256(); }
+std::string base_weights_sha256(const std::filesystem::path& dir) {
+  return WeightFiles::open(dir).sha256();
+}
 
 std::vector<std::pair<std::string, at::Tensor>> named_weights(const Weights& weights) {
   Config shape;  // only which tensors exist matters here
@@ -110,9 +129,10 @@ std::vector<std::pair<std::string, at::Tensor>> named_weights(const Weights& wei
   shape.attention_bias = shape.mlp_bias = true;
   std::vector<std::pair<std::string, at::Tensor>> named;
   Weights copy = weights;
-  visit_all(shape, copy, [&](const std::string& name, const std::vector<int64_t>&, at::Tensor& tensor) {
-    if (tensor.defined()) named.emplace_back(name, tensor);
-  });
+  visit_all(shape, copy,
+            [&](const std::string& name, const std::vector<int64_t>&, at::Tensor& tensor) {
+              if (tensor.defined()) named.emplace_back(name, tensor);
+            });
   return named;
 }
 

@@ -11,7 +11,8 @@
 
 namespace dex::model {
 
-// One decoder layer. A Linear weight is [out, in] as in torch; a bias that the model lacks is undefined.
+// One decoder layer. A Linear weight is [out, in] as in torch; a bias that the model lacks is
+// undefined.
 struct LayerWeights {
   at::Tensor input_norm;                      // [D]
   at::Tensor q, k, v, o;                      // [H·d, D] [K·d, D] [K·d, D] [D, H·d]
@@ -30,20 +31,23 @@ struct Weights {
 };
 
 struct WeightOptions {
-  // Nothing: as stored, views of the mapped files. Else every tensor is copied into this type (fp32 for training).
+  // Nothing: as stored, views of the mapped files. Else every tensor is copied into this type (fp32
+  // for training).
   std::optional<at::ScalarType> dtype;
   bool refuse_non_finite = false;  // scans every weight once
 };
 
-// Loads the weights of `dir` and checks name and shape of each. Throws "[weights] …" naming what is missing, extra
-// (rotary inv_freq buffers are ignored) or of another shape, with expected and found.
+// Loads the weights of `dir` and checks name and shape of each. Throws "[weights] …" naming what is
+// missing, extra (rotary inv_freq buffers are ignored) or of another shape, with expected and
+// found.
 Weights load_weights(const std::filesystem::path& dir, const Config& config,
                      const WeightOptions& options = {});
 
 // `base_weights_sha256` of architecture.md §6. Reads all bytes (0.2 s for 270 MB).
 std::string base_weights_sha256(const std::filesystem::path& dir);
 
-// Each weight by its Hugging Face name ("model.layers.0.self_attn.q_proj.weight"); a tied head is not listed.
+// Each weight by its Hugging Face name ("model.layers.0.self_attn.q_proj.weight"); a tied head is
+// not listed.
 std::vector<std::pair<std::string, at::Tensor>> named_weights(const Weights& weights);
 
 }  // namespace dex::model

@@ -24,12 +24,13 @@ struct Shape {
 };
 
 std::ostream& operator<<(std::ostream& out, const Shape& s) {
-  return out << s.rows << " rows, " << s.heads << " heads of " << s.width << (s.per_head ? ", per head" : ", shared")
-             << (s.gated ? ", gated" : "") << ", sign " << s.sign << ", " << s.type;
+  return out << s.rows << " rows, " << s.heads << " heads of " << s.width
+             << (s.per_head ? ", per head" : ", shared") << (s.gated ? ", gated" : "") << ", sign "
+             << s.sign << ", " << s.type;
 }
 
-// o, w_o, w_d, lambda and, where gated, gate: what is differentiated. Odd heads are selected, the first half way, so
-// that each case has selected, partly selected and unselected ones.
+// o, w_o, w_d, lambda and, where gated, gate: what is differentiated. Odd heads are selected, the
+// first half way, so that each case has selected, partly selected and unselected ones.
 std::vector<Tensor> make_inputs(const Shape& s) {
   std::vector<Tensor> in{random_tensor({s.rows, s.heads * s.width}, 1, s.type),
                          random_tensor({s.hidden, s.heads * s.width}, 2, s.type),
@@ -46,8 +47,8 @@ Tensor make_mask(const Shape& s) {
   return mask;
 }
 
-using Path = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
-                        double);
+using Path = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+                        const Tensor&, double);
 
 std::function<Tensor(const std::vector<Tensor>&)> with(Path path, const Shape& s) {
   return [path, mask = make_mask(s), sign = s.sign](const std::vector<Tensor>& v) {
@@ -72,13 +73,15 @@ TEST_P(DexOutTest, AgreesWithPlainOpsForwardAndGradient) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Shapes, DexOutTest,
-    ::testing::Values(Shape{5, 2, 4, 6, false, false, -1, at::kDouble}, Shape{5, 3, 4, 6, true, false, 1, at::kDouble},
-                      Shape{5, 3, 4, 6, false, true, 1, at::kDouble}, Shape{1, 1, 2, 3, false, false, -1, at::kDouble},
-                      Shape{9, 4, 8, 20, true, true, 1, at::kFloat}, Shape{33, 9, 64, 576, false, false, -1, at::kFloat},
-                      Shape{720, 9, 16, 48, true, true, 1, at::kFloat},
-                      Shape{720, 9, 16, 48, false, false, -1, at::kFloat}));
+INSTANTIATE_TEST_SUITE_P(Shapes, DexOutTest,
+                         ::testing::Values(Shape{5, 2, 4, 6, false, false, -1, at::kDouble},
+                                           Shape{5, 3, 4, 6, true, false, 1, at::kDouble},
+                                           Shape{5, 3, 4, 6, false, true, 1, at::kDouble},
+                                           Shape{1, 1, 2, 3, false, false, -1, at::kDouble},
+                                           Shape{9, 4, 8, 20, true, true, 1, at::kFloat},
+                                           Shape{33, 9, 64, 576, false, false, -1, at::kFloat},
+                                           Shape{720, 9, 16, 48, true, true, 1, at::kFloat},
+                                           Shape{720, 9, 16, 48, false, false, -1, at::kFloat}));
 
 // method.md §10 item 9.
 TEST(DexOutGradientTest, AgreesWithFiniteDifferences) {
@@ -130,9 +133,11 @@ TEST(DexOutIdentityTest, NoLambdaNoMaskOrNoDifferenceIsTheBase) {
       const Tensor base = in[0].mm(in[1].t()), gate = gated ? in[4] : Tensor(), mask = make_mask(s);
       for (const Path path : {dex_out, dex_out_folded, dex_out_branch}) {
         EXPECT_TRUE(base.equal(path(in[0], in[1], in[2], gate, at::zeros({1}), mask, s.sign)));
-        EXPECT_TRUE(base.equal(path(in[0], in[1], in[2], gate, in[3], at::zeros_like(mask), s.sign)));
+        EXPECT_TRUE(
+            base.equal(path(in[0], in[1], in[2], gate, in[3], at::zeros_like(mask), s.sign)));
         const Tensor closed = gated ? at::zeros_like(gate) : gate;
-        EXPECT_TRUE(base.equal(path(in[0], in[1], at::zeros_like(in[2]), closed, in[3], mask, s.sign)));
+        EXPECT_TRUE(
+            base.equal(path(in[0], in[1], at::zeros_like(in[2]), closed, in[3], mask, s.sign)));
       }
     }
   }
@@ -170,8 +175,8 @@ class WorkedNumbersTest : public ::testing::Test {
   Tensor lambda = at::full({1}, 0.3, at::kDouble);
   Tensor second = at::tensor({0.0, 1.0}, at::kDouble), both = at::ones({2}, at::kDouble);
 
-  void expect_heads(const std::vector<double>& expected, const Tensor& map, const Tensor& gate, const Tensor& mask,
-                    double sign) {
+  void expect_heads(const std::vector<double>& expected, const Tensor& map, const Tensor& gate,
+                    const Tensor& mask, double sign) {
     for (const Path path : {dex_out_folded, dex_out_branch, dex_out_plain}) {
       const Tensor found = path(o, at::eye(4, at::kDouble), map, gate, lambda, mask, sign);
       for (int64_t i = 0; i < 4; ++i) {
@@ -194,51 +199,66 @@ TEST_F(WorkedNumbersTest, Forward) {
 TEST_F(WorkedNumbersTest, ShareOfTheBranch) {
   const auto share = [&](const Tensor& mask) {
     const Tensor o_h = o.view({1, 2, 2}), weight = mask.view({1, 2, 1});
-    return (0.3 * (dex_difference(o_h, w_d, {}) * weight).norm() / (o_h * weight).norm()).item<double>();
+    return (0.3 * (dex_difference(o_h, w_d, {}) * weight).norm() / (o_h * weight).norm())
+        .item<double>();
   };
   EXPECT_NEAR(share(second), 0.311950, 1e-6);
   EXPECT_NEAR(share(both), 0.433445, 1e-6);
 }
 
 TEST_F(WorkedNumbersTest, Fold) {
-  const Tensor w_o = at::tensor({1.0, 0.0, 2.0, -1.0, 0.5, -1.0, 0.0, 3.0, 2.0, 1.0, -1.0, 0.5}, at::kDouble).view({3, 4});
+  const Tensor w_o =
+      at::tensor({1.0, 0.0, 2.0, -1.0, 0.5, -1.0, 0.0, 3.0, 2.0, 1.0, -1.0, 0.5}, at::kDouble)
+          .view({3, 4});
   const Tensor folded = fold_w_o(w_o, w_d, {}, lambda, second, -1);
   expect_close(folded,
-               at::tensor({1.0, 0.0, 1.4, -2.125, 0.5, -1.0, 0.9, 2.775, 2.0, 1.0, -0.7, 1.0625}, at::kDouble)
+               at::tensor({1.0, 0.0, 1.4, -2.125, 0.5, -1.0, 0.9, 2.775, 2.0, 1.0, -0.7, 1.0625},
+                          at::kDouble)
                    .view({3, 4}),
                1e-12);
   const Tensor y = at::tensor({7.325, -1.575, 0.8375}, at::kDouble).view({1, 3});
   expect_close(o.mm(folded.t()), y, 1e-12);
   expect_close(dex_out_branch(o, w_o, w_d, {}, lambda, second, -1), y, 1e-12);
-  expect_close(fold_w_o(w_o, w_d, at::full({2}, 0.5, at::kDouble), lambda, second, 1),
-               at::tensor({0.85, 0.075, 2.45, 0.2, 0.5, -1.225, -0.9, 3.0, 2.075, 0.9625, -1.225, -0.1}, at::kDouble)
-                   .view({3, 4}),
-               1e-12);
+  expect_close(
+      fold_w_o(w_o, w_d, at::full({2}, 0.5, at::kDouble), lambda, second, 1),
+      at::tensor({0.85, 0.075, 2.45, 0.2, 0.5, -1.225, -0.9, 3.0, 2.075, 0.9625, -1.225, -0.1},
+                 at::kDouble)
+          .view({3, 4}),
+      1e-12);
 }
 
 // method.md §11.7: the gradients of case 1 through W_O of §11.2, logits y/4, target 0.
 TEST_F(WorkedNumbersTest, Gradients) {
-  const Tensor w_o = at::tensor({1.0, 0.0, 2.0, -1.0, 0.5, -1.0, 0.0, 3.0, 2.0, 1.0, -1.0, 0.5}, at::kDouble).view({3, 4});
+  const Tensor w_o =
+      at::tensor({1.0, 0.0, 2.0, -1.0, 0.5, -1.0, 0.0, 3.0, 2.0, 1.0, -1.0, 0.5}, at::kDouble)
+          .view({3, 4});
   for (const Path path : {dex_out_folded, dex_out_branch}) {
     const Tensor map = w_d.clone().requires_grad_(), strength = lambda.clone().requires_grad_();
-    const Tensor loss = at::cross_entropy_loss(path(o, w_o, map, {}, strength, second, -1) / 4, at::zeros({1}, at::kLong));
+    const Tensor loss = at::cross_entropy_loss(path(o, w_o, map, {}, strength, second, -1) / 4,
+                                               at::zeros({1}, at::kLong));
     EXPECT_NEAR(loss.item<double>(), 0.266659, 1e-6);
     loss.backward();
-    expect_close(map.grad(), at::tensor({0.139371, -0.125557, -0.046457, 0.041852}, at::kDouble).view({2, 2}), 1e-5);
+    expect_close(map.grad(),
+                 at::tensor({0.139371, -0.125557, -0.046457, 0.041852}, at::kDouble).view({2, 2}),
+                 1e-5);
     EXPECT_NEAR(strength.grad().item<double>(), 0.375971, 1e-6);
   }
 }
 
 TEST(DexOutErrorTest, NamesTheArgument) {
-  const Tensor o = at::zeros({2, 8}), w_o = at::zeros({3, 8}), lambda = at::zeros({1}), mask = at::ones({2});
+  const Tensor o = at::zeros({2, 8}), w_o = at::zeros({3, 8}), lambda = at::zeros({1}),
+               mask = at::ones({2});
   try {
     dex_out(o, w_o, at::zeros({3, 3}), {}, lambda, mask, -1);
     FAIL() << "not refused";
   } catch (const std::runtime_error& error) {
-    EXPECT_EQ(std::string(error.what()), "[dex_out] w_d must be [d, d] or [H, d, d] with H = 2, d = 4, got Float [3, 3]");
+    EXPECT_EQ(std::string(error.what()),
+              "[dex_out] w_d must be [d, d] or [H, d, d] with H = 2, d = 4, got Float [3, 3]");
   }
-  EXPECT_THROW(dex_out(o, w_o, at::zeros({4, 4}), {}, lambda, at::ones({3}), -1), std::runtime_error);
-  EXPECT_THROW(dex_out(o, w_o, at::zeros({4, 4}), at::zeros({3}), lambda, mask, -1), std::runtime_error);
+  EXPECT_THROW(dex_out(o, w_o, at::zeros({4, 4}), {}, lambda, at::ones({3}), -1),
+               std::runtime_error);
+  EXPECT_THROW(dex_out(o, w_o, at::zeros({4, 4}), at::zeros({3}), lambda, mask, -1),
+               std::runtime_error);
 }
 
 }  // namespace

@@ -20,8 +20,8 @@ struct Case {
 
 // Every third row has no weight; its target is −100, as labels have it.
 Case make_case(at::ScalarType type, int64_t rows, int64_t vocabulary) {
-  Case c{random_tensor({rows, 24}, 1, type), random_tensor({vocabulary, 24}, 2, type), at::empty({rows}, at::kLong),
-         at::empty({rows}, type)};
+  Case c{random_tensor({rows, 24}, 1, type), random_tensor({vocabulary, 24}, 2, type),
+         at::empty({rows}, at::kLong), at::empty({rows}, type)};
   for (int64_t i = 0; i < rows; ++i) {
     const bool skipped = i % 3 == 2;
     c.targets[i] = skipped ? -100 : (i * 31) % vocabulary;
@@ -30,7 +30,8 @@ Case make_case(at::ScalarType type, int64_t rows, int64_t vocabulary) {
   return c;
 }
 
-class LinearCrossEntropyTest : public ::testing::TestWithParam<std::tuple<at::ScalarType, int64_t, int64_t>> {};
+class LinearCrossEntropyTest
+    : public ::testing::TestWithParam<std::tuple<at::ScalarType, int64_t, int64_t>> {};
 
 TEST_P(LinearCrossEntropyTest, AgreesWithPlainOpsForwardAndGradient) {
   const auto [type, rows, vocabulary] = GetParam();
@@ -48,7 +49,8 @@ TEST_P(LinearCrossEntropyTest, AgreesWithPlainOpsForwardAndGradient) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, LinearCrossEntropyTest,
-                         ::testing::Combine(::testing::Values(at::kFloat, at::kDouble), ::testing::Values(1, 16, 51),
+                         ::testing::Combine(::testing::Values(at::kFloat, at::kDouble),
+                                            ::testing::Values(1, 16, 51),
                                             ::testing::Values(3, 97, 1000)));
 
 TEST(LinearCrossEntropyRulesTest, ASumOverPartsIsTheWhole) {
@@ -57,7 +59,8 @@ TEST(LinearCrossEntropyRulesTest, ASumOverPartsIsTheWhole) {
   const double whole = op.loss(c.hidden, c.head, c.targets, c.weights).item<double>();
   double parts = 0;
   for (int64_t at = 0; at < 40; at += 8) {
-    parts += op.loss(c.hidden.narrow(0, at, 8), c.head, c.targets.narrow(0, at, 8), c.weights.narrow(0, at, 8))
+    parts += op.loss(c.hidden.narrow(0, at, 8), c.head, c.targets.narrow(0, at, 8),
+                     c.weights.narrow(0, at, 8))
                  .item<double>();
   }
   EXPECT_NEAR(whole, parts, 1e-12);
@@ -102,7 +105,8 @@ TEST(LinearCrossEntropyRulesTest, LargeLogitsAndNanAreSeen) {
 TEST(LinearCrossEntropyRulesTest, ATargetOutsideTheVocabularyIsRefused) {
   Case c = make_case(at::kFloat, 2, 11);
   c.targets[1] = 11;
-  EXPECT_THROW(LinearCrossEntropy().loss(c.hidden, c.head, c.targets, c.weights), std::runtime_error);
+  EXPECT_THROW(LinearCrossEntropy().loss(c.hidden, c.head, c.targets, c.weights),
+               std::runtime_error);
 }
 
 }  // namespace

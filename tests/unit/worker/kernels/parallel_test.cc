@@ -21,7 +21,8 @@ TEST(ParallelForTest, VisitsEachIndexOnce) {
         parallel_for(0, count, grain, [&](int64_t b, int64_t e) {
           for (int64_t i = b; i < e; ++i) ++visits[static_cast<size_t>(i)];
         });
-        for (const auto& v : visits) ASSERT_EQ(v.load(), 1) << threads << " threads, " << count << "/" << grain;
+        for (const auto& v : visits)
+          ASSERT_EQ(v.load(), 1) << threads << " threads, " << count << "/" << grain;
       }
     }
   }

@@ -25,11 +25,13 @@ TEST_P(RopeTest, AgreesWithPlainOpsForwardAndGradient) {
   const std::vector<at::Tensor> in{random_tensor({21, 3, width}, 1, type)};
   expect_close(rope(in[0], cos, sin), rope_plain(in[0], cos, sin), tolerance);
   expect_close(gradients([&](const auto& v) { return rope(v[0], cos, sin); }, in)[0],
-               gradients([&](const auto& v) { return rope_plain(v[0], cos, sin); }, in)[0], tolerance);
+               gradients([&](const auto& v) { return rope_plain(v[0], cos, sin); }, in)[0],
+               tolerance);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, RopeTest,
-                         ::testing::Combine(::testing::Values(at::kFloat, at::kDouble), ::testing::Values(2, 6, 64)));
+                         ::testing::Combine(::testing::Values(at::kFloat, at::kDouble),
+                                            ::testing::Values(2, 6, 64)));
 
 TEST(RopeAnglesTest, AreThoseOfThePosition) {
   const auto [cos, sin] = rope_angles(at::tensor({0, 1, 5000}, at::kLong), 4, 100000);
@@ -38,7 +40,8 @@ TEST(RopeAnglesTest, AreThoseOfThePosition) {
     EXPECT_EQ(cos[0][i].item<float>(), 1.0F);
     EXPECT_EQ(sin[0][i].item<float>(), 0.0F);
     EXPECT_NEAR(cos[1][i].item<float>(), std::cos(frequency), 1e-6);
-    EXPECT_NEAR(sin[2][i].item<float>(), std::sin(5000 * frequency), 1e-3);  // the angle is rounded to fp32
+    EXPECT_NEAR(sin[2][i].item<float>(), std::sin(5000 * frequency),
+                1e-3);  // the angle is rounded to fp32
   }
 }
 

@@ -18,7 +18,8 @@ class SwigluTest : public ::testing::TestWithParam<std::tuple<at::ScalarType, in
 TEST_P(SwigluTest, AgreesWithPlainOpsForwardAndGradient) {
   const auto [type, width] = GetParam();
   const double tolerance = type == at::kFloat ? 2e-6 : 1e-13;
-  const std::vector<at::Tensor> in{random_tensor({37, width}, 1, type) * 8, random_tensor({37, width}, 2, type)};
+  const std::vector<at::Tensor> in{random_tensor({37, width}, 1, type) * 8,
+                                   random_tensor({37, width}, 2, type)};
   expect_close(swiglu(in[0], in[1]), swiglu_plain(in[0], in[1]), tolerance);
   const auto fast = gradients([](const auto& v) { return swiglu(v[0], v[1]); }, in);
   const auto plain = gradients([](const auto& v) { return swiglu_plain(v[0], v[1]); }, in);

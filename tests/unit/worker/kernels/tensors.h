@@ -14,7 +14,8 @@
 namespace dex::testing {
 
 // U(−1, 1), a function of `stream` alone.
-inline at::Tensor random_tensor(at::IntArrayRef shape, uint64_t stream, at::ScalarType type = at::kFloat) {
+inline at::Tensor random_tensor(at::IntArrayRef shape, uint64_t stream,
+                                at::ScalarType type = at::kFloat) {
   at::Tensor values = at::empty(shape, at::kDouble);
   auto* data = values.mutable_data_ptr<double>();
   for (int64_t i = 0; i < values.numel(); ++i) {
@@ -32,12 +33,15 @@ inline void expect_close(const at::Tensor& actual, const at::Tensor& expected, d
   if (e.numel() == 0) return;
   const double largest = std::max(e.abs().max().item<double>(), 1e-30);
   const double off = (a - e).abs().max().item<double>();
-  EXPECT_LE(off, tolerance * largest) << what << ": off by " << off << " where the largest entry is " << largest;
+  EXPECT_LE(off, tolerance * largest)
+      << what << ": off by " << off << " where the largest entry is " << largest;
 }
 
-// Σ coefficients∘output differentiated by each input; fixed pseudo-random coefficients, so that no gradient cancels.
-inline std::vector<at::Tensor> gradients(const std::function<at::Tensor(const std::vector<at::Tensor>&)>& op,
-                                         const std::vector<at::Tensor>& inputs) {
+// Σ coefficients∘output differentiated by each input; fixed pseudo-random coefficients, so that no
+// gradient cancels.
+inline std::vector<at::Tensor> gradients(
+    const std::function<at::Tensor(const std::vector<at::Tensor>&)>& op,
+    const std::vector<at::Tensor>& inputs) {
   std::vector<at::Tensor> leaves;
   for (const auto& input : inputs) leaves.push_back(input.detach().clone().requires_grad_());
   const at::Tensor output = op(leaves);
@@ -46,8 +50,9 @@ inline std::vector<at::Tensor> gradients(const std::function<at::Tensor(const st
 }
 
 // The gradient of one input by central differences, in fp64.
-inline at::Tensor numeric_gradient(const std::function<at::Tensor(const std::vector<at::Tensor>&)>& op,
-                                   const std::vector<at::Tensor>& inputs, size_t which) {
+inline at::Tensor numeric_gradient(
+    const std::function<at::Tensor(const std::vector<at::Tensor>&)>& op,
+    const std::vector<at::Tensor>& inputs, size_t which) {
   constexpr double kStep = 1e-5;
   const auto loss = [&](const std::vector<at::Tensor>& values) {
     const at::Tensor output = op(values);

@@ -1,0 +1,91 @@
+#include "worker/model/fold.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/temporary_directory.h"
+#include "tests/unit/worker/model/models.h"
+#include "worker/model/llama.h"
+#include "worker/model/safetensors.h"
+
+namespace dex::model {
+namespace {
+
+using testing::expect_close;
+
+const std::vector<int64_t> kTokens{3, 14, 15, 9, 26, 5, 35, 8, 57, 1, 42};
+
+class FoldTest : public ::testing::TestWithParam<DexOptions> {
+ protected:
+  Config config = testing::tiny_config();
+};
+
+TEST_P(FoldTest, IsTheFullMapOfTheBranch) {
+  const Weights base = testing::tiny_weights(config, at::kDouble);
+  const Adaptation adapted = testing::moved_adaptation(GetParam(), config, base);
+  for (const LayerAdaptation& layer : adapted.layers) {
+    const at::Tensor w_o = layer.o.to(at::kDouble);
+    expect_close(folded_o_proj(w_o, layer, GetParam()),
+                 w_o.mm(full_map(layer, GetParam(), config).t()), 1e-12);
+  }
+}
+
+// method.md §2.4: ≤ 1e-10 in fp64 on a toy model, ≤ 1e-4 in fp32.
+TEST_P(FoldTest, FoldedModelIsTheBranch) {
+  for (const auto type : {at::kDouble, at::kFloat}) {
+    const Weights base = testing::tiny_weights(config, type);
+    Adaptation adapted = testing::moved_adaptation(GetParam(), config, base);
+    for (LayerAdaptation& layer : adapted.layers) {
+      for (at::Tensor* t :
+           {&layer.k, &layer.v, &layer.o, &layer.mask, &layer.branch.w_d, &layer.branch.w_down,
+            &layer.branch.w_up, &layer.branch.gate, &layer.branch.lambda_learn}) {
+        if (t->defined()) *t = t->to(type);
+      }
+    }
+    const Weights folded = folded_weights(base, adapted);
+    const Batch batch = pack({kTokens});
+    const Certificate c = certificate(Llama(config, folded).logits(batch),
+                                      Llama(config, base).logits(batch, adapted));
+    EXPECT_LE(c.largest, type == at::kDouble ? 1e-10 : 1e-4);
+    EXPECT_LE(c.mean, c.largest);
+    EXPECT_TRUE(folded.layers[2].o.equal(adapted.layers[2].o));  // no head selected there
+  }
+}
+
+TEST_P(FoldTest, LambdaScaleZeroIsTheProjectionItself) {
+  const Weights base = testing::tiny_weights(config);
+  const Adaptation adapted = testing::moved_adaptation(GetParam(), config, base);
+  EXPECT_TRUE(folded_o_proj(adapted.layers[0].o, adapted.layers[0], GetParam(), 0)
+                  .equal(adapted.layers[0].o));
+}
+
+INSTANTIATE_TEST_SUITE_P(Options, FoldTest, ::testing::ValuesIn(testing::all_options()),
+                         [](const auto& info) { return testing::label(info.param); });
+
+TEST(ExportFoldedTest, IsAPlainModelOnDisk) {
+  const support::TemporaryDirectory dir;
+  const std::filesystem::path source =
+      std::filesystem::path(DEX_SOURCE_DIR) / "tests/data/model/tied";
+  const Config config = load_config(source);
+  const Weights base = load_weights(source, config, {at::kFloat, false});
+  const Adaptation adapted =
+      testing::moved_adaptation(testing::all_options().front(), config, base);
+  const Batch batch = pack({kTokens});
+  const at::Tensor branch = Llama(config, base).logits(batch, adapted);
+  export_folded(dir / "out", source, config, adapted, at::kFloat, {1e-6, 1e-7});
+
+  const Config read = load_config(dir / "out");
+  const Weights folded = load_weights(dir / "out", read, {std::nullopt, true});
+  EXPECT_LE(certificate(Llama(read, folded).logits(batch), branch).largest, 1e-4);
+  EXPECT_TRUE(folded.embed.equal(base.embed));
+  std::ifstream file(dir / "out" / "fold_certificate.json");
+  EXPECT_EQ(nlohmann::json::parse(file)["largest_logit_difference"], 1e-6);
+  EXPECT_THROW(export_folded(dir / "out", source, config, adapted, at::kFloat, {}),
+               std::runtime_error);
+}
+
+}  // namespace
+}  // namespace dex::model
