@@ -250,6 +250,7 @@ base::Result<JobRepository::Finished> JobRepository::finish(const Finish& finish
     answer.pool = reply.str(2);
     answer.kind = reply.str(3);
     answer.run_seconds = std::strtod(reply.str(4).c_str(), nullptr);
+    answer.why_code = reply.str(5);
   } else if (word == "DUP") {
     answer.replayed = true;
   } else if (word == "LOST") {

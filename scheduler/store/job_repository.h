@@ -99,9 +99,13 @@ class JobRepository {
   struct Finished {
     bool lost = false;  // somebody else owns the job, or nobody: nothing was changed
     bool replayed = false;
-    std::string state;  // afterwards
-    std::string pool, kind;
+    std::string state;       // afterwards
+    std::string pool, kind;  // these and the rest: only of the first answer
     double run_seconds = 0;
+    std::string why_code;
+    [[nodiscard]] bool terminal() const {
+      return state == "SUCCEEDED" || state == "FAILED" || state == "CANCELLED";
+    }
   };
   // BAD_STATE and BAD_ARGUMENT are faults of the worker: INVALID_ARGUMENT INVALID_FIELD.
   base::Result<Finished> finish(const Finish& finish);

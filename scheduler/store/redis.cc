@@ -46,6 +46,7 @@ base::Result<Reply> Redis::repeat(std::string_view name, const std::vector<std::
       if (connection.status().code() != base::Code::kUnavailable) return connection.status();
       last = connection.status().message();
       observe(store::name(ErrorClass::kIo));
+      wait = std::min(wait * 2, kLongestPause);
       continue;
     }
     Answer answer = (*connection)->call(args);

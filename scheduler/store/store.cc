@@ -134,7 +134,10 @@ base::Result<Store::Swept> Store::sweep() {
     sum.uncapped += reply.num(5);
     sum.workers_lost += reply.num(6);
     sum.settling = reply.num(7) == 1;
-    sum.ended += reply.num(8);
+    sum.news += reply.num(8);
+    for (const Reply& row : reply.at(9).elements) {
+      sum.ends.push_back({row.str(0), row.str(1), row.str(2), row.str(3), row.num(4) == 1});
+    }
   }
   return sum;
 }

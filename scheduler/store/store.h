@@ -58,7 +58,12 @@ class Store {
   struct Swept {
     int64_t pulled_back = 0, deadlines = 0, leases = 0, delayed = 0, uncapped = 0, workers_lost = 0;
     bool settling = false;
-    int64_t ended = 0;  // jobs that became READY or terminal
+    int64_t news = 0;  // jobs that became READY or terminal
+    struct End {
+      std::string pool, kind, state, why_code;
+      bool lease = false;  // the worker was lost; else the deadline was over
+    };
+    std::vector<End> ends;
   };
   // Does what time alone changes (T2, T9 …), until nothing is left.
   base::Result<Swept> sweep();

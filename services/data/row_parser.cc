@@ -269,9 +269,12 @@ std::optional<std::string> RowParser::read_string(Value root, std::string_view k
 void RowParser::scan(const std::string& path, Value value, std::string_view text) {
   scan_text(text, [&](const TextMark& mark) {
     const std::string found(text.substr(mark.begin, std::min<size_t>(mark.size, 40)));
-    // Where there are no escapes, a byte of the text is a byte of the line.
+    // Where there are no escapes, a byte of the text is a byte of the line; else the first place
+    // that looks so.
     const bool verbatim = value.raw().size() == text.size() + 2;
-    const size_t offset = value.offset() + (verbatim ? 1 + mark.begin : 0);
+    const size_t place =
+        verbatim ? 1 + mark.begin : value.raw().find(text.substr(mark.begin, mark.size));
+    const size_t offset = value.offset() + (place == std::string_view::npos ? 0 : place);
     if (mark.code == "special_token_in_text") {
       add(Severity::kWarning, mark.code, offset, path,
           "\"" + found + "\" looks like a special token; a tokenizer that knows it makes it one",

@@ -1,5 +1,7 @@
 #include "services/rpc/status.h"
 
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/util/time_util.h>
 
 #include <string>
@@ -105,6 +107,19 @@ bool read_detail(const grpc::Status& status, M& out) {
   return false;
 }
 
+// Any::PackFrom with the map in a fixed order: the same error is the same bytes.
+void pack(const google::rpc::ErrorInfo& info, google::protobuf::Any& out) {
+  std::string bytes;
+  {
+    google::protobuf::io::StringOutputStream stream(&bytes);
+    google::protobuf::io::CodedOutputStream coded(&stream);
+    coded.SetSerializationDeterministic(true);
+    info.SerializeToCodedStream(&coded);
+  }
+  out.PackFrom(google::rpc::ErrorInfo());  // the type's name
+  out.set_value(bytes);
+}
+
 }  // namespace
 
 grpc::Status to_grpc(const base::Status& status, std::string_view request_id) {
@@ -114,7 +129,7 @@ grpc::Status to_grpc(const base::Status& status, std::string_view request_id) {
   wire.set_code(static_cast<int>(status.code()));
   const std::string message = shortened(status.message(), kLongestErrorMessage);
   wire.set_message(message);
-  wire.add_details()->PackFrom(error_info(status, reason, request_id));
+  pack(error_info(status, reason, request_id), *wire.add_details());
   add_bad_request(status, wire);
   add_retry_info(reason, wire);
   add_code_detail(status, wire);

@@ -73,8 +73,8 @@ base::Status Tokenizer::read_special_tokens(const ModelTextConfig& config) {
   return {};
 }
 
-base::Result<Tokenizer::Encoding> Tokenizer::run(std::string_view text,
-                                                 bool add_special_tokens) const {
+base::Result<Tokenizer::Encoding> Tokenizer::run(std::string_view text, bool add_special_tokens,
+                                                 bool want_starts) const {
   if (text.size() > kMaxTextBytes) {
     return base::invalid_argument(
         "TOO_LARGE", "the text has " + std::to_string(text.size()) + " bytes, at most " +
@@ -83,19 +83,19 @@ base::Result<Tokenizer::Encoding> Tokenizer::run(std::string_view text,
   Encoding encoding;
   std::string error;
   const int code = dex_tokenizer_encode(handle_, detail::borrow(text), add_special_tokens,
-                                        {&encoding, append_ids}, detail::into(error));
+                                        want_starts, {&encoding, append_ids}, detail::into(error));
   if (code != 0) return base::invalid_argument("INVALID_FIELD", "the tokenizer failed: " + error);
   return encoding;
 }
 
 base::Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text,
                                                      bool add_special_tokens) const {
-  DEX_ASSIGN_OR_RETURN(Encoding encoding, run(text, add_special_tokens));
+  DEX_ASSIGN_OR_RETURN(Encoding encoding, run(text, add_special_tokens, false));
   return std::move(encoding.ids);
 }
 
 base::Result<Tokenizer::Encoding> Tokenizer::encode_with_starts(std::string_view text) const {
-  return run(text, false);
+  return run(text, false, true);
 }
 
 base::Result<std::string> Tokenizer::decode(std::span<const int32_t> ids,

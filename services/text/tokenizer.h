@@ -69,7 +69,8 @@ class Tokenizer {
  private:
   Tokenizer() = default;
   base::Status read_special_tokens(const ModelTextConfig& config);
-  base::Result<Encoding> run(std::string_view text, bool add_special_tokens) const;
+  base::Result<Encoding> run(std::string_view text, bool add_special_tokens,
+                             bool want_starts) const;
   std::optional<int32_t> special_id(const std::string& name) const;
 
   DexTokenizer* handle_ = nullptr;

@@ -188,11 +188,23 @@ bool Engine::take_incoming() {
     incoming.swap(incoming_);
   }
   for (Incoming& item : incoming) {
-    if (item.sequence != nullptr) {
+    const auto found = sequences_.find(item.handle);
+    if (item.sequence == nullptr) {
+      if (found != sequences_.end()) finish(*found->second, FinishReason::kCancelled, {}, {});
+    } else if (found != sequences_.end()) {
+      // Two sequences must not share a handle: the one that runs is kept.
+      Outcome outcome;
+      outcome.error =
+          base::Status(base::Code::kAlreadyExists, "NAME_TAKEN",
+                       "request " + std::to_string(item.handle) + " is running already");
+      {
+        const std::lock_guard lock(mutex_);
+        --live_;
+      }
+      item.sequence->listener->on_done(std::move(outcome));
+    } else {
       batcher_.add(item.sequence.get());
       sequences_[item.handle] = std::move(item.sequence);
-    } else if (const auto found = sequences_.find(item.handle); found != sequences_.end()) {
-      finish(*found->second, FinishReason::kCancelled, {}, {});
     }
   }
   ended_.clear();
@@ -258,13 +270,8 @@ void Engine::decode(const std::vector<Share>& planned) {
 }
 
 void Engine::prefill(const std::vector<Share>& planned) {
-  std::vector<Share>
-      alive;  // a decode step before this one never ends a prompt, but a listener may have
-  for (const Share& share : planned) {
-    if (!static_cast<Sequence*>(share.sequence)->ended) alive.push_back(share);
-  }
-  if (alive.empty()) return;
-  const std::vector<Share> shares = by_adapter(std::move(alive));
+  if (planned.empty()) return;
+  const std::vector<Share> shares = by_adapter(planned);
   compute(shares, Forward::Kernel::kMany);
   for (const Share& share : shares) batcher_.computed(share);
 

@@ -17,6 +17,8 @@ using kernels::Store;
 constexpr int64_t kRowsWorthSharing = 8;
 // Outputs of a slice: a multiple of every block that the kernels work in.
 constexpr int64_t kSliceOutputs = 48;
+// Jobs hold pointers, so this lives as long as they do.
+constexpr WeightView kNoBias;
 
 int64_t round_up(int64_t value, int64_t to) {
   return (value + to - 1) / to * to;
@@ -92,7 +94,7 @@ void Forward::logits(std::span<const int32_t> rows, Kernel kernel, float* out) {
   }
   groups_.assign(1, {nullptr, 0, count, 0});
   prepare(normed_.data(), d);
-  add(model_.lm_head, {}, out, Store::kSet);
+  add(model_.lm_head, kNoBias, out, Store::kSet);
   multiply();
 }
 

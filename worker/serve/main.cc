@@ -1,7 +1,5 @@
 // dex-engine: serves one base model with its adapters, under an agent or from the command line.
-#include <signal.h>
 #include <spdlog/spdlog.h>
-#include <sys/prctl.h>
 
 #include <CLI/CLI.hpp>
 #include <functional>
@@ -13,6 +11,7 @@
 #include "services/base/logging.h"
 #include "services/base/random.h"
 #include "services/base/signals.h"
+#include "services/base/subprocess.h"
 #include "services/base/version.h"
 #include "worker/serve/frame_server.h"
 #include "worker/serve/local_commands.h"
@@ -119,7 +118,7 @@ int run_local(const std::function<void()>& command) {
 int run_framed(int fd) {
   // An agent that is gone takes its engine along; one that went before this line is seen as a
   // closed channel.
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (!dex::base::die_with_parent()) return 1;
   const dex::base::StopSignals signals;
   const dex::base::SystemClock clock;
   dex::base::SystemRandom random;

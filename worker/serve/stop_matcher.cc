@@ -21,16 +21,20 @@ StopMatcher::StopMatcher(std::vector<std::string> stops) : stops_(std::move(stop
 std::string StopMatcher::push(std::string_view piece) {
   if (!found_.empty()) return {};
   pending_ += piece;
-  size_t at = std::string::npos;
+  // The stop that is complete first wins, the longer one of two that end together: that does not
+  // depend on how the text was cut into pieces.
+  size_t end = std::string::npos;
   for (const std::string& stop : stops_) {
-    const size_t here = pending_.find(stop);
-    if (here < at || (here == at && here != std::string::npos && stop.size() > found_.size())) {
-      at = here;
+    const size_t at = pending_.find(stop);
+    if (at == std::string::npos) continue;
+    const size_t here = at + stop.size();
+    if (here < end || (here == end && stop.size() > found_.size())) {
+      end = here;
       found_ = stop;
     }
   }
   if (!found_.empty()) {
-    pending_.resize(at);
+    pending_.resize(end - found_.size());
     return std::exchange(pending_, {});
   }
   size_t held = 0;

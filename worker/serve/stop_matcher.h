@@ -17,8 +17,7 @@ class StopMatcher {
   // What is left when the completion ends for another reason.
   std::string finish();
 
-  // The stop string that was found, the earliest in the text, the longest among those; empty: none
-  // yet.
+  // The stop string that was complete first, the longest of those that end there; empty: none yet.
   [[nodiscard]] const std::string& found() const { return found_; }
 
  private:

@@ -48,7 +48,8 @@ void ConsoleSession::event(const Event& event) {
   const char* level = event.level == Event::Level::kError  ? "error: "
                       : event.level == Event::Level::kWarn ? "warning: "
                                                            : "";
-  out_ << level << event.type << ": " << event.message << std::endl;
+  const bool plain = event.type == "warning" || event.type == "advice";  // the level says it
+  out_ << level << (plain ? "" : event.type + ": ") << event.message << std::endl;
 }
 
 void ConsoleSession::checkpoint(const CheckpointReport& report) {

@@ -3,7 +3,7 @@
 -- ARGV: clock, worker, id, epoch, outcome, backoff_ms (base, the script doubles it), result_uri, result_sha, result (opaque),
 --   ckpt_uri or '', ckpt_sha, ckpt_step, why_code, why, why_details (opaque), progress or '', events (lib.lua read_events)
 -- Outcomes: success fail_retry fail_final crash oom disk_full release paused cancelled
--- Replies: OK state pool kind seconds_run | DUP state | LOST | BADSTATE state | BADARG text
+-- Replies: OK state pool kind seconds_run why_code | DUP state | LOST | BADSTATE state | BADARG text
 local worker, id, epoch, outcome, backoff = arg(), arg(), arg(), arg(), num(arg())
 local result_uri, result_sha, result = arg(), arg(), arg()
 local ckpt_uri, ckpt_sha, ckpt_step = arg(), arg(), arg()
@@ -86,4 +86,4 @@ put(j, 'fin_epoch', epoch, 'fin_out', outcome, 'fin_reply', j.state, 'fin_worker
 event(j, epoch, worker, outcome)
 if TERMINAL[j.state] then log_end(j) else log_requeue(j, why ~= '' and why or outcome) end
 synced(j)
-return {'OK', j.state, j.pool, j.kind, fmt6(seconds)}
+return {'OK', j.state, j.pool, j.kind, fmt6(seconds), j.why_code or ''}

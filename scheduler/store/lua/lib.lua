@@ -160,6 +160,7 @@ local function log(j, ms, level, kind, message, data)
 end
 
 -- Events that a worker sends: count, then ms, level, type, message, data of each. read_events checks, write_events writes.
+-- A worker may send 128 of 32 KiB together; the bound here leaves room for what their parts cost apart.
 local function read_events()
   local n, events, bytes = num(arg()), {}, 0
   if n > 128 then return nil end
@@ -171,7 +172,7 @@ local function read_events()
     end
     events[i] = e
   end
-  return bytes <= 32768 and events or nil
+  return bytes <= 65536 and events or nil
 end
 
 local function write_events(j, events)

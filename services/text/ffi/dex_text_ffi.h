@@ -3,12 +3,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// C face of the Rust crate beside this file (tokenizers, minijinja). Only services/text includes it.
+// C face of the Rust crate beside this file (tokenizers, minijinja). Only services/text includes
+// it.
 //
-// Every function returns 0, or a code with a message in `error`: 1 the input is at fault, 2 a panic was caught and
-// the handle should not be used again. Nothing unwinds across this border, in either direction: sinks must not
-// throw. Text is UTF-8 and read during the call only. Handles may be used by several threads at once; closing one
-// needs that no other call is in it.
+// Every function returns 0, or a code with a message in `error`: 1 the input is at fault, 2 a panic
+// was caught and the handle should not be used again. Nothing unwinds across this border, in either
+// direction: sinks must not throw. Text is UTF-8 and read during the call only. Handles may be used
+// by several threads at once; closing one needs that no other call is in it.
 
 #ifdef __cplusplus
 extern "C" {
@@ -42,8 +43,9 @@ typedef struct {
 // `json` is the content of tokenizer.json. On success *out belongs to the caller, who closes it.
 int dex_tokenizer_open(DexText json, DexTokenizer** out, DexTokenizerInfo* info, DexSink error);
 void dex_tokenizer_close(DexTokenizer* tokenizer);  // null is fine
-int dex_tokenizer_encode(const DexTokenizer* tokenizer, DexText text, int add_special_tokens, DexIdSink out,
-                         DexSink error);
+// Without `want_starts` it is quicker and every start is 0.
+int dex_tokenizer_encode(const DexTokenizer* tokenizer, DexText text, int add_special_tokens,
+                         int want_starts, DexIdSink out, DexSink error);
 int dex_tokenizer_decode(const DexTokenizer* tokenizer, const uint32_t* ids, size_t count,
                          int skip_special_tokens, DexSink out, DexSink error);
 // The bytes that a token stands for; they live as long as the handle. 1 if there is no such id.
@@ -66,8 +68,8 @@ int dex_template_open(DexText source, DexTemplate** out, DexSink error);
 void dex_template_close(DexTemplate* chat_template);  // null is fine
 // `special_tokens`: "bos_token" → "<s>" and so on, visible to the template as variables.
 int dex_template_render(const DexTemplate* chat_template, const DexMessage* messages, size_t count,
-                        const DexPair* special_tokens, size_t special_count, int add_generation_prompt,
-                        DexSink out, DexSink error);
+                        const DexPair* special_tokens, size_t special_count,
+                        int add_generation_prompt, DexSink out, DexSink error);
 
 #ifdef __cplusplus
 }

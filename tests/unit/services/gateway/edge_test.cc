@@ -27,7 +27,7 @@ TEST_F(EdgeTest, UnknownRoutesAnswerInOpenAisShape) {
 }
 
 TEST_F(EdgeTest, ABytePathStillGivesJson) {
-  EXPECT_NO_THROW(static_cast<void>(nlohmann::json::parse(get("/\xff\xfe\"\n").body)));
+  EXPECT_TRUE(nlohmann::json::accept(get("/\xff\xfe\"\n").body));
 }
 
 TEST_F(EdgeTest, EveryReplyHasARequestId) {

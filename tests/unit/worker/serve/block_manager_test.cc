@@ -165,7 +165,9 @@ TEST(BlockManager, BehavesAsItsModelUnderRandomUse) {
         for (size_t i = 0; i < one.lease.blocks.size(); ++i) {
           const bool fresh = held.insert(one.lease.blocks[i]).second;
           // Only published blocks may be in several hands.
-          if (!fresh) ASSERT_LT(i, static_cast<size_t>(one.lease.published));
+          if (!fresh) {
+            ASSERT_LT(i, static_cast<size_t>(one.lease.published));
+          }
         }
       }
       ASSERT_EQ(blocks.free_blocks(), 24 - static_cast<int32_t>(held.size()))

@@ -33,10 +33,13 @@ TEST(StopMatcher, GivesBackWhatItHeldWhenTheTextEnds) {
   EXPECT_EQ(matcher.finish(), "\n");
 }
 
-TEST(StopMatcher, TheEarliestWinsThenTheLongest) {
-  StopMatcher matcher({"cd", "bc", "bcd"});
-  EXPECT_EQ(matcher.push("abcd"), "a");
-  EXPECT_EQ(matcher.found(), "bcd");
+TEST(StopMatcher, TheFirstToBeCompleteWinsThenTheLongest) {
+  StopMatcher first({"cd", "bc", "bcd"});
+  EXPECT_EQ(first.push("abcd"), "a");
+  EXPECT_EQ(first.found(), "bc");
+  StopMatcher longest({"d", "bcd", "cd"});
+  EXPECT_EQ(longest.push("abcd"), "a");
+  EXPECT_EQ(longest.found(), "bcd");
 }
 
 TEST(StopMatcher, OverlapsWithItself) {
@@ -69,7 +72,14 @@ TEST(StopMatcher, PiecesDoNotMatter) {
       at += length;
     }
     got += matcher.finish();
-    const size_t cut = std::min(text.find(stops[0]), text.find(stops[1]));
+    size_t cut = std::string::npos;
+    size_t end = std::string::npos;
+    for (const std::string& stop : stops) {
+      const size_t at = text.find(stop);
+      if (at == std::string::npos || at + stop.size() > end) continue;
+      cut = at + stop.size() < end ? at : std::min(cut, at);
+      end = at + stop.size();
+    }
     ASSERT_EQ(got, text.substr(0, cut)) << text << " " << stops[0] << " " << stops[1];
   }
 }

@@ -1,0 +1,216 @@
+#include "scheduler/server/adapters.h"
+
+#include <fcntl.h>
+
+#include <array>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "scheduler/server/job_view.h"
+#include "scheduler/server/page.h"
+#include "scheduler/server/tar_writer.h"
+#include "services/base/files.h"
+#include "services/base/sha256.h"
+
+namespace dex::server {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kStorePage = 100;
+constexpr size_t kPiece = 256 << 10;
+constexpr int64_t kLargestManifest = 1 << 20;
+
+base::Status corrupt(const std::string& what) {
+  return {base::Code::kDataLoss, "ARTIFACT_CORRUPT", "The adapter's " + what};
+}
+
+iv1::RegisterRequest registration(const store::WorkerRecord& worker) {
+  iv1::RegisterRequest request;
+  request.ParseFromString(worker.info);
+  return request;
+}
+
+iv1::HeartbeatRequest engines(const store::WorkerRecord& worker) {
+  iv1::HeartbeatRequest request;
+  request.ParseFromString(worker.live);
+  return request;
+}
+
+// What each worker that serves the adapter's base says about it. A worker that says nothing yet is
+// STATE_UNSPECIFIED.
+std::vector<v1::Replica> replicas_of(const v1::Adapter& adapter,
+                                     const std::vector<store::WorkerRecord>& workers) {
+  std::vector<v1::Replica> replicas;
+  for (const auto& worker : workers) {
+    if (worker.state != "up") continue;
+    const auto live = engines(worker);
+    const auto bases = registration(worker).bases();
+    const bool serves = std::any_of(bases.begin(), bases.end(), [&](const auto& base) {
+      return base.name() == adapter.base_model();
+    });
+    if (!serves) continue;
+    v1::Replica replica;
+    replica.set_worker(worker.id);
+    for (const auto& engine : live.engines()) {
+      if (engine.base() != adapter.base_model()) continue;
+      for (const auto& held : engine.adapters()) {
+        if (held.id() != adapter.id() || held.content_sha256() != adapter.content_sha256())
+          continue;
+        replica.set_state(held.state());
+        replica.set_error(held.error());
+      }
+    }
+    replicas.push_back(std::move(replica));
+  }
+  return replicas;
+}
+
+void add_replicas(v1::Adapter& adapter, const std::vector<store::WorkerRecord>& workers) {
+  for (auto& replica : replicas_of(adapter, workers)) {
+    if (replica.state() != v1::Replica::STATE_UNSPECIFIED)
+      *adapter.add_replicas() = std::move(replica);
+  }
+}
+
+// Streams one file into the archive and compares its hash with the manifest's.
+base::Status send_file(const fs::path& path, const std::string& name, const std::string& sha256,
+                       TarWriter& tar) {
+  std::error_code error;
+  const auto size = static_cast<int64_t>(fs::file_size(path, error));
+  if (error) return corrupt("file " + name + " is missing");
+  DEX_RETURN_IF_ERROR(tar.begin(name, size));
+  std::ifstream file(path, std::ios::binary);
+  std::string piece(kPiece, '\0');
+  base::Sha256 hash;
+  int64_t left = size;
+  while (left > 0) {
+    file.read(piece.data(), static_cast<std::streamsize>(std::min<int64_t>(left, kPiece)));
+    if (file.gcount() == 0) return corrupt("file " + name + " is shorter than it was");
+    const std::string_view read(piece.data(), static_cast<size_t>(file.gcount()));
+    hash.update(read);
+    DEX_RETURN_IF_ERROR(tar.append(read));
+    left -= file.gcount();
+  }
+  if (hash.hex() != sha256) return corrupt("file " + name + " is not what its checksum says");
+  return {};
+}
+
+base::Result<std::map<std::string, std::string>> parse_manifest(const std::string& text) {
+  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return corrupt("checksums.json is not a JSON object");
+  std::map<std::string, std::string> files;
+  for (const auto& [name, hash] : json.items()) {
+    const bool plain =
+        !name.empty() && name.find('/') == std::string::npos && name != "." && name != "..";
+    if (!plain || !hash.is_string()) return corrupt("checksums.json has a bad entry");
+    files[name] = hash.get<std::string>();
+  }
+  return files;
+}
+
+}  // namespace
+
+base::Result<v1::ListAdaptersResponse> Adapters::list(const auth::Principal& who,
+                                                      const v1::ListAdaptersRequest& request) {
+  DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kAdaptersRead));
+  DEX_ASSIGN_OR_RETURN(const int wanted, page_size(request.page_size()));
+  DEX_ASSIGN_OR_RETURN(auto cursor, parse_page_token(request.page_token()));
+  DEX_ASSIGN_OR_RETURN(const auto routes, workers_.routes());
+  v1::ListAdaptersResponse page;
+  while (true) {
+    DEX_ASSIGN_OR_RETURN(const auto records, adapters_.list(who.tenant(), cursor, kStorePage));
+    for (const auto& record : records) {
+      if (page.adapters_size() == wanted) {
+        page.set_next_page_token(page_token(cursor.before_ms, cursor.before_id));
+        return page;
+      }
+      cursor = {record.created_ms, record.id};
+      auto adapter = adapter_view(record);
+      if (!request.base_model().empty() && request.base_model() != adapter.base_model()) continue;
+      if (!request.job().empty() && request.job() != adapter.job()) continue;
+      add_replicas(adapter, routes.workers);
+      *page.add_adapters() = std::move(adapter);
+    }
+    if (static_cast<int>(records.size()) < kStorePage) return page;
+  }
+}
+
+base::Result<v1::Adapter> Adapters::get(const auth::Principal& who,
+                                        const v1::GetAdapterRequest& request) {
+  DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kAdaptersRead));
+  DEX_ASSIGN_OR_RETURN(const auto record, adapters_.get(who.tenant(), request.id()));
+  DEX_ASSIGN_OR_RETURN(const auto routes, workers_.routes());
+  auto adapter = adapter_view(record);
+  add_replicas(adapter, routes.workers);
+  return adapter;
+}
+
+base::Status Adapters::load(const auth::Principal& who, const v1::LoadAdapterRequest& request) {
+  DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kAdaptersServe));
+  DEX_RETURN_IF_ERROR(adapters_.desire(who.tenant(), request.id(), true));
+  changed_();
+  return {};
+}
+
+base::Result<Adapters::Loading> Adapters::loading(const auth::Principal& who,
+                                                  const std::string& id) {
+  DEX_ASSIGN_OR_RETURN(const auto record, adapters_.get(who.tenant(), id));
+  DEX_ASSIGN_OR_RETURN(const auto routes, workers_.routes());
+  Loading loading;
+  loading.adapter = adapter_view(record);
+  const auto replicas = replicas_of(loading.adapter, routes.workers);
+  add_replicas(loading.adapter, routes.workers);
+  if (replicas.empty()) loading.missing = "no worker serves " + loading.adapter.base_model();
+  loading.done = !replicas.empty();
+  for (const auto& replica : replicas) {
+    if (replica.state() == v1::Replica::STATE_FAILED) {
+      loading.failed =
+          base::failed_precondition("ADAPTER_NOT_PROVEN", "Worker " + replica.worker() +
+                                                              " can't load it: " + replica.error());
+    }
+    if (replica.state() == v1::Replica::STATE_LOADED) continue;
+    loading.done = false;
+    loading.missing += (loading.missing.empty() ? "not yet loaded on " : ", ") + replica.worker();
+  }
+  return loading;
+}
+
+base::Result<v1::Adapter> Adapters::unload(const auth::Principal& who,
+                                           const v1::UnloadAdapterRequest& request) {
+  DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kAdaptersServe));
+  DEX_RETURN_IF_ERROR(adapters_.desire(who.tenant(), request.id(), false));
+  changed_();
+  DEX_ASSIGN_OR_RETURN(const auto record, adapters_.get(who.tenant(), request.id()));
+  return adapter_view(record);
+}
+
+base::Status Adapters::download(const auth::Principal& who,
+                                const v1::DownloadAdapterRequest& request,
+                                const std::function<bool(std::string)>& sink) {
+  DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kAdaptersRead));
+  auto record = adapters_.get(who.tenant(), request.id());
+  DEX_RETURN_IF_ERROR(record.status());
+  auto folder = layout_.absolute(record->uri);
+  DEX_RETURN_IF_ERROR(folder.status());
+  auto manifest = base::read_file(*folder / "checksums.json", kLargestManifest);
+  if (!manifest.ok())
+    return corrupt("checksums.json cannot be read: " + manifest.status().message());
+  if (base::sha256_hex(*manifest) != record->sha256) {
+    return corrupt("checksums.json is not the one that was published");
+  }
+  auto files = parse_manifest(*manifest);
+  DEX_RETURN_IF_ERROR(files.status());
+
+  TarWriter tar([&sink](std::string_view piece) { return sink(std::string(piece)); });
+  DEX_RETURN_IF_ERROR(tar.begin("checksums.json", static_cast<int64_t>(manifest->size())));
+  DEX_RETURN_IF_ERROR(tar.append(*manifest));
+  for (const auto& [name, sha256] : *files) {
+    DEX_RETURN_IF_ERROR(send_file(*folder / name, name, sha256, tar));
+  }
+  return tar.finish();
+}
+
+}  // namespace dex::server

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "dex/v1/adapters.pb.h"
+#include "scheduler/server/data_layout.h"
+#include "scheduler/store/adapter_repository.h"
+#include "scheduler/store/worker_repository.h"
+#include "services/auth/principal.h"
+#include "services/base/status.h"
+
+namespace dex::server {
+
+// Published adapters (AdapterService), without gRPC. Waits for a few round trips of the store.
+// Thread-safe.
+class Adapters {
+ public:
+  // All outlive this object. `changed` is called when workers should hear of a change.
+  Adapters(store::AdapterRepository& adapters, store::WorkerRepository& workers,
+           const DataLayout& layout, std::function<void()> changed)
+      : adapters_(adapters), workers_(workers), layout_(layout), changed_(std::move(changed)) {}
+
+  base::Result<v1::ListAdaptersResponse> list(const auth::Principal& who,
+                                              const v1::ListAdaptersRequest& request);
+  base::Result<v1::Adapter> get(const auth::Principal& who, const v1::GetAdapterRequest& request);
+
+  // Asks every worker to hold the adapter. Then loading() tells how far they are.
+  base::Status load(const auth::Principal& who, const v1::LoadAdapterRequest& request);
+  struct Loading {
+    v1::Adapter adapter;
+    bool done = false;    // every worker that serves the base has it
+    base::Status failed;  // a worker can't: ADAPTER_NOT_PROVEN with its words
+    std::string missing;  // workers that are not there yet, in words
+  };
+  base::Result<Loading> loading(const auth::Principal& who, const std::string& id);
+  base::Result<v1::Adapter> unload(const auth::Principal& who,
+                                   const v1::UnloadAdapterRequest& request);
+
+  // The artefact as a tar, checksums.json first, in pieces of at most 256 KiB; `sink` answers false
+  // when nobody listens any more. ARTIFACT_CORRUPT when a file is missing or not as recorded: then
+  // the archive has no end and no client takes it for whole.
+  base::Status download(const auth::Principal& who, const v1::DownloadAdapterRequest& request,
+                        const std::function<bool(std::string)>& sink);
+
+ private:
+  store::AdapterRepository& adapters_;
+  store::WorkerRepository& workers_;
+  const DataLayout& layout_;
+  std::function<void()> changed_;
+};
+
+}  // namespace dex::server

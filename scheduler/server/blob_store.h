@@ -1,0 +1,32 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "scheduler/server/data_layout.h"
+#include "scheduler/store/file_repository.h"
+#include "services/base/status.h"
+
+namespace dex::server {
+
+// The bytes of uploaded files, once for each content however many records name it. Several replicas
+// on one data directory may work at the same time. Thread-safe; blocks on disk and store.
+class BlobStore {
+ public:
+  BlobStore(const DataLayout& layout, store::FileRepository& files)  // both outlive this object
+      : layout_(layout), files_(files) {}
+
+  // Gives the finished temporary its place. The temporary stays until settle(), because another
+  // replica may be removing equal content right now.
+  base::Status place(const std::filesystem::path& temporary, const std::string& sha256);
+  // After the record was stored: makes sure that the bytes are there, then removes the temporary.
+  base::Status settle(const std::filesystem::path& temporary, const std::string& sha256);
+  // After the last record that named the bytes was removed.
+  base::Status drop(const std::string& sha256);
+
+ private:
+  const DataLayout& layout_;
+  store::FileRepository& files_;
+};
+
+}  // namespace dex::server

@@ -1,0 +1,41 @@
+#include "scheduler/server/data_layout.h"
+
+#include "services/base/files.h"
+
+namespace dex::server {
+
+namespace fs = std::filesystem;
+
+base::Status DataLayout::prepare() const {
+  for (const char* folder : {"files/sha256", "files/upload", "files/findings", "jobs"}) {
+    DEX_RETURN_IF_ERROR(base::make_directories(root_ / folder));
+  }
+  return {};
+}
+
+std::string DataLayout::blob(const std::string& sha256) {
+  return "files/sha256/" + sha256.substr(0, 2) + "/" + sha256.substr(2, 2) + "/" + sha256;
+}
+
+std::string DataLayout::attempt(const std::string& tenant, const std::string& job, int64_t epoch) {
+  return "jobs/" + tenant + "/" + job + "/attempt-" + std::to_string(epoch);
+}
+
+fs::path DataLayout::upload(const std::string& name) const {
+  return root_ / "files/upload" / name;
+}
+
+fs::path DataLayout::findings(const std::string& file) const {
+  return root_ / "files/findings" / (file + ".pb");
+}
+
+base::Result<fs::path> DataLayout::absolute(const std::string& relative) const {
+  const fs::path path = fs::path(relative).lexically_normal();
+  if (relative.empty() || path.is_absolute() || path.begin()->string() == "..") {
+    return base::invalid_argument("PATH_NOT_ALLOWED",
+                                  "'" + relative + "' is not a path below the data directory");
+  }
+  return root_ / path;
+}
+
+}  // namespace dex::server

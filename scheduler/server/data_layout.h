@@ -1,0 +1,35 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "services/base/status.h"
+
+namespace dex::server {
+
+// Where things lie below the data directory that scheduler and workers share. Every name that goes
+// into a path is an id, a tenant or a hash, never something a user wrote (jobs.md §10). Relative
+// paths are what the store keeps and what workers are told.
+class DataLayout {
+ public:
+  explicit DataLayout(std::filesystem::path data_dir) : root_(std::move(data_dir)) {}
+
+  // Makes the directories that always exist.
+  [[nodiscard]] base::Status prepare() const;
+
+  // "files/sha256/ab/cd/<sha256>"
+  [[nodiscard]] static std::string blob(const std::string& sha256);
+  // "jobs/<tenant>/<job>/attempt-<epoch>"
+  [[nodiscard]] static std::string attempt(const std::string& tenant, const std::string& job,
+                                           int64_t epoch);
+  [[nodiscard]] std::filesystem::path upload(const std::string& name) const;    // a temporary
+  [[nodiscard]] std::filesystem::path findings(const std::string& file) const;  // of one file id
+
+  // An absolute path of a relative one; PATH_NOT_ALLOWED when it would leave the data directory.
+  [[nodiscard]] base::Result<std::filesystem::path> absolute(const std::string& relative) const;
+
+ private:
+  std::filesystem::path root_;
+};
+
+}  // namespace dex::server

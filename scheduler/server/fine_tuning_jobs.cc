@@ -1,0 +1,276 @@
+#include "scheduler/server/fine_tuning_jobs.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "scheduler/server/file_view.h"
+#include "scheduler/server/job_view.h"
+#include "scheduler/server/page.h"
+#include "scheduler/server/request_key.h"
+#include "services/base/sha256.h"
+
+namespace dex::server {
+
+namespace {
+
+constexpr size_t kLargestSpecBytes = 32 << 10;
+constexpr int kStorePage = 100;
+constexpr int kMostLookedAt = 1000;
+
+base::Status missing(const std::string& field) {
+  return base::Status(base::Code::kInvalidArgument, "MISSING_FIELD", field + " is missing")
+      .with_violation(field, "is missing");
+}
+
+base::Status check_job_id(const std::string& id) {
+  if (id.empty()) return missing("id");
+  if (base::is_id(id, "ftjob-")) return {};
+  return base::not_found("RESOURCE_NOT_FOUND", "There is no job '" + id.substr(0, 64) + "'.")
+      .with_metadata("resource_type", "job")
+      .with_metadata("resource_name", id.substr(0, 64));
+}
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+bool matches(const v1::FineTuningJob& job, const v1::ListFineTuningJobsRequest::Filter& filter) {
+  const auto& states = filter.states();
+  if (!states.empty() && std::find(states.begin(), states.end(), job.state()) == states.end())
+    return false;
+  if (!filter.model().empty() && filter.model() != job.model()) return false;
+  if (!filter.preset().empty()) {
+    const std::string& version = job.effective_config().preset_version();  // "code@1"
+    if (filter.preset() != version && filter.preset() != version.substr(0, version.find('@')))
+      return false;
+  }
+  return std::all_of(filter.metadata().begin(), filter.metadata().end(), [&job](const auto& pair) {
+    const auto found = job.metadata().find(pair.first);
+    return found != job.metadata().end() && found->second == pair.second;
+  });
+}
+
+}  // namespace
+
+base::Result<core::DataFacts> FineTuningJobs::facts(const std::string& tenant,
+                                                    const std::string& file,
+                                                    const std::string& field) {
+  auto record = parts_.files.get(tenant, file);
+  if (!record.ok())
+    return base::Status(record.status()).with_violation(field, record.status().message());
+  if (record->state == "READY") return core::data_facts(file_view(*record));
+  const bool invalid = record->state == "INVALID";
+  const std::string text =
+      invalid ? "has faults that ListFindings names" : "is still being checked";
+  return base::failed_precondition(invalid ? "FILE_INVALID" : "FILE_NOT_READY",
+                                   field + ": the file '" + file + "' " + text)
+      .with_violation(field, text);
+}
+
+core::DeviceFacts FineTuningJobs::device() {
+  core::DeviceFacts facts = options_.device;
+  const auto routes = parts_.workers.routes();
+  if (facts.memory_bytes > 0 || !routes.ok()) return facts;
+  for (const auto& worker : routes->workers) {
+    iv1::RegisterRequest registered;
+    if (worker.state != "up" || !registered.ParseFromString(worker.info)) continue;
+    for (const auto& device : registered.devices()) {
+      facts.memory_bytes = std::max(facts.memory_bytes, device.memory_bytes());
+    }
+  }
+  return facts;
+}
+
+base::Result<FineTuningJobs::Plan> FineTuningJobs::plan(const std::string& tenant,
+                                                        const v1::FineTuningJobSpec& spec) {
+  if (spec.model().empty()) return missing("spec.model");
+  if (spec.training_file().empty()) return missing("spec.training_file");
+  DEX_ASSIGN_OR_RETURN(const v1::Model model, parts_.models.find(spec.model()));
+  core::ResolveInput input;
+  input.spec = spec;
+  input.model = model;
+  input.default_pool = options_.default_pool;
+  DEX_ASSIGN_OR_RETURN(input.training, facts(tenant, spec.training_file(), "training_file"));
+  if (spec.has_validation_file()) {
+    DEX_ASSIGN_OR_RETURN(input.validation,
+                         facts(tenant, spec.validation_file(), "validation_file"));
+  }
+  std::array<uint8_t, 4> seed{};
+  parts_.random.fill(seed);
+  input.seed = int64_t{seed[0]} | int64_t{seed[1]} << 8 | int64_t{seed[2]} << 16 |
+               int64_t{seed[3] & 0x7f} << 24;
+  Plan plan;
+  DEX_ASSIGN_OR_RETURN(plan.resolved, core::resolve(input));
+  plan.estimate = core::estimate(plan.resolved, model, device());
+  return plan;
+}
+
+base::Result<v1::Estimate> FineTuningJobs::estimate(
+    const auth::Principal& who, const v1::EstimateFineTuningJobRequest& request) {
+  DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kJobsRead));
+  DEX_ASSIGN_OR_RETURN(Plan plan, this->plan(who.tenant(), request.spec()));
+  if (!plan.estimate.has_effective_config())
+    *plan.estimate.mutable_effective_config() = plan.resolved.config;
+  return std::move(plan.estimate);
+}
+
+base::Result<store::NewJob> FineTuningJobs::new_job(const std::string& tenant, const Plan& plan) {
+  const v1::FineTuningJobSpec& spec = plan.resolved.config.spec();
+  v1::FineTuningJob fixed = fixed_part(plan.resolved.config);
+  for (const std::string& warning : plan.resolved.warnings) fixed.add_warnings(warning);
+  store::NewJob job;
+  job.id = parts_.ids.make("ftjob-");
+  job.pool = spec.pool();
+  job.priority = static_cast<int>(spec.has_priority() ? spec.priority() : 4);
+  job.max_fail = static_cast<int>(spec.has_max_retries() ? spec.max_retries() : 2);
+  job.cost_gpu_seconds = plan.estimate.expected_duration_seconds();
+  job.deadline_ms = static_cast<int64_t>(std::ceil(spec.deadline_seconds() * 1000));
+  job.adapter = "ft:" + spec.model() + ":" + tenant + ":" + lower(spec.suffix()) + ":" +
+                job.id.substr(job.id.find('-') + 1);
+  job.spec = fixed.SerializeAsString();
+  job.files = {spec.training_file()};
+  if (spec.has_validation_file() && spec.validation_file() != spec.training_file()) {
+    job.files.push_back(spec.validation_file());
+  }
+  if (job.spec.size() > kLargestSpecBytes) {
+    return base::Status(base::Code::kInvalidArgument, "TOO_LARGE",
+                        "the resolved spec has " + std::to_string(job.spec.size()) + " bytes, " +
+                            std::to_string(kLargestSpecBytes) + " are allowed")
+        .with_violation("spec", "is too large");
+  }
+  return job;
+}
+
+base::Result<FineTuningJobs::Created> FineTuningJobs::create(
+    const auth::Principal& who, const v1::CreateFineTuningJobRequest& request) {
+  DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kJobsWrite));
+  const std::string& tenant = who.tenant();
+  if (!request.has_spec()) return missing("spec");
+  DEX_ASSIGN_OR_RETURN(const std::string key, request_key(request.request_id(), parts_.ids));
+  store::JobRepository::Submission submission;
+  submission.request_id = key;
+  auto body = request;
+  body.clear_request_id();
+  submission.request_sha256 = message_sha256(body);
+
+  // A repeat gets the first call's job even if its file has gone since, so this comes before
+  // checks.
+  if (!request.validate_only() && !request.request_id().empty()) {
+    DEX_ASSIGN_OR_RETURN(const auto ids,
+                         parts_.store.made_by(tenant, key, submission.request_sha256));
+    if (!ids.empty()) {
+      DEX_ASSIGN_OR_RETURN(const auto record, parts_.jobs.get(tenant, ids.front()));
+      parts_.metrics.submitted("finetune", "replayed");
+      return Created{job_view(record), true};
+    }
+  }
+  auto plan = this->plan(tenant, request.spec());
+  if (!plan.ok()) {
+    parts_.metrics.submitted("finetune", "refused");
+    return plan.status();
+  }
+  if (!plan->estimate.allowed_to_proceed()) {
+    parts_.metrics.submitted("finetune", "refused");
+    std::string why;
+    for (const std::string& blocker : plan->estimate.blockers())
+      why += (why.empty() ? "" : "; ") + blocker;
+    return base::failed_precondition("DOES_NOT_FIT", "The job can't run here: " + why);
+  }
+  DEX_ASSIGN_OR_RETURN(auto job, new_job(tenant, *plan));
+  if (request.validate_only()) {
+    v1::FineTuningJob resolved;
+    resolved.ParseFromString(job.spec);
+    return Created{std::move(resolved), false};
+  }
+  submission.jobs.push_back(std::move(job));
+  return submit(tenant, std::move(submission));
+}
+
+base::Result<FineTuningJobs::Created> FineTuningJobs::submit(
+    const std::string& tenant, store::JobRepository::Submission submission) {
+  const auto submitted = parts_.jobs.submit(tenant, submission);
+  if (!submitted.ok()) {
+    const bool quota = submitted.status().code() == base::Code::kResourceExhausted;
+    parts_.metrics.submitted("finetune", quota ? "quota" : "refused");
+    return submitted.status();
+  }
+  parts_.metrics.submitted("finetune", submitted->replayed ? "replayed" : "created");
+  if (options_.changed) options_.changed();
+  DEX_ASSIGN_OR_RETURN(const auto record, parts_.jobs.get(tenant, submitted->ids.front()));
+  return Created{job_view(record), submitted->replayed};
+}
+
+base::Result<v1::FineTuningJob> FineTuningJobs::get(const auth::Principal& who,
+                                                    const v1::GetFineTuningJobRequest& request) {
+  DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kJobsRead));
+  DEX_RETURN_IF_ERROR(check_job_id(request.id()));
+  DEX_ASSIGN_OR_RETURN(const auto record, parts_.jobs.get(who.tenant(), request.id()));
+  return job_view(record);
+}
+
+base::Result<v1::ListFineTuningJobsResponse> FineTuningJobs::list(
+    const auth::Principal& who, const v1::ListFineTuningJobsRequest& request) {
+  DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kJobsRead));
+  DEX_ASSIGN_OR_RETURN(const int wanted, page_size(request.page_size()));
+  DEX_ASSIGN_OR_RETURN(auto cursor, parse_page_token(request.page_token()));
+  v1::ListFineTuningJobsResponse page;
+  for (int looked_at = 0; looked_at < kMostLookedAt;) {
+    const int count = std::min(kStorePage, wanted + 1);
+    DEX_ASSIGN_OR_RETURN(const auto records, parts_.jobs.list(who.tenant(), cursor, count));
+    for (const auto& record : records) {
+      if (page.jobs_size() == wanted) {  // there is at least one more
+        page.set_next_page_token(page_token(cursor.before_ms, cursor.before_id));
+        return page;
+      }
+      cursor = {record.created_ms, record.id};
+      auto job = job_view(record);
+      if (!matches(job, request.filter())) continue;
+      job.clear_effective_config();
+      *page.add_jobs() = std::move(job);
+    }
+    if (static_cast<int>(records.size()) < count) return page;
+    looked_at += count;
+  }
+  page.set_next_page_token(page_token(cursor.before_ms, cursor.before_id));
+  return page;
+}
+
+base::Result<v1::FineTuningJob> FineTuningJobs::cancel(
+    const auth::Principal& who, const v1::CancelFineTuningJobRequest& request) {
+  DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kJobsWrite));
+  DEX_RETURN_IF_ERROR(check_job_id(request.id()));
+  DEX_ASSIGN_OR_RETURN(const auto before, parts_.jobs.get(who.tenant(), request.id()));
+  DEX_ASSIGN_OR_RETURN(const std::string state,
+                       parts_.jobs.cancel(who.tenant(), request.id(), "Cancelled by its owner."));
+  if (state == "CANCELLED" && before.state != state) {
+    parts_.metrics.job_finished(before.pool, before.kind, "cancelled");
+  }
+  if (options_.changed) options_.changed();
+  DEX_ASSIGN_OR_RETURN(const auto record, parts_.jobs.get(who.tenant(), request.id()));
+  return job_view(record);
+}
+
+base::Result<v1::ListFineTuningEventsResponse> FineTuningJobs::events(
+    const auth::Principal& who, const v1::ListFineTuningEventsRequest& request) {
+  DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kJobsRead));
+  DEX_RETURN_IF_ERROR(check_job_id(request.id()));
+  DEX_ASSIGN_OR_RETURN(const int wanted, page_size(request.page_size(), 100));
+  if (request.after_sequence() < 0) return base::invalid_field("after_sequence", "must be ≥ 0");
+  DEX_ASSIGN_OR_RETURN(const auto record, parts_.jobs.get(who.tenant(), request.id()));
+  DEX_ASSIGN_OR_RETURN(const auto entries,
+                       parts_.jobs.log(request.id(), request.after_sequence(), wanted + 1));
+  v1::ListFineTuningEventsResponse page;
+  for (const auto& entry : entries) {
+    if (page.events_size() == wanted) {
+      page.set_has_more(true);
+      break;
+    }
+    *page.add_events() = event_view(record.id, entry);
+  }
+  return page;
+}
+
+}  // namespace dex::server

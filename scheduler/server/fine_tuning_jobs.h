@@ -1,0 +1,83 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "dex/v1/finetuning.pb.h"
+#include "scheduler/core/estimate.h"
+#include "scheduler/core/resolve.h"
+#include "scheduler/server/metrics.h"
+#include "scheduler/server/model_catalog.h"
+#include "scheduler/store/file_repository.h"
+#include "scheduler/store/job_repository.h"
+#include "scheduler/store/worker_repository.h"
+#include "services/auth/principal.h"
+#include "services/base/ids.h"
+#include "services/base/random.h"
+#include "services/base/status.h"
+
+namespace dex::server {
+
+// What a user does with jobs (FineTuningService), without gRPC. Waits for a few round trips of the
+// store. Thread-safe. Errors as in api.md §1 and §2.
+class FineTuningJobs {
+ public:
+  struct Parts {  // all outlive this object
+    store::Store& store;
+    store::JobRepository& jobs;
+    store::FileRepository& files;
+    store::WorkerRepository& workers;
+    const ModelCatalog& models;
+    Metrics& metrics;
+    base::UlidGenerator& ids;
+    base::RandomSource& random;
+  };
+  struct Options {
+    std::string default_pool = "cpu";
+    core::DeviceFacts device;
+    // Called after a job was made or changed: somebody may wait for it.
+    std::function<void()> changed;
+  };
+  FineTuningJobs(Parts parts, Options options) : parts_(parts), options_(std::move(options)) {}
+
+  struct Created {
+    v1::FineTuningJob job;
+    bool replayed = false;  // the request_id was known; `job` is what its first call made
+  };
+  // Checks everything that needs no worker, resolves the preset, queues the job. Nothing is stored
+  // when anything is wrong, nor with validate_only.
+  base::Result<Created> create(const auth::Principal& who,
+                               const v1::CreateFineTuningJobRequest& request);
+  base::Result<v1::FineTuningJob> get(const auth::Principal& who,
+                                      const v1::GetFineTuningJobRequest& request);
+  // A filtered page may be short, also empty, and still have a next one: at most 1000 jobs are
+  // looked at in one call.
+  base::Result<v1::ListFineTuningJobsResponse> list(const auth::Principal& who,
+                                                    const v1::ListFineTuningJobsRequest& request);
+  base::Result<v1::FineTuningJob> cancel(const auth::Principal& who,
+                                         const v1::CancelFineTuningJobRequest& request);
+  base::Result<v1::Estimate> estimate(const auth::Principal& who,
+                                      const v1::EstimateFineTuningJobRequest& request);
+  base::Result<v1::ListFineTuningEventsResponse> events(
+      const auth::Principal& who, const v1::ListFineTuningEventsRequest& request);
+
+ private:
+  struct Plan {
+    core::Resolved resolved;
+    v1::Estimate estimate;
+  };
+  // What is known of a READY file; `field` is its name in errors.
+  base::Result<core::DataFacts> facts(const std::string& tenant, const std::string& file,
+                                      const std::string& field);
+  // The machine that a job may count on: the largest of those that are up.
+  core::DeviceFacts device();
+  base::Result<Plan> plan(const std::string& tenant, const v1::FineTuningJobSpec& spec);
+  base::Result<store::NewJob> new_job(const std::string& tenant, const Plan& plan);
+  base::Result<Created> submit(const std::string& tenant,
+                               store::JobRepository::Submission submission);
+
+  Parts parts_;
+  Options options_;
+};
+
+}  // namespace dex::server

@@ -1,0 +1,210 @@
+#include "scheduler/server/job_view.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+
+#include "scheduler/core/public_state.h"
+#include "scheduler/server/times.h"
+
+namespace dex::server {
+
+namespace {
+
+constexpr std::string_view kPhasePrefix = "JOB_PHASE_";
+
+core::StoredState stored_state(const store::JobRecord& record, const v1::Progress& progress) {
+  return {record.state, record.want, phase_of(record.phase), progress.step(), record.why_code};
+}
+
+// Any type with ParseFromString; an empty or foreign text gives an empty message.
+template <typename Message>
+Message parsed(const std::string& bytes) {
+  Message message;
+  if (!message.ParseFromString(bytes)) message.Clear();
+  return message;
+}
+
+void add_error(const store::JobRecord& record, v1::FineTuningJob& job) {
+  v1::JobError& error = *job.mutable_error();
+  error = parsed<v1::JobError>(record.why_details);
+  error.set_code(record.why_code);
+  error.set_message(record.why);
+  error.set_category(std::string(core::error_category(record.why_code)));
+  error.set_retryable(error.category() != "USER");
+  error.set_attempt(static_cast<uint32_t>(record.attempt));
+}
+
+v1::FineTuningEvent::Level level_of(const std::string& word) {
+  if (word == "WARN") return v1::FineTuningEvent::LEVEL_WARN;
+  if (word == "ERROR") return v1::FineTuningEvent::LEVEL_ERROR;
+  return v1::FineTuningEvent::LEVEL_INFO;
+}
+
+// The data that lua/lib.lua gives state events: "a\nb".
+void add_state_data(const store::LogEntry& entry, v1::FineTuningEvent& event) {
+  const size_t line = entry.data.find('\n');
+  const std::string first = entry.data.substr(0, line);
+  const std::string second = line == std::string::npos ? "" : entry.data.substr(line + 1);
+  const auto step = static_cast<uint32_t>(std::strtoul(second.c_str(), nullptr, 10));
+  if (entry.type == "job_start") {
+    event.mutable_job_start()->set_worker(first);
+    event.mutable_job_start()->set_attempt(event.attempt());
+    event.mutable_job_start()->set_resumed_from_step(step);
+  } else if (entry.type == "job_restarted") {
+    event.mutable_job_restarted()->set_reason(first);
+    event.mutable_job_restarted()->set_attempt(event.attempt());
+    if (step > 0) event.mutable_job_restarted()->set_checkpoint("step-" + second);
+  } else if (entry.type == "job_complete") {
+    event.mutable_job_end()->set_fine_tuned_model(first);
+  } else if (is_last_event(entry.type)) {
+    event.mutable_job_end()->set_error_code(first);
+  }
+}
+
+}  // namespace
+
+std::string phase_word(v1::JobPhase phase) {
+  if (phase == v1::JOB_PHASE_UNSPECIFIED || !v1::JobPhase_IsValid(phase)) return "";
+  return v1::JobPhase_Name(phase).substr(kPhasePrefix.size());
+}
+
+v1::JobPhase phase_of(const std::string& word) {
+  v1::JobPhase phase = v1::JOB_PHASE_UNSPECIFIED;
+  v1::JobPhase_Parse(std::string(kPhasePrefix) + word, &phase);
+  return phase;
+}
+
+v1::FineTuningJob fixed_part(const v1::EffectiveConfig& config) {
+  const v1::FineTuningJobSpec& spec = config.spec();
+  v1::FineTuningJob job;
+  *job.mutable_effective_config() = config;
+  job.set_model(spec.model());
+  job.set_base_model(spec.model());
+  job.set_suffix(spec.suffix());
+  job.set_display_name(spec.display_name());
+  *job.mutable_metadata() = spec.metadata();
+  job.set_seed(spec.seed());
+  job.set_training_file(spec.training_file());
+  job.set_validation_file(spec.validation_file());
+  return job;
+}
+
+v1::FineTuningJobSpec effective_spec(const std::string& stored) {
+  return parsed<v1::FineTuningJob>(stored).effective_config().spec();
+}
+
+v1::JobState public_state(const store::JobRecord& record, const v1::Progress& progress) {
+  return core::public_state(stored_state(record, progress));
+}
+
+v1::FineTuningJob job_view(const store::JobRecord& record, bool with_config) {
+  auto job = parsed<v1::FineTuningJob>(record.spec);
+  if (!with_config) job.clear_effective_config();
+  auto progress = parsed<v1::Progress>(record.progress);
+  const core::StoredState stored = stored_state(record, progress);
+  job.set_id(record.id);
+  job.set_state(core::public_state(stored));
+  job.set_waiting_reason(core::waiting_reason(stored, record.tenant_in_ring));
+  if (!record.worker.empty()) job.set_phase(stored.phase);
+  job.set_attempt(static_cast<uint32_t>(record.attempt));
+  job.set_trained_tokens(progress.trained_tokens());
+  if (!record.progress.empty()) *job.mutable_progress() = std::move(progress);
+  job.set_worker(record.worker);
+  job.set_etag(std::to_string(record.revision));
+  if (record.queue_position > 0)
+    job.set_queue_position(static_cast<uint32_t>(record.queue_position));
+  if (record.checkpoint.step > 0)
+    job.set_last_checkpoint("step-" + std::to_string(record.checkpoint.step));
+  *job.mutable_create_time() = timestamp(record.created_ms);
+  if (record.started_ms > 0) *job.mutable_start_time() = timestamp(record.started_ms);
+  if (record.terminal()) *job.mutable_end_time() = timestamp(record.finished_ms);
+  *job.mutable_update_time() = timestamp(record.changed_ms);
+  if (record.state == "SUCCEEDED") {
+    const auto result = parsed<iv1::AttemptResult>(record.result);
+    job.set_fine_tuned_model(record.adapter);
+    *job.mutable_metrics() = result.metrics();
+    *job.mutable_branch_effect() = result.branch_effect();
+    if (result.trained_tokens() > 0) job.set_trained_tokens(result.trained_tokens());
+  }
+  const bool expired = job.state() == v1::JOB_STATE_EXPIRED;
+  if (record.state == "FAILED" || expired) add_error(record, job);
+  return job;
+}
+
+bool is_last_event(const std::string& type) {
+  static constexpr std::array kLast = {"job_complete", "job_cancelled", "job_expired",
+                                       "job_user_error", "job_error"};
+  return std::find(kLast.begin(), kLast.end(), type) != kLast.end();
+}
+
+bool is_reserved_event(const std::string& type) {
+  static constexpr std::array kStates = {"job_queued", "job_start", "job_restarted", "job_paused",
+                                         "job_resumed"};
+  return is_last_event(type) || std::find(kStates.begin(), kStates.end(), type) != kStates.end();
+}
+
+v1::FineTuningEvent event_view(const std::string& job, const store::LogEntry& entry) {
+  v1::FineTuningEvent event;
+  // A worker's data is a whole event of which only the oneof counts.
+  if (!is_reserved_event(entry.type)) event = parsed<v1::FineTuningEvent>(entry.data);
+  event.set_id("ftevent-" + job.substr(job.find('-') + 1) + "-" + std::to_string(entry.sequence));
+  event.set_sequence(entry.sequence);
+  *event.mutable_create_time() = timestamp(entry.at_ms);
+  event.set_level(level_of(entry.level));
+  event.set_type(entry.type);
+  event.set_message(entry.message);
+  event.set_attempt(static_cast<uint32_t>(entry.attempt));
+  if (is_reserved_event(entry.type)) add_state_data(entry, event);
+  return event;
+}
+
+store::NewEvent new_event(const v1::FineTuningEvent& event) {
+  store::NewEvent entry;
+  entry.at_ms = unix_ms(event.create_time());
+  entry.level = event.level() == v1::FineTuningEvent::LEVEL_ERROR  ? "ERROR"
+                : event.level() == v1::FineTuningEvent::LEVEL_WARN ? "WARN"
+                                                                   : "INFO";
+  entry.type = event.type();
+  entry.message = event.message();
+  v1::FineTuningEvent data = event;
+  data.clear_id();
+  data.clear_sequence();
+  data.clear_create_time();
+  data.clear_level();
+  data.clear_type();
+  data.clear_message();
+  data.clear_attempt();
+  entry.data = data.SerializeAsString();
+  return entry;
+}
+
+store::Checkpoint checkpoint_of(const iv1::CheckpointRef& ref) {
+  return {ref.uri(), ref.manifest_sha256(), ref.step()};
+}
+
+std::string base_of_adapter(const std::string& id) {
+  const size_t first = id.find(':');
+  if (first == std::string::npos) return "";
+  return id.substr(first + 1, id.find(':', first + 1) - first - 1);
+}
+
+v1::Adapter adapter_view(const store::AdapterRecord& record) {
+  const auto result = parsed<iv1::AttemptResult>(record.info);
+  v1::Adapter adapter = result.adapter();
+  adapter.set_id(record.id);
+  adapter.set_job(record.job);
+  adapter.set_base_model(base_of_adapter(record.id));
+  adapter.set_bytes(result.bytes());
+  adapter.set_content_sha256(record.sha256);
+  adapter.set_version(record.sha256.substr(0, 12));
+  *adapter.mutable_branch_effect() = result.branch_effect();
+  *adapter.mutable_metrics() = result.metrics();
+  adapter.set_desired(record.desired == "loaded" ? v1::Adapter::DESIRED_DEVICE
+                                                 : v1::Adapter::DESIRED_ABSENT);
+  *adapter.mutable_create_time() = timestamp(record.created_ms);
+  return adapter;
+}
+
+}  // namespace dex::server

@@ -1,0 +1,132 @@
+#include "scheduler/server/job_watches.h"
+
+#include <algorithm>
+#include <map>
+
+#include "scheduler/core/public_state.h"
+#include "scheduler/server/job_view.h"
+
+namespace dex::server {
+
+namespace {
+
+constexpr int kPage = 100;  // entries of a job in one read
+
+v1::WatchFineTuningJobResponse event_message(const std::string& job, const store::LogEntry& entry) {
+  v1::WatchFineTuningJobResponse message;
+  *message.mutable_event() = event_view(job, entry);
+  return message;
+}
+
+v1::WatchFineTuningJobResponse snapshot_message(v1::FineTuningJob job) {
+  v1::WatchFineTuningJobResponse message;
+  *message.mutable_snapshot() = std::move(job);
+  return message;
+}
+
+}  // namespace
+
+void JobWatches::watch(const std::string& tenant, const std::string& id, int64_t after,
+                       std::shared_ptr<Client> client, std::shared_ptr<std::atomic<int64_t>> last) {
+  auto record = jobs_.get(tenant, id);
+  if (!record.ok()) return client->finish(record.status());
+  auto view = job_view(*record);
+  Watch watch{tenant, id, after, client, std::move(last), view.state()};
+  if (!client->write(snapshot_message(std::move(view)))) return;
+
+  while (true) {
+    const auto entries = jobs_.log(id, watch.after, kPage);
+    if (!entries.ok()) return client->finish(entries.status());
+    for (const auto& entry : *entries) {
+      if (!client->write(event_message(id, entry))) return;
+      watch.after = entry.sequence;
+      watch.last->store(entry.sequence);
+    }
+    if (entries->size() < kPage) break;
+  }
+  if (watch.after > record->sequence) {  // it moved while its log was sent
+    record = jobs_.get(tenant, id);
+    if (!record.ok()) return client->finish(record.status());
+    view = job_view(*record);
+    if (view.state() != watch.shown) {
+      watch.shown = view.state();
+      if (!client->write(snapshot_message(std::move(view)))) return;
+    }
+  }
+  if (record->terminal() && watch.after >= record->sequence) return client->finish({});
+
+  const std::lock_guard lock(mutex_);
+  watches_.push_back(std::move(watch));
+  if (!looking_) {
+    looking_ = true;
+    waiters_.add([this] { return look(); });
+  } else {
+    waiters_.wake();
+  }
+}
+
+bool JobWatches::look() {
+  std::vector<Watch> watches;
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(watches_, [](const Watch& watch) { return watch.client->gone(); });
+    if (watches_.empty()) {
+      looking_ = false;
+      return true;
+    }
+    watches.swap(watches_);
+  }
+
+  std::map<std::string, int64_t> oldest;  // job → the least that any of its watchers has seen
+  for (const Watch& watch : watches) {
+    const auto [at, fresh] = oldest.try_emplace(watch.id, watch.after);
+    if (!fresh) at->second = std::min(at->second, watch.after);
+  }
+  std::vector<store::JobRepository::LogPosition> positions;
+  for (const auto& [id, after] : oldest) positions.push_back({id, after});
+
+  bool more = false;
+  if (const auto news = jobs_.logs(positions, kPage); news.ok()) {
+    for (const auto& [id, entries] : *news) {
+      more = more || entries.size() == kPage;
+      base::Result<store::JobRecord> job = base::internal("not read yet");
+      bool read = false;
+      std::erase_if(watches, [&, &id = id, &entries = entries](Watch& watch) {
+        if (watch.id != id) return false;
+        if (!read) job = jobs_.get(watch.tenant, id);
+        read = true;
+        return advance(watch, entries, job);
+      });
+    }
+  }
+  // The store away: watches stay open and go on when it is back.
+
+  const std::lock_guard lock(mutex_);
+  watches_.insert(watches_.end(), std::make_move_iterator(watches.begin()),
+                  std::make_move_iterator(watches.end()));
+  if (more) waiters_.wake();
+  return false;
+}
+
+bool JobWatches::advance(Watch& watch, const std::vector<store::LogEntry>& entries,
+                         const base::Result<store::JobRecord>& job) {
+  if (!job.ok()) return false;  // events and snapshot go together: both at the next look
+  bool last = false;
+  for (const store::LogEntry& entry : entries) {
+    if (entry.sequence <= watch.after) continue;
+    if (!watch.client->push(event_message(watch.id, entry))) return true;
+    watch.after = entry.sequence;
+    watch.last->store(entry.sequence);
+    last = last || is_last_event(entry.type);
+  }
+  auto view = job_view(*job);
+  const bool ended = last && core::is_terminal(view.state());
+  if (view.state() != watch.shown || ended) {
+    watch.shown = view.state();
+    if (!watch.client->push(snapshot_message(std::move(view)))) return true;
+  }
+  if (ended) watch.client->finish({});
+  return ended;
+}
+
+}  // namespace dex::server

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "dex/v1/finetuning.pb.h"
+#include "scheduler/server/waiters.h"
+#include "scheduler/store/job_repository.h"
+#include "services/base/status.h"
+
+namespace dex::server {
+
+// Follows the logs of watched jobs for all clients of this replica: one read of the store for all
+// of them, at each change that this replica made and every 250 ms for those that others made
+// (jobs.md §8). Thread-safe.
+class JobWatches {
+ public:
+  // The way to one client. Thread-safe, outlives nothing: kept until the watch ends.
+  class Client {
+   public:
+    virtual ~Client() = default;
+    // Waits while the client is slow, within bounds; for what lies in the store already. False:
+    // gone.
+    virtual bool write(v1::WatchFineTuningJobResponse message) = 0;
+    // Never waits; a client too slow is cut off. False: gone.
+    virtual bool push(v1::WatchFineTuningJobResponse message) = 0;
+    virtual void finish(const base::Status& status) = 0;
+    [[nodiscard]] virtual bool gone() const = 0;
+  };
+
+  JobWatches(store::JobRepository& jobs, Waiters& waiters)  // both outlive this object
+      : jobs_(jobs), waiters_(waiters) {}
+
+  // Sends a snapshot, then the stored events with sequence > after, then follows. Ends the client
+  // OK after the last event, or with RESOURCE_NOT_FOUND. Returns when the stored part is sent; call
+  // it on a thread that may wait. `last` is kept at the last sequence sent, for heartbeats.
+  void watch(const std::string& tenant, const std::string& id, int64_t after,
+             std::shared_ptr<Client> client, std::shared_ptr<std::atomic<int64_t>> last);
+
+  // Something changed in a job's log; whoever watches it wants to know now.
+  void wake() { waiters_.wake(); }
+
+ private:
+  struct Watch {
+    std::string tenant, id;
+    int64_t after = 0;
+    std::shared_ptr<Client> client;
+    std::shared_ptr<std::atomic<int64_t>> last;
+    v1::JobState shown = v1::JOB_STATE_UNSPECIFIED;  // of the last snapshot
+  };
+
+  bool look();  // for all watches; true when there are none
+  // Sends what is new in `entries`; `job` is read when the state may have changed. True: the watch
+  // has ended.
+  bool advance(Watch& watch, const std::vector<store::LogEntry>& entries,
+               const base::Result<store::JobRecord>& job);
+
+  store::JobRepository& jobs_;
+  Waiters& waiters_;
+  std::mutex mutex_;
+  std::vector<Watch> watches_;  // guarded by mutex_
+  bool looking_ = false;        // guarded by mutex_: waiters_ has our look
+};
+
+}  // namespace dex::server

@@ -1,0 +1,108 @@
+// dex-scheduler: jobs, files, adapters, and the work of the workers. Flags become SchedulerOptions
+// here; nothing else reads argv or the environment.
+
+#include <spdlog/spdlog.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+
+#include "scheduler/server/scheduler.h"
+#include "services/auth/listen_address.h"
+#include "services/base/files.h"
+#include "services/base/logging.h"
+#include "services/base/signals.h"
+#include "services/base/version.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using dex::server::SchedulerOptions;
+
+struct Flags {
+  SchedulerOptions options;
+  std::string redis;
+  std::string redis_user;
+  fs::path redis_password_file;
+  std::string log_level = "info";
+};
+
+void add_flags(CLI::App& app, Flags& flags) {
+  SchedulerOptions& o = flags.options;
+  app.add_option("--redis", flags.redis, "unix:/path or host:port")->required();
+  app.add_option("--redis-user", flags.redis_user, "ACL user (default: Redis' own)");
+  app.add_option("--redis-password-file", flags.redis_password_file, "file with the password");
+  app.add_option("--data-dir", o.data_dir, "shared with the workers")->required();
+  app.add_option("--models", o.models_file, "allow-list of base models, models.json")->required();
+  app.add_option("--listen", o.listen, "address for gateways");
+  app.add_option("--worker-listen", o.worker_listen, "address for workers");
+  app.add_option("--metrics-listen", o.metrics_listen, "/metrics, /healthz, /readyz");
+  app.add_option("--endpoints-file", o.endpoints_file, "written once it listens");
+  app.add_option("--lease-ms", o.times.lease_ms, "how long a silent worker keeps its job")
+      ->check(CLI::Range(1000, 3'600'000));
+  app.add_option("--settle-ms", o.times.settle_ms, "grace for leases after an outage")
+      ->check(CLI::Range(0, 3'600'000));
+  app.add_option("--gap-ms", o.times.gap_ms, "time without a sweep that counts as an outage")
+      ->check(CLI::Range(1000, 3'600'000));
+  app.add_option("--crash-backoff-ms", o.times.crash_backoff_ms, "wait after a job's second crash")
+      ->check(CLI::Range(0, 600'000));
+  app.add_option("--retry-backoff-ms", o.times.retry_backoff_ms, "wait after a job's first failure")
+      ->check(CLI::Range(0, 600'000));
+  app.add_option("--worker-timeout-ms", o.times.worker_timeout_ms,
+                 "silence after which a worker is lost")
+      ->check(CLI::Range(1000, 3'600'000));
+  app.add_option("--sweep-ms", o.sweep_ms, "time between two sweeps")
+      ->check(CLI::Range(50, 600'000));
+  app.add_option("--beat-ms", o.beat_ms, "time between heartbeats that workers are told")
+      ->check(CLI::Range(50, 600'000));
+  app.add_option("--log-level", flags.log_level, "trace, debug, info, warn, error, off");
+}
+
+dex::base::Status read_redis(Flags& flags) {
+  auto address = dex::store::RedisAddress::parse(flags.redis);
+  DEX_RETURN_IF_ERROR(address.status());
+  address->username = flags.redis_user;
+  if (!flags.redis_password_file.empty()) {
+    auto password = dex::base::read_file(flags.redis_password_file, 4096);
+    DEX_RETURN_IF_ERROR(password.status());
+    while (!password->empty() && (password->back() == '\n' || password->back() == '\r'))
+      password->pop_back();
+    address->password = *password;
+  }
+  flags.options.redis = *address;
+  return {};
+}
+
+dex::base::Status run(Flags& flags) {
+  DEX_RETURN_IF_ERROR(
+      dex::base::init_logging({.component = "scheduler", .level = flags.log_level, .file = {}}));
+  DEX_RETURN_IF_ERROR(dex::auth::check_listen_address("--listen", flags.options.listen));
+  DEX_RETURN_IF_ERROR(
+      dex::auth::check_listen_address("--worker-listen", flags.options.worker_listen));
+  DEX_RETURN_IF_ERROR(read_redis(flags));
+  const dex::base::StopSignals signals;
+  auto scheduler = dex::server::Scheduler::start(flags.options);
+  DEX_RETURN_IF_ERROR(scheduler.status());
+  signals.wait(-1);
+  spdlog::info("stopping");
+  (*scheduler)->stop();
+  spdlog::info("stopped");
+  return {};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Flags flags;
+  CLI::App app("dex-scheduler: queues jobs and hands them to workers");
+  app.set_version_flag("--version", std::string(dex::base::version()));
+  add_flags(app, flags);
+  CLI11_PARSE(app, argc, argv);
+  flags.options.data_dir = fs::absolute(flags.options.data_dir).lexically_normal();
+  flags.options.models_file = fs::absolute(flags.options.models_file).lexically_normal();
+  const auto status = run(flags);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "dex-scheduler: %s\n", status.message().c_str());
+  return 1;
+}

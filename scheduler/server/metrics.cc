@@ -1,0 +1,112 @@
+#include "scheduler/server/metrics.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace dex::server {
+
+namespace {
+
+const std::vector<double>& long_bounds() {  // seconds: a second to a week
+  static const std::vector<double> bounds = {1,    5,     15,    60,    300,   900,
+                                             3600, 10800, 43200, 86400, 604800};
+  return bounds;
+}
+
+// Redis' own commands count as one label each; there are few in this program.
+std::string label(std::string_view name) {
+  std::string text(name);
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+}  // namespace
+
+Metrics::Metrics(monitor::Registry& r)
+    : jobs_(r.gauges("dex_jobs", "Jobs that are not finished, by public state.")),
+      workers_(r.gauges("dex_workers", "Workers by pool and state.")),
+      oldest_ready_(r.gauges("dex_queue_oldest_ready_seconds",
+                             "Age of the oldest job that could be served now.")),
+      submits_(r.counters("dex_job_submits_total", "Submissions by outcome.")),
+      claims_(r.counters("dex_job_claims_total", "Jobs handed to workers.")),
+      attempts_(r.counters("dex_job_attempts_total", "Attempts that ended, by how.")),
+      finishes_(r.counters("dex_job_finishes_total", "Jobs that became terminal, by outcome.")),
+      queue_wait_(r.histogram("dex_queue_wait_seconds", "From the place in the queue to the claim.",
+                              long_bounds())),
+      job_run_(r.histogram("dex_job_run_seconds", "Time of one attempt.", long_bounds())),
+      leases_lost_(r.counter("dex_lease_lost_total", "Leases that ran out and were reaped.")),
+      stale_finishes_(
+          r.counter("dex_stale_finish_total", "Finishes of attempts that owned nothing any more.")),
+      reconcile_fixes_(
+          r.counter("dex_reconcile_fixes_total", "Set members that disagreed with a job's state.")),
+      last_sweep_(
+          r.gauge("dex_reaper_last_sweep_timestamp_seconds", "When the last sweep succeeded.")),
+      redis_up_(r.gauge("dex_redis_up", "1: Redis answers.")),
+      redis_durable_(r.gauge("dex_redis_durable", "1: AOF on, fsync always, noeviction.")),
+      redis_memory_(r.gauge("dex_redis_memory_ratio", "used_memory over maxmemory.")),
+      redis_calls_(r.histograms("dex_redis_call_duration_seconds", "Calls to Redis by script.")),
+      redis_errors_(r.counters("dex_redis_errors_total", "Failed calls to Redis by class.")) {}
+
+void Metrics::set(prometheus::Family<prometheus::Gauge>& family, const monitor::Labels& labels,
+                  double value) {
+  family.Add(labels).Set(value);
+}
+
+void Metrics::submitted(const std::string& kind, const std::string& outcome) {
+  submits_.Add({{"kind", kind}, {"outcome", outcome}}).Increment();
+}
+
+void Metrics::claimed(const std::string& pool, double waited_seconds) {
+  claims_.Add({{"pool", pool}}).Increment();
+  queue_wait_.Observe(waited_seconds);
+}
+
+void Metrics::attempt_ended(const std::string& pool, const std::string& end, double run_seconds) {
+  attempts_.Add({{"pool", pool}, {"end", end}}).Increment();
+  job_run_.Observe(run_seconds);
+}
+
+void Metrics::job_finished(const std::string& pool, const std::string& kind,
+                           const std::string& outcome) {
+  finishes_.Add({{"pool", pool}, {"kind", kind}, {"outcome", outcome}}).Increment();
+}
+
+void Metrics::swept(const store::Store::Swept& swept, double unix_seconds) {
+  leases_lost_.Increment(static_cast<double>(swept.leases));
+  for (const auto& end : swept.ends) {
+    if (end.lease) attempts_.Add({{"pool", end.pool}, {"end", "worker_lost"}}).Increment();
+    if (end.state == "FAILED") job_finished(end.pool, end.kind, end.why_code);
+    if (end.state == "CANCELLED") {
+      job_finished(end.pool, end.kind,
+                   end.why_code == "deadline_exceeded" ? "expired" : "cancelled");
+    }
+  }
+  last_sweep_.Set(unix_seconds);
+}
+
+void Metrics::redis_call(std::string_view name, double seconds, std::string_view error) {
+  redis_calls_.Add({{"script", label(name)}}, monitor::latency_bounds()).Observe(seconds);
+  if (!error.empty()) redis_errors_.Add({{"class", std::string(error)}}).Increment();
+}
+
+void Metrics::counted(const store::Store::Stats& stats) {
+  for (const auto& pool : stats.pools) {
+    set(jobs_, {{"state", "queued"}, {"pool", pool.pool}}, static_cast<double>(pool.ready));
+    set(jobs_, {{"state", "running"}, {"pool", pool.pool}},
+        static_cast<double>(pool.inflight - pool.ready));
+    set(oldest_ready_, {{"pool", pool.pool}}, pool.oldest_ready_seconds);
+  }
+  set(jobs_, {{"state", "delayed"}, {"pool", "all"}}, static_cast<double>(stats.delayed));
+  set(jobs_, {{"state", "paused"}, {"pool", "all"}}, static_cast<double>(stats.paused));
+
+  // A group of workers that is gone reads 0 rather than its last count.
+  const std::lock_guard lock(mutex_);
+  for (auto& [key, count] : worker_counts_) count = 0;
+  for (const auto& [pools, state] : stats.workers) ++worker_counts_[{pools, state}];
+  for (const auto& [key, count] : worker_counts_) {
+    set(workers_, {{"pool", key.first}, {"state", key.second}}, count);
+  }
+}
+
+}  // namespace dex::server

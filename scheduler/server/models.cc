@@ -1,0 +1,92 @@
+#include "scheduler/server/models.h"
+
+#include <set>
+
+#include "dex/internal/v1/worker.pb.h"
+#include "scheduler/core/presets.h"
+#include "services/base/version.h"
+#include "services/data/limits.h"
+
+namespace dex::server {
+
+namespace iv1 = dex::internal::v1;
+
+namespace {
+
+// Says where the model is in memory.
+void add_workers(v1::Model& model, const std::vector<store::WorkerRecord>& workers) {
+  int count = 0;
+  for (const auto& worker : workers) {
+    iv1::HeartbeatRequest live;
+    if (worker.state != "up" || !live.ParseFromString(worker.live)) continue;
+    for (const auto& engine : live.engines()) {
+      if (engine.base() == model.name() && engine.state() == iv1::EngineStatus::STATE_SERVING)
+        ++count;
+    }
+  }
+  model.set_served(count > 0);
+  model.set_workers(count);
+}
+
+}  // namespace
+
+base::Result<v1::ListModelsResponse> Models::list() {
+  DEX_ASSIGN_OR_RETURN(const auto routes, workers_.routes());
+  v1::ListModelsResponse response;
+  for (v1::Model model : catalog_.models()) {
+    add_workers(model, routes.workers);
+    *response.add_models() = std::move(model);
+  }
+  return response;
+}
+
+base::Result<v1::Model> Models::get(const v1::GetModelRequest& request) {
+  DEX_ASSIGN_OR_RETURN(auto model, catalog_.find(request.name()));
+  DEX_ASSIGN_OR_RETURN(const auto routes, workers_.routes());
+  add_workers(model, routes.workers);
+  return model;
+}
+
+base::Result<v1::ListPresetsResponse> Models::presets() {
+  v1::ListPresetsResponse response;
+  for (const auto name : core::preset_names()) {
+    DEX_ASSIGN_OR_RETURN(*response.add_presets(), core::preset(name, core::SizeClass::kSmall));
+  }
+  return response;
+}
+
+base::Result<v1::Preset> Models::preset(const v1::GetPresetRequest& request) const {
+  auto size = core::SizeClass::kSmall;
+  if (!request.model().empty()) {
+    DEX_ASSIGN_OR_RETURN(const auto model, catalog_.find(request.model()));
+    size = core::size_class(model.parameters());
+  }
+  return core::preset(request.name(), size);
+}
+
+base::Result<v1::ServerCapabilities> Models::capabilities() {
+  DEX_ASSIGN_OR_RETURN(const auto routes, workers_.routes());
+  v1::ServerCapabilities capabilities;
+  capabilities.set_version(std::string(base::version()));
+  capabilities.set_commit(std::string(base::commit()));
+  for (const char* method : {"dex", "kvo_only"}) capabilities.add_methods(method);
+  for (const auto name : core::preset_names()) capabilities.add_presets(std::string(name));
+  const data::Limits files;
+  auto& limits = *capabilities.mutable_limits();
+  limits["message_bytes"] = 4 << 20;
+  limits["spec_bytes"] = 32 << 10;
+  limits["upload_chunk_bytes"] = 1 << 20;
+  limits["file_bytes"] = files.file_bytes;
+  limits["line_bytes"] = files.line_bytes;
+  limits["file_rows"] = files.rows;
+  limits["metadata_pairs"] = 16;
+  limits["tenant_queued_jobs"] = 20;
+  limits["tenant_running_jobs"] = 2;
+  limits["tenant_files"] = 100;
+  std::set<std::string> pools;
+  for (const auto& worker : routes.workers) pools.insert(worker.pools.begin(), worker.pools.end());
+  for (const auto& pool : pools) capabilities.add_pools(pool);
+  return capabilities;
+}
+
+}  // namespace dex::server

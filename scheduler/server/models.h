@@ -1,0 +1,29 @@
+#pragma once
+
+#include "dex/v1/models.pb.h"
+#include "scheduler/server/model_catalog.h"
+#include "scheduler/store/worker_repository.h"
+#include "services/base/status.h"
+
+namespace dex::server {
+
+// Base models, presets, limits (ModelService), without gRPC. Needs no scope: any caller may ask.
+// Thread-safe.
+class Models {
+ public:
+  Models(const ModelCatalog& catalog, store::WorkerRepository& workers)  // both outlive this object
+      : catalog_(catalog), workers_(workers) {}
+
+  base::Result<v1::ListModelsResponse> list();
+  base::Result<v1::Model> get(const v1::GetModelRequest& request);
+  static base::Result<v1::ListPresetsResponse> presets();
+  // With a model: the values of its size class.
+  [[nodiscard]] base::Result<v1::Preset> preset(const v1::GetPresetRequest& request) const;
+  base::Result<v1::ServerCapabilities> capabilities();
+
+ private:
+  const ModelCatalog& catalog_;
+  store::WorkerRepository& workers_;
+};
+
+}  // namespace dex::server

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "scheduler/store/records.h"
+#include "services/base/status.h"
+
+namespace dex::server {
+
+// page_size of a list: 0 → `standard`; outside 1–1000 → VALUE_OUT_OF_RANGE.
+base::Result<int> page_size(int32_t asked, int standard = 20);
+
+// The place behind a row, as clients carry it around. Opaque to them.
+std::string page_token(int64_t created_ms, const std::string& id);
+// The way back; empty → from the start. INVALID_CURSOR for anything that page_token never made.
+base::Result<store::Cursor> parse_page_token(const std::string& token);
+
+}  // namespace dex::server

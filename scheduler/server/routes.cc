@@ -1,0 +1,98 @@
+#include "scheduler/server/routes.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "dex/internal/v1/worker.pb.h"
+#include "scheduler/server/job_view.h"
+
+namespace dex::server {
+
+namespace {
+
+void add_routes(const store::WorkerRecord& worker, iv1::RouteSnapshot& snapshot) {
+  if (worker.state != "up") return;
+  iv1::RegisterRequest registered;
+  iv1::HeartbeatRequest live;
+  if (!registered.ParseFromString(worker.info) || !live.ParseFromString(worker.live)) return;
+  if (registered.inference_address().empty()) return;
+  for (const auto& engine : live.engines()) {
+    if (engine.state() != iv1::EngineStatus::STATE_SERVING) continue;
+    auto& route = *snapshot.add_routes();
+    route.set_worker(worker.id);
+    route.set_inference_address(registered.inference_address());
+    route.set_base(engine.base());
+    route.set_running(engine.running());
+    route.set_waiting(engine.waiting());
+    for (const auto& adapter : engine.adapters()) {
+      if (adapter.state() == v1::Replica::STATE_LOADED) route.add_adapters(adapter.id());
+    }
+  }
+}
+
+}  // namespace
+
+iv1::RouteSnapshot route_snapshot(const store::WorkerRepository::Routes& routes,
+                                  const ModelCatalog& models) {
+  iv1::RouteSnapshot snapshot;
+  snapshot.set_revision(routes.revision);
+  for (const auto& worker : routes.workers) add_routes(worker, snapshot);
+  for (const auto& record : routes.adapters) {
+    if (record.disabled) continue;
+    auto& adapter = *snapshot.add_adapters();
+    adapter.set_id(record.id);
+    adapter.set_base(base_of_adapter(record.id));
+    adapter.set_content_sha256(record.sha256);
+    adapter.set_tenant(record.tenant);
+    adapter.set_path(record.uri);
+  }
+  for (const auto& model : models.models()) snapshot.add_bases(model.name());
+  return snapshot;
+}
+
+base::Status Routes::watch(std::shared_ptr<Gateway> gateway) {
+  auto routes = workers_.routes();
+  DEX_RETURN_IF_ERROR(routes.status());
+  if (!gateway->push(route_snapshot(*routes, models_))) return {};
+  const std::lock_guard lock(mutex_);
+  watches_.push_back({std::move(gateway), routes->revision});
+  if (!looking_) {
+    looking_ = true;
+    waiters_.add([this] { return look(); });
+  }
+  return {};
+}
+
+bool Routes::look() {
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(watches_, [](const Watch& watch) { return watch.gateway->gone(); });
+    if (watches_.empty()) {
+      looking_ = false;
+      return true;
+    }
+  }
+  const auto revision = workers_.routes_revision();
+  if (!revision.ok()) return false;
+  std::vector<Watch> watches;
+  {
+    const std::lock_guard lock(mutex_);
+    const bool news = std::any_of(watches_.begin(), watches_.end(),
+                                  [&](const Watch& watch) { return watch.revision != *revision; });
+    if (!news) return false;
+    watches.swap(watches_);
+  }
+  if (const auto routes = workers_.routes(); routes.ok()) {
+    const auto snapshot = route_snapshot(*routes, models_);
+    std::erase_if(watches, [&](Watch& watch) {
+      watch.revision = routes->revision;
+      return !watch.gateway->push(snapshot);
+    });
+  }
+  const std::lock_guard lock(mutex_);
+  watches_.insert(watches_.end(), std::make_move_iterator(watches.begin()),
+                  std::make_move_iterator(watches.end()));
+  return false;
+}
+
+}  // namespace dex::server

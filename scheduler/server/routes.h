@@ -1,0 +1,53 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "dex/internal/v1/routes.pb.h"
+#include "scheduler/server/model_catalog.h"
+#include "scheduler/server/waiters.h"
+#include "scheduler/store/worker_repository.h"
+#include "services/base/status.h"
+
+namespace dex::server {
+
+namespace iv1 = dex::internal::v1;
+
+// What gateways need to route without asking: which worker serves which base with which adapters.
+iv1::RouteSnapshot route_snapshot(const store::WorkerRepository::Routes& routes,
+                                  const ModelCatalog& models);
+
+// Tells gateways of every change. Thread-safe.
+class Routes {
+ public:
+  class Gateway {
+   public:
+    virtual ~Gateway() = default;
+    virtual bool push(iv1::RouteSnapshot snapshot) = 0;  // never waits; false: gone
+    [[nodiscard]] virtual bool gone() const = 0;
+  };
+
+  Routes(store::WorkerRepository& workers, const ModelCatalog& models, Waiters& waiters)
+      : workers_(workers), models_(models), waiters_(waiters) {}  // all outlive this object
+
+  // Sends the whole now and after each change, until the gateway is gone. Fails when the store
+  // can't be read: a gateway keeps what it has and comes again.
+  base::Status watch(std::shared_ptr<Gateway> gateway);
+
+ private:
+  bool look();
+
+  store::WorkerRepository& workers_;
+  const ModelCatalog& models_;
+  Waiters& waiters_;
+  std::mutex mutex_;
+  struct Watch {
+    std::shared_ptr<Gateway> gateway;
+    int64_t revision;
+  };
+  std::vector<Watch> watches_;  // guarded by mutex_
+  bool looking_ = false;        // guarded by mutex_
+};
+
+}  // namespace dex::server

@@ -1,0 +1,368 @@
+#include "scheduler/server/rpc_services.h"
+
+#include "scheduler/server/times.h"
+#include "services/rpc/stream.h"
+#include "services/rpc/unary.h"
+#include "services/rpc/upload.h"
+
+namespace dex::server {
+
+using rpc::Call;
+using std::chrono::milliseconds;
+
+// ---- FineTuningService ----
+
+Unary* FineTuningRpc::CreateFineTuningJob(Context* ctx, const v1::CreateFineTuningJobRequest* in,
+                                          v1::FineTuningJob* out) {
+  return rpc::run(room_, ctx, in, out, [=, this](Call& call) -> base::Result<v1::FineTuningJob> {
+    DEX_ASSIGN_OR_RETURN(auto created, jobs_.create(call.principal(), *in));
+    if (created.replayed) call.add_trailer("dex-replayed", "true");
+    return std::move(created.job);
+  });
+}
+
+Unary* FineTuningRpc::GetFineTuningJob(Context* ctx, const v1::GetFineTuningJobRequest* in,
+                                       v1::FineTuningJob* out) {
+  return rpc::run(room_, ctx, in, out,
+                  [=, this](Call& call) { return jobs_.get(call.principal(), *in); });
+}
+
+Unary* FineTuningRpc::ListFineTuningJobs(Context* ctx, const v1::ListFineTuningJobsRequest* in,
+                                         v1::ListFineTuningJobsResponse* out) {
+  return rpc::run(room_, ctx, in, out,
+                  [=, this](Call& call) { return jobs_.list(call.principal(), *in); });
+}
+
+Unary* FineTuningRpc::CancelFineTuningJob(Context* ctx, const v1::CancelFineTuningJobRequest* in,
+                                          v1::FineTuningJob* out) {
+  return rpc::run(room_, ctx, in, out,
+                  [=, this](Call& call) { return jobs_.cancel(call.principal(), *in); });
+}
+
+Unary* FineTuningRpc::EstimateFineTuningJob(Context* ctx,
+                                            const v1::EstimateFineTuningJobRequest* in,
+                                            v1::Estimate* out) {
+  return rpc::run(room_, ctx, in, out,
+                  [=, this](Call& call) { return jobs_.estimate(call.principal(), *in); });
+}
+
+Unary* FineTuningRpc::ListFineTuningEvents(Context* ctx, const v1::ListFineTuningEventsRequest* in,
+                                           v1::ListFineTuningEventsResponse* out) {
+  return rpc::run(room_, ctx, in, out,
+                  [=, this](Call& call) { return jobs_.events(call.principal(), *in); });
+}
+
+namespace {
+
+class WatchClient final : public JobWatches::Client {
+ public:
+  using Stream = rpc::ServerStream<v1::WatchFineTuningJobResponse>;
+  explicit WatchClient(std::shared_ptr<Stream> stream) : stream_(std::move(stream)) {}
+  bool write(v1::WatchFineTuningJobResponse message) override {
+    return stream_->write(std::move(message));
+  }
+  bool push(v1::WatchFineTuningJobResponse message) override {
+    return stream_->push(std::move(message));
+  }
+  void finish(const base::Status& status) override { stream_->finish(status); }
+  [[nodiscard]] bool gone() const override { return stream_->call().stop().stop_requested(); }
+
+ private:
+  std::shared_ptr<Stream> stream_;
+};
+
+}  // namespace
+
+grpc::ServerWriteReactor<v1::WatchFineTuningJobResponse>* FineTuningRpc::WatchFineTuningJob(
+    Context* ctx, const v1::WatchFineTuningJobRequest* in) {
+  using Message = v1::WatchFineTuningJobResponse;
+  auto last = std::make_shared<std::atomic<int64_t>>(in->after_sequence());
+  rpc::StreamOptions<Message> options;
+  options.heartbeat = [last] {
+    Message message;
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    *message.mutable_heartbeat()->mutable_server_time() =
+        timestamp(std::chrono::duration_cast<milliseconds>(now).count());
+    message.mutable_heartbeat()->set_last_sequence(*last);
+    return message;
+  };
+  return rpc::stream<Message>(
+      room_, ctx, in,
+      [this, last](std::shared_ptr<rpc::ServerStream<Message>> stream,
+                   const v1::WatchFineTuningJobRequest& request) {
+        const auto who = stream->call().principal();
+        if (auto allowed = auth::require(who, auth::Scope::kJobsRead); !allowed.ok()) {
+          return stream->finish(allowed);
+        }
+        if (request.after_sequence() < 0) {
+          return stream->finish(base::invalid_field("after_sequence", "must be ≥ 0"));
+        }
+        watches_.watch(who.tenant(), request.id(), request.after_sequence(),
+                       std::make_shared<WatchClient>(std::move(stream)), last);
+      },
+      std::move(options));
+}
+
+// ---- FileService ----
+
+grpc::ServerReadReactor<v1::UploadFileRequest>* FileRpc::UploadFile(Context* ctx, v1::File* out) {
+  using Upload = rpc::Upload<v1::UploadFileRequest>;
+  return rpc::upload<v1::UploadFileRequest>(
+      room_, ctx, out, [this](Call& call, Upload& upload) -> base::Result<v1::File> {
+        DEX_ASSIGN_OR_RETURN(const auto first, upload.next());
+        if (!first || !first->has_header()) {
+          return base::invalid_field("header", "must be the first message of an upload");
+        }
+        const auto chunks = [&upload]() -> base::Result<std::optional<std::string>> {
+          DEX_ASSIGN_OR_RETURN(auto message, upload.next());
+          if (!message) return std::optional<std::string>();
+          if (!message->has_chunk())
+            return base::invalid_field("chunk", "must follow the header, and nothing else");
+          if (message->chunk().size() > (1 << 20)) {
+            return base::Status(base::Code::kInvalidArgument, "TOO_LARGE",
+                                "a chunk may have 1 MiB at most")
+                .with_violation("chunk", "may have 1 MiB at most");
+          }
+          return std::optional<std::string>(std::move(*message->mutable_chunk()));
+        };
+        DEX_ASSIGN_OR_RETURN(auto uploaded,
+                             files_.upload(call.principal(), first->header(), chunks));
+        if (uploaded.replayed) call.add_trailer("dex-replayed", "true");
+        return std::move(uploaded.file);
+      });
+}
+
+Unary* FileRpc::GetFile(Context* ctx, const v1::GetFileRequest* in, v1::File* out) {
+  return rpc::run(room_, ctx, in, out,
+                  [=, this](Call& call) { return files_.get(call.principal(), *in); });
+}
+
+Unary* FileRpc::ListFiles(Context* ctx, const v1::ListFilesRequest* in,
+                          v1::ListFilesResponse* out) {
+  return rpc::run(room_, ctx, in, out,
+                  [=, this](Call& call) { return files_.list(call.principal(), *in); });
+}
+
+Unary* FileRpc::ListFindings(Context* ctx, const v1::ListFindingsRequest* in,
+                             v1::ListFindingsResponse* out) {
+  return rpc::run(room_, ctx, in, out,
+                  [=, this](Call& call) { return files_.findings(call.principal(), *in); });
+}
+
+Unary* FileRpc::DeleteFile(Context* ctx, const v1::DeleteFileRequest* in,
+                           v1::DeleteFileResponse* out) {
+  return rpc::run(room_, ctx, in, out,
+                  [=, this](Call& call) { return files_.remove(call.principal(), *in); });
+}
+
+namespace {
+
+// A download writes everything itself, on a thread that may wait for its client.
+template <typename Message>
+std::function<bool(std::string)> chunk_sink(rpc::ServerStream<Message>& stream) {
+  return [&stream](std::string piece) {
+    Message message;
+    message.set_chunk(std::move(piece));
+    return stream.write(std::move(message));
+  };
+}
+
+template <typename Message>
+rpc::StreamOptions<Message> download_options() {
+  rpc::StreamOptions<Message> options;
+  options.queue = 8;  // 2 MiB a client
+  return options;
+}
+
+}  // namespace
+
+grpc::ServerWriteReactor<v1::DownloadFileResponse>* FileRpc::DownloadFile(
+    Context* ctx, const v1::DownloadFileRequest* in) {
+  using Message = v1::DownloadFileResponse;
+  return rpc::stream<Message>(
+      room_, ctx, in,
+      [this](std::shared_ptr<rpc::ServerStream<Message>> stream,
+             const v1::DownloadFileRequest& request) {
+        stream->finish(files_.download(stream->call().principal(), request, chunk_sink(*stream)));
+      },
+      download_options<Message>());
+}
+
+// ---- AdapterService ----
+
+Unary* AdapterRpc::ListAdapters(Context* ctx, const v1::ListAdaptersRequest* in,
+                                v1::ListAdaptersResponse* out) {
+  return rpc::run(room_, ctx, in, out,
+                  [=, this](Call& call) { return adapters_.list(call.principal(), *in); });
+}
+
+Unary* AdapterRpc::GetAdapter(Context* ctx, const v1::GetAdapterRequest* in, v1::Adapter* out) {
+  return rpc::run(room_, ctx, in, out,
+                  [=, this](Call& call) { return adapters_.get(call.principal(), *in); });
+}
+
+Unary* AdapterRpc::UnloadAdapter(Context* ctx, const v1::UnloadAdapterRequest* in,
+                                 v1::Adapter* out) {
+  return rpc::run(room_, ctx, in, out,
+                  [=, this](Call& call) { return adapters_.unload(call.principal(), *in); });
+}
+
+Unary* AdapterRpc::LoadAdapter(Context* ctx, const v1::LoadAdapterRequest* in,
+                               v1::LoadAdapterResponse* out) {
+  using Pending = rpc::Pending<v1::LoadAdapterResponse>;
+  const auto starter = [this](std::shared_ptr<Pending> pending,
+                              const v1::LoadAdapterRequest& request) {
+    const double wait = request.has_wait_seconds() ? request.wait_seconds() : 60;
+    if (!(wait >= 0 && wait <= 600)) {
+      return pending->answer(base::Status(base::Code::kInvalidArgument, "VALUE_OUT_OF_RANGE",
+                                          "wait_seconds must be between 0 and 600")
+                                 .with_violation("wait_seconds", "must be between 0 and 600"));
+    }
+    const auto who = pending->call().principal();
+    if (auto asked = adapters_.load(who, request); !asked.ok()) return pending->answer(asked);
+    const auto until =
+        std::chrono::steady_clock::now() + milliseconds(static_cast<int64_t>(wait * 1000));
+    waiters_.add([this, pending, who, until, id = request.id()] {
+      if (!pending->alive()) return true;
+      auto loading = adapters_.loading(who, id);
+      if (!loading.ok() && loading.status().code() != base::Code::kUnavailable) {
+        pending->answer(loading.status());
+        return true;
+      }
+      if (loading.ok() && loading->done) {
+        v1::LoadAdapterResponse response;
+        *response.mutable_adapter() = std::move(loading->adapter);
+        pending->answer(std::move(response));
+        return true;
+      }
+      if (loading.ok() && !loading->failed.ok()) {
+        pending->answer(loading->failed);
+        return true;
+      }
+      if (std::chrono::steady_clock::now() < until) return false;
+      pending->answer(loading.ok()
+                          ? base::unavailable("ADAPTER_LOADING", id + ": " + loading->missing)
+                          : loading.status());
+      return true;
+    });
+  };
+  return rpc::run_async<v1::LoadAdapterRequest, v1::LoadAdapterResponse>(
+      room_, ctx, in, out, starter, milliseconds(610'000));
+}
+
+grpc::ServerWriteReactor<v1::DownloadAdapterResponse>* AdapterRpc::DownloadAdapter(
+    Context* ctx, const v1::DownloadAdapterRequest* in) {
+  using Message = v1::DownloadAdapterResponse;
+  return rpc::stream<Message>(
+      room_, ctx, in,
+      [this](std::shared_ptr<rpc::ServerStream<Message>> stream,
+             const v1::DownloadAdapterRequest& request) {
+        stream->finish(
+            adapters_.download(stream->call().principal(), request, chunk_sink(*stream)));
+      },
+      download_options<Message>());
+}
+
+// ---- ModelService ----
+
+Unary* ModelRpc::ListModels(Context* ctx, const v1::ListModelsRequest* in,
+                            v1::ListModelsResponse* out) {
+  return rpc::run(room_, ctx, in, out, [this](Call&) { return models_.list(); });
+}
+
+Unary* ModelRpc::GetModel(Context* ctx, const v1::GetModelRequest* in, v1::Model* out) {
+  return rpc::run(room_, ctx, in, out, [=, this](Call&) { return models_.get(*in); });
+}
+
+Unary* ModelRpc::ListPresets(Context* ctx, const v1::ListPresetsRequest* in,
+                             v1::ListPresetsResponse* out) {
+  return rpc::run(room_, ctx, in, out, [](Call&) { return Models::presets(); });
+}
+
+Unary* ModelRpc::GetPreset(Context* ctx, const v1::GetPresetRequest* in, v1::Preset* out) {
+  return rpc::run(room_, ctx, in, out, [=, this](Call&) { return models_.preset(*in); });
+}
+
+Unary* ModelRpc::GetServerCapabilities(Context* ctx, const v1::GetServerCapabilitiesRequest* in,
+                                       v1::ServerCapabilities* out) {
+  return rpc::run(room_, ctx, in, out, [this](Call&) { return models_.capabilities(); });
+}
+
+// ---- RouteService ----
+
+namespace {
+
+class RouteClient final : public Routes::Gateway {
+ public:
+  using Stream = rpc::ServerStream<iv1::RouteSnapshot>;
+  explicit RouteClient(std::shared_ptr<Stream> stream) : stream_(std::move(stream)) {}
+  bool push(iv1::RouteSnapshot snapshot) override { return stream_->push(std::move(snapshot)); }
+  [[nodiscard]] bool gone() const override { return stream_->call().stop().stop_requested(); }
+
+ private:
+  std::shared_ptr<Stream> stream_;
+};
+
+}  // namespace
+
+grpc::ServerWriteReactor<iv1::RouteSnapshot>* RouteRpc::WatchRoutes(
+    Context* ctx, const iv1::WatchRoutesRequest* in) {
+  return rpc::stream<iv1::RouteSnapshot>(
+      room_, ctx, in,
+      [this](std::shared_ptr<rpc::ServerStream<iv1::RouteSnapshot>> stream,
+             const iv1::WatchRoutesRequest&) {
+        const auto status = routes_.watch(std::make_shared<RouteClient>(stream));
+        if (!status.ok()) stream->finish(status);
+      });
+}
+
+// ---- WorkerService ----
+
+Unary* WorkerRpc::Register(Context* ctx, const iv1::RegisterRequest* in,
+                           iv1::RegisterResponse* out) {
+  return rpc::run(
+      room_, ctx, in, out, [=, this](Call&) { return workers_.enlist(*in); }, milliseconds(5000));
+}
+
+constexpr int64_t kLongestWait_ms = 20'000;
+
+Unary* WorkerRpc::Claim(Context* ctx, const iv1::ClaimRequest* in, iv1::ClaimResponse* out) {
+  using Pending = rpc::Pending<iv1::ClaimResponse>;
+  const auto starter = [this](std::shared_ptr<Pending> pending, const iv1::ClaimRequest& request) {
+    auto answer = workers_.claim(request);
+    const auto wait = milliseconds(std::clamp<int64_t>(request.wait_ms(), 0, kLongestWait_ms));
+    const bool none = answer.ok() && answer->has_none();
+    if (!none || wait.count() == 0) return pending->answer(std::move(answer));
+    const auto until = std::chrono::steady_clock::now() + wait;
+    waiters_.add([this, pending, request, until] {
+      if (!pending->alive()) return true;
+      auto answer = workers_.claim(request);
+      const bool nothing =
+          answer.ok() ? answer->has_none() : answer.status().code() == base::Code::kUnavailable;
+      if (nothing && std::chrono::steady_clock::now() < until) return false;
+      pending->answer(std::move(answer));
+      return true;
+    });
+  };
+  return rpc::run_async<iv1::ClaimRequest, iv1::ClaimResponse>(room_, ctx, in, out, starter,
+                                                               milliseconds(25'000));
+}
+
+Unary* WorkerRpc::Heartbeat(Context* ctx, const iv1::HeartbeatRequest* in,
+                            iv1::HeartbeatResponse* out) {
+  return rpc::run(
+      room_, ctx, in, out, [=, this](Call&) { return workers_.heartbeat(*in); },
+      milliseconds(5000));
+}
+
+Unary* WorkerRpc::Finish(Context* ctx, const iv1::FinishRequest* in, iv1::FinishResponse* out) {
+  return rpc::run(
+      room_, ctx, in, out, [=, this](Call&) { return workers_.finish(*in); }, milliseconds(10'000));
+}
+
+Unary* WorkerRpc::Drain(Context* ctx, const iv1::DrainRequest* in, iv1::DrainResponse* out) {
+  return rpc::run(
+      room_, ctx, in, out, [=, this](Call&) { return workers_.drain(*in); }, milliseconds(5000));
+}
+
+}  // namespace dex::server

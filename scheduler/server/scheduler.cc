@@ -1,0 +1,177 @@
+#include "scheduler/server/scheduler.h"
+
+#include <spdlog/spdlog.h>
+
+#include <nlohmann/json.hpp>
+
+#include "scheduler/server/metrics.h"
+#include "scheduler/server/rpc_services.h"
+#include "scheduler/server/sweeper.h"
+#include "services/base/clock.h"
+#include "services/base/files.h"
+#include "services/base/version.h"
+#include "services/monitor/monitor_server.h"
+#include "services/rpc/server.h"
+
+namespace dex::server {
+
+namespace {
+
+store::Store::Options store_options(const SchedulerOptions& options, Metrics& metrics) {
+  store::Store::Options result;
+  result.redis.address = options.redis;
+  result.redis.connections = 24;
+  result.redis.patience = options.store_patience;
+  result.redis.observe = [&metrics](std::string_view name, double seconds, std::string_view error) {
+    metrics.redis_call(name, seconds, error);
+  };
+  result.times = options.times;
+  return result;
+}
+
+rpc::Room::Options worker_room() {
+  rpc::Room::Options options;
+  options.unary = {4, 1024, "worker-rpc"};
+  options.streams = {1, 1, "worker-stream"};  // this door has no streams
+  return options;
+}
+
+}  // namespace
+
+struct Scheduler::Parts {
+  Parts(const SchedulerOptions& options, ModelCatalog catalog)
+      : options(options),
+        catalog(std::move(catalog)),
+        registry("scheduler", std::string(base::version()), std::string(base::commit())),
+        metrics(registry),
+        ids(clock, random),
+        store(store_options(options, metrics)),
+        layout(options.data_dir),
+        room(rpc::Room::Options{}),
+        workers_room(worker_room()) {}
+
+  void changed() {
+    claims.wake();
+    watches.wake();
+  }
+
+  const SchedulerOptions options;
+  const ModelCatalog catalog;
+  base::SystemClock clock;
+  base::SystemRandom random;
+  monitor::Registry registry;
+  Metrics metrics;
+  base::UlidGenerator ids;
+  store::Store store;
+  store::JobRepository jobs{store};
+  store::FileRepository files{store};
+  store::AdapterRepository adapters{store};
+  store::WorkerRepository workers{store};
+  DataLayout layout;
+  BlobStore blobs{layout, files};
+  std::function<void()> on_change = [this] { changed(); };
+
+  rpc::Room room;  // of the gateways' door
+  rpc::Room workers_room;
+
+  FineTuningJobs job_logic{{store, jobs, files, workers, catalog, metrics, ids, random},
+                           {"cpu", options.device, on_change}};
+  Files file_logic{files, blobs, layout, ids, {}};
+  Adapters adapter_logic{adapters, workers, layout, on_change};
+  Models model_logic{catalog, workers};
+  Workers worker_logic{{store, jobs, files, adapters, workers, layout, metrics, random},
+                       {options.beat_ms, on_change}};
+
+  // Long polls look once a second for jobs of other replicas (jobs.md §4), watches more often.
+  Waiters claims{std::chrono::seconds(1)};
+  Waiters watches{std::chrono::milliseconds(options.watch_ms)};
+  JobWatches job_watches{jobs, watches};
+  Routes route_logic{workers, catalog, watches};
+
+  FineTuningRpc job_rpc{room, job_logic, job_watches};
+  FileRpc file_rpc{room, file_logic};
+  AdapterRpc adapter_rpc{room, adapter_logic, watches};
+  ModelRpc model_rpc{room, model_logic};
+  RouteRpc route_rpc{room, route_logic};
+  WorkerRpc worker_rpc{workers_room, worker_logic, claims};
+
+  std::unique_ptr<Sweeper> sweeper;
+  std::unique_ptr<rpc::Server> server;
+  std::unique_ptr<rpc::Server> worker_server;
+  std::unique_ptr<monitor::HttpServer> monitor;
+};
+
+Scheduler::Scheduler(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+
+Scheduler::~Scheduler() {
+  stop();
+}
+
+base::Result<std::unique_ptr<Scheduler>> Scheduler::start(const SchedulerOptions& options) {
+  DEX_ASSIGN_OR_RETURN(auto catalog, ModelCatalog::load(options.models_file));
+  auto made = std::make_unique<Parts>(options, std::move(catalog));
+  Parts& parts = *made;
+  std::unique_ptr<Scheduler> scheduler(new Scheduler(std::move(made)));
+  DEX_RETURN_IF_ERROR(parts.layout.prepare());
+  Sweeper::Options sweeper;
+  sweeper.sweep_ms = options.sweep_ms;
+  sweeper.changed = parts.on_change;
+  parts.sweeper = std::make_unique<Sweeper>(parts.store, parts.metrics, parts.clock, sweeper);
+
+  rpc::Server::Options door;
+  door.address = options.listen;
+  door.services = {{v1::FineTuningService::service_full_name(), &parts.job_rpc},
+                   {v1::FileService::service_full_name(), &parts.file_rpc},
+                   {v1::AdapterService::service_full_name(), &parts.adapter_rpc},
+                   {v1::ModelService::service_full_name(), &parts.model_rpc},
+                   {iv1::RouteService::service_full_name(), &parts.route_rpc}};
+  DEX_ASSIGN_OR_RETURN(parts.server, rpc::Server::start(door, parts.room, parts.registry));
+  rpc::Server::Options worker_door;
+  worker_door.address = options.worker_listen;
+  worker_door.services = {{iv1::WorkerService::service_full_name(), &parts.worker_rpc}};
+  DEX_ASSIGN_OR_RETURN(parts.worker_server,
+                       rpc::Server::start(worker_door, parts.workers_room, parts.registry));
+  DEX_ASSIGN_OR_RETURN(parts.monitor,
+                       monitor::start_monitor_server(options.metrics_listen, parts.registry,
+                                                     [&parts] { return parts.sweeper->health(); }));
+
+  if (!options.endpoints_file.empty()) {
+    const nlohmann::json endpoints = {{"grpc", scheduler->grpc_address()},
+                                      {"worker", scheduler->worker_address()},
+                                      {"metrics", scheduler->metrics_address()}};
+    DEX_RETURN_IF_ERROR(base::make_directories(options.endpoints_file.parent_path(), 0755));
+    DEX_RETURN_IF_ERROR(
+        base::write_file_atomically(options.endpoints_file, endpoints.dump() + "\n"));
+  }
+  spdlog::info("listens on {} for gateways, {} for workers, {} for metrics; {} base models",
+               scheduler->grpc_address(), scheduler->worker_address(), scheduler->metrics_address(),
+               parts.catalog.models().size());
+  return scheduler;
+}
+
+const std::string& Scheduler::grpc_address() const {
+  return parts_->server->address();
+}
+const std::string& Scheduler::worker_address() const {
+  return parts_->worker_server->address();
+}
+std::string Scheduler::metrics_address() const {
+  return parts_->monitor->address();
+}
+base::Status Scheduler::ready() const {
+  return parts_->sweeper->health();
+}
+
+void Scheduler::stop(std::chrono::milliseconds grace) {
+  Parts& parts = *parts_;
+  // Workers first: no new claims, but beats and finishes under way still end.
+  if (parts.worker_server) parts.worker_server->stop(grace);
+  if (parts.server) parts.server->stop(grace);
+  parts.store.close();  // nobody needs an answer any more: waits for a dead store end at once
+  parts.claims.close();
+  parts.watches.close();
+  if (parts.sweeper) parts.sweeper->stop();
+  parts.monitor.reset();
+}
+
+}  // namespace dex::server

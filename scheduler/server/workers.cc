@@ -1,0 +1,318 @@
+#include "scheduler/server/workers.h"
+
+#include <spdlog/spdlog.h>
+
+#include "scheduler/server/job_view.h"
+#include "services/base/files.h"
+#include "services/base/sha256.h"
+
+namespace dex::server {
+
+namespace {
+
+constexpr int64_t kLargestManifest = 1 << 20;
+constexpr size_t kLargestProgress = 512;
+constexpr size_t kLargestWhy = 2048;
+
+base::Status check_name(const std::string& field, const std::string& value, size_t most) {
+  const bool plain = std::all_of(value.begin(), value.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
+  });
+  if (!value.empty() && value.size() <= most && plain) return {};
+  return base::invalid_field(field, "must be 1 to " + std::to_string(most) +
+                                        " of a-z, 0-9 and '-', got '" + value.substr(0, 64) + "'");
+}
+
+template <typename Pools>
+base::Status check_pools(const Pools& pools) {
+  if (pools.empty() || pools.size() > 8)
+    return base::invalid_field("pools", "must name 1 to 8 pools");
+  for (const auto& pool : pools) DEX_RETURN_IF_ERROR(check_name("pools", pool, 32));
+  return {};
+}
+
+const char* word(iv1::Outcome outcome) {
+  switch (outcome) {
+    case iv1::OUTCOME_SUCCESS:
+      return "success";
+    case iv1::OUTCOME_FAIL_RETRY:
+      return "fail_retry";
+    case iv1::OUTCOME_FAIL_FINAL:
+      return "fail_final";
+    case iv1::OUTCOME_CRASH:
+      return "crash";
+    case iv1::OUTCOME_OOM:
+      return "oom";
+    case iv1::OUTCOME_DISK_FULL:
+      return "disk_full";
+    case iv1::OUTCOME_RELEASE:
+      return "release";
+    case iv1::OUTCOME_PAUSED:
+      return "paused";
+    case iv1::OUTCOME_CANCELLED:
+      return "cancelled";
+    default:
+      return "";
+  }
+}
+
+// Stored progress is bounded; what does not fit is dropped whole and the old figures stay.
+std::string progress_bytes(const v1::Progress& progress) {
+  std::string bytes = progress.SerializeAsString();
+  return bytes.size() <= kLargestProgress ? bytes : "";
+}
+
+template <typename Events>
+std::vector<store::NewEvent> new_events(const std::string& job, const Events& events) {
+  std::vector<store::NewEvent> entries;
+  for (const auto& event : events) {
+    if (is_reserved_event(event.type()) || event.type().empty()) {
+      spdlog::warn("job {}: a worker sent an event of type '{}', which is not its to send", job,
+                   event.type());
+      continue;
+    }
+    entries.push_back(new_event(event));
+  }
+  return entries;
+}
+
+iv1::AttemptVerdict::Verdict verdict_of(store::JobRepository::Verdict verdict) {
+  switch (verdict) {
+    case store::JobRepository::Verdict::kOk:
+      return iv1::AttemptVerdict::VERDICT_OK;
+    case store::JobRepository::Verdict::kPause:
+      return iv1::AttemptVerdict::VERDICT_PAUSE;
+    case store::JobRepository::Verdict::kCancel:
+      return iv1::AttemptVerdict::VERDICT_CANCEL;
+    case store::JobRepository::Verdict::kLost:
+      return iv1::AttemptVerdict::VERDICT_LOST;
+  }
+  return iv1::AttemptVerdict::VERDICT_LOST;
+}
+
+std::string finish_outcome(const std::string& state, const std::string& code) {
+  if (state == "SUCCEEDED") return "succeeded";
+  if (state == "CANCELLED") return code == "deadline_exceeded" ? "expired" : "cancelled";
+  return code.empty() ? "internal" : code;
+}
+
+}  // namespace
+
+base::Result<iv1::RegisterResponse> Workers::enlist(const iv1::RegisterRequest& request) {
+  DEX_RETURN_IF_ERROR(check_name("worker_id", request.worker_id(), 64));
+  DEX_RETURN_IF_ERROR(check_pools(request.pools()));
+  store::WorkerRecord worker;
+  worker.id = request.worker_id();
+  worker.host = request.host();
+  worker.version = request.version();
+  worker.pools.assign(request.pools().begin(), request.pools().end());
+  worker.slots = static_cast<int>(request.slots());
+  worker.info = request.SerializeAsString();
+  DEX_RETURN_IF_ERROR(parts_.workers.enlist(worker).status());
+  spdlog::info("worker {} on {} registered, version {}", worker.id, worker.host, worker.version);
+  options_.changed();
+  iv1::RegisterResponse response;
+  response.set_lease_ms(parts_.store.times().lease_ms);
+  response.set_beat_ms(options_.beat_ms);
+  return response;
+}
+
+base::Result<iv1::ClaimResponse> Workers::claim(const iv1::ClaimRequest& request) {
+  DEX_RETURN_IF_ERROR(check_name("worker_id", request.worker_id(), 64));
+  DEX_RETURN_IF_ERROR(check_pools(request.pools()));
+  if (request.claim_id().empty() || request.claim_id().size() > 64) {
+    return base::invalid_field("claim_id", "must have 1 to 64 characters");
+  }
+  store::JobRepository::ClaimRequest claim;
+  claim.worker = request.worker_id();
+  claim.claim_id = request.claim_id();
+  claim.slot = static_cast<int>(request.slot());
+  claim.pools.assign(request.pools().begin(), request.pools().end());
+  DEX_ASSIGN_OR_RETURN(const auto answer, parts_.jobs.claim(claim));
+  using Answer = store::JobRepository::ClaimAnswer;
+  iv1::ClaimResponse response;
+  switch (answer.answer) {
+    case Answer::kNone:
+      response.mutable_none();
+      return response;
+    case Answer::kStale:
+      response.mutable_stale();
+      return response;
+    case Answer::kDrain:
+      response.mutable_drain();
+      return response;
+    case Answer::kUnknown:
+      response.mutable_unknown();
+      return response;
+    case Answer::kJob:
+      break;
+  }
+  // Should this fail, the worker repeats its claim_id and gets the same job again.
+  DEX_ASSIGN_OR_RETURN(*response.mutable_job(), granted(answer.job));
+  spdlog::info("job {} attempt {} runs on {}", answer.job.id, answer.job.attempt, claim.worker);
+  parts_.metrics.claimed(answer.job.pool, static_cast<double>(answer.job.waited_ms) / 1000);
+  options_.changed();
+  return response;
+}
+
+base::Result<iv1::ClaimedJob> Workers::granted(const store::ClaimedJob& claimed) {
+  iv1::ClaimedJob job;
+  job.set_job_id(claimed.id);
+  job.set_kind(claimed.kind);
+  job.set_epoch(claimed.epoch);
+  job.set_attempt(static_cast<uint32_t>(claimed.attempt));
+  *job.mutable_spec() = effective_spec(claimed.spec);
+  if (!claimed.checkpoint.uri.empty()) {
+    job.mutable_checkpoint()->set_uri(claimed.checkpoint.uri);
+    job.mutable_checkpoint()->set_manifest_sha256(claimed.checkpoint.manifest_sha256);
+    job.mutable_checkpoint()->set_step(static_cast<uint32_t>(claimed.checkpoint.step));
+  }
+  job.set_oom_retries(static_cast<uint32_t>(claimed.ooms));
+  job.set_hold(claimed.want == "hold");
+  job.set_attempt_dir(DataLayout::attempt(claimed.tenant, claimed.id, claimed.epoch));
+  job.set_tenant(claimed.tenant);
+  job.set_adapter_id(claimed.adapter);
+  const auto fill = [&](const std::string& id, iv1::InputFile& input) -> base::Status {
+    auto file = parts_.files.get(claimed.tenant, id);
+    DEX_RETURN_IF_ERROR(file.status());
+    input.set_file(id);
+    input.set_path(DataLayout::blob(file->sha256));
+    input.set_sha256(file->sha256);
+    return {};
+  };
+  DEX_RETURN_IF_ERROR(fill(job.spec().training_file(), *job.mutable_training_input()));
+  if (job.spec().has_validation_file()) {
+    DEX_RETURN_IF_ERROR(fill(job.spec().validation_file(), *job.mutable_validation_input()));
+  }
+  return job;
+}
+
+base::Result<iv1::AttemptVerdict> Workers::beat(const std::string& worker,
+                                                const iv1::AttemptBeat& attempt) {
+  store::JobRepository::Beat beat;
+  beat.worker = worker;
+  beat.id = attempt.job_id();
+  beat.epoch = attempt.epoch();
+  beat.sequence = attempt.beat_seq();
+  beat.phase = phase_word(attempt.phase());
+  beat.progress = progress_bytes(attempt.progress());
+  beat.checkpoint = checkpoint_of(attempt.checkpoint());
+  beat.events = new_events(beat.id, attempt.events());
+  DEX_ASSIGN_OR_RETURN(const auto reply, parts_.jobs.beat(beat));
+  iv1::AttemptVerdict verdict;
+  verdict.set_job_id(attempt.job_id());
+  verdict.set_epoch(attempt.epoch());
+  verdict.set_verdict(verdict_of(reply.verdict));
+  verdict.set_expires_in_ms(reply.remaining_ms);
+  return verdict;
+}
+
+base::Result<iv1::HeartbeatResponse> Workers::heartbeat(const iv1::HeartbeatRequest& request) {
+  DEX_RETURN_IF_ERROR(check_name("worker_id", request.worker_id(), 64));
+  iv1::HeartbeatResponse response;
+  bool news = false;
+  // Leases first: they count even if the worker must register again.
+  for (const auto& attempt : request.attempts()) {
+    auto verdict = beat(request.worker_id(), attempt);
+    if (!verdict.ok()) return verdict.status();
+    news = news || attempt.events_size() > 0;
+    *response.add_attempts() = std::move(verdict).value();
+  }
+  iv1::HeartbeatRequest live;  // what routes and adapters need of it
+  *live.mutable_engines() = request.engines();
+  for (auto& engine : *live.mutable_engines()) engine.clear_kv_usage_ratio();
+  DEX_ASSIGN_OR_RETURN(const auto sign,
+                       parts_.workers.alive(request.worker_id(), live.SerializeAsString()));
+  response.set_unknown(sign.unknown);
+  response.set_drain(sign.draining);
+  if (!sign.unknown && request.desired_revision() != sign.desired_revision) {
+    DEX_ASSIGN_OR_RETURN(const auto wanted, parts_.adapters.wanted());
+    for (const auto& record : wanted.adapters) {
+      if (record.disabled) continue;
+      auto& desired = *response.add_desired();
+      desired.set_id(record.id);
+      desired.set_base(base_of_adapter(record.id));
+      desired.set_path(record.uri);
+      desired.set_content_sha256(record.sha256);
+    }
+    response.set_desired_revision(wanted.revision);
+  } else {
+    response.set_desired_revision(request.desired_revision());
+  }
+  if (news || request.engines_size() > 0) options_.changed();
+  return response;
+}
+
+base::Status Workers::check_result(const iv1::FinishRequest& request) const {
+  const auto& result = request.result();
+  const std::string tail =
+      "/" + request.job_id() + "/attempt-" + std::to_string(request.epoch()) + "/";
+  if (!result.uri().starts_with("jobs/") || result.uri().find(tail) == std::string::npos) {
+    return base::invalid_field("result.uri",
+                               "'" + result.uri() + "' is not below this attempt's directory");
+  }
+  auto folder = parts_.layout.absolute(result.uri());
+  DEX_RETURN_IF_ERROR(folder.status());
+  const auto manifest = base::read_file(*folder / "checksums.json", kLargestManifest);
+  if (!manifest.ok()) {
+    return base::invalid_field("result.uri",
+                               "has no checksums.json: " + manifest.status().message());
+  }
+  if (base::sha256_hex(*manifest) == result.manifest_sha256()) return {};
+  return base::invalid_field("result.manifest_sha256", "is not the hash of checksums.json");
+}
+
+base::Result<iv1::FinishResponse> Workers::finish(const iv1::FinishRequest& request) {
+  DEX_RETURN_IF_ERROR(check_name("worker_id", request.worker_id(), 64));
+  if (request.outcome() == iv1::OUTCOME_SUCCESS) DEX_RETURN_IF_ERROR(check_result(request));
+  store::JobRepository::Finish finish;
+  finish.worker = request.worker_id();
+  finish.id = request.job_id();
+  finish.epoch = request.epoch();
+  finish.outcome = word(request.outcome());
+  if (request.outcome() == iv1::OUTCOME_SUCCESS) {
+    finish.result_uri = request.result().uri();
+    finish.result_sha256 = request.result().manifest_sha256();
+    finish.result = request.result().SerializeAsString();
+  }
+  finish.checkpoint = checkpoint_of(request.checkpoint());
+  finish.why_code = request.code();
+  finish.why = request.message().substr(0, kLargestWhy);
+  v1::JobError details;
+  details.set_param(request.param());
+  if (request.progress().step() > 0) details.set_step(request.progress().step());
+  finish.why_details = details.SerializeAsString();
+  finish.progress = progress_bytes(request.progress());
+  finish.events = new_events(finish.id, request.events());
+  finish.backoff_factor = 0.8 + 0.4 * base::uniform(parts_.random);
+  DEX_ASSIGN_OR_RETURN(const auto finished, parts_.jobs.finish(finish));
+  if (finished.lost) {
+    parts_.metrics.stale_finish();
+    spdlog::warn("job {} epoch {}: finish of {} came after the lease was lost", finish.id,
+                 finish.epoch, finish.worker);
+  } else if (!finished.replayed) {
+    spdlog::info("job {} epoch {} ended as {}: {}", finish.id, finish.epoch, finish.outcome,
+                 finished.state);
+    parts_.metrics.attempt_ended(finished.pool, finish.outcome, finished.run_seconds);
+    if (finished.terminal()) {
+      parts_.metrics.job_finished(finished.pool, finished.kind,
+                                  finish_outcome(finished.state, finished.why_code));
+    }
+    options_.changed();
+  }
+  iv1::FinishResponse response;
+  response.set_state(finished.state);
+  return response;
+}
+
+base::Result<iv1::DrainResponse> Workers::drain(const iv1::DrainRequest& request) {
+  DEX_RETURN_IF_ERROR(check_name("worker_id", request.worker_id(), 64));
+  const auto sign = request.gone() ? parts_.workers.gone(request.worker_id())
+                                   : parts_.workers.drain(request.worker_id());
+  DEX_RETURN_IF_ERROR(sign.status());
+  spdlog::info("worker {} {}", request.worker_id(), request.gone() ? "is gone" : "drains");
+  options_.changed();
+  return iv1::DrainResponse{};
+}
+
+}  // namespace dex::server

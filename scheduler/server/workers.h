@@ -1,0 +1,58 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "dex/internal/v1/worker.pb.h"
+#include "scheduler/server/data_layout.h"
+#include "scheduler/server/metrics.h"
+#include "scheduler/server/model_catalog.h"
+#include "scheduler/store/adapter_repository.h"
+#include "scheduler/store/file_repository.h"
+#include "scheduler/store/job_repository.h"
+#include "scheduler/store/worker_repository.h"
+#include "services/base/random.h"
+#include "services/base/status.h"
+
+namespace dex::server {
+
+namespace iv1 = dex::internal::v1;
+
+// What workers say and are told (WorkerService, jobs.md §4), without gRPC. Waits for a few round
+// trips of the store. Thread-safe; every call may be repeated.
+class Workers {
+ public:
+  struct Parts {  // all outlive this object
+    store::Store& store;
+    store::JobRepository& jobs;
+    store::FileRepository& files;
+    store::AdapterRepository& adapters;
+    store::WorkerRepository& workers;
+    const DataLayout& layout;
+    Metrics& metrics;
+    base::RandomSource& random;
+  };
+  struct Options {
+    int64_t beat_ms = 10000;
+    std::function<void()> changed;  // a job or an adapter changed: somebody may wait for it
+  };
+  Workers(Parts parts, Options options) : parts_(parts), options_(std::move(options)) {}
+
+  base::Result<iv1::RegisterResponse> enlist(const iv1::RegisterRequest& request);
+  // One try, without waiting: the answer is `none` when there is no work.
+  base::Result<iv1::ClaimResponse> claim(const iv1::ClaimRequest& request);
+  base::Result<iv1::HeartbeatResponse> heartbeat(const iv1::HeartbeatRequest& request);
+  base::Result<iv1::FinishResponse> finish(const iv1::FinishRequest& request);
+  base::Result<iv1::DrainResponse> drain(const iv1::DrainRequest& request);
+
+ private:
+  base::Result<iv1::ClaimedJob> granted(const store::ClaimedJob& job);
+  base::Result<iv1::AttemptVerdict> beat(const std::string& worker, const iv1::AttemptBeat& beat);
+  base::Status check_result(const iv1::FinishRequest& request) const;
+
+  Parts parts_;
+  Options options_;
+};
+
+}  // namespace dex::server

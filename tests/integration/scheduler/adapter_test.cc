@@ -1,0 +1,151 @@
+// Adapters: what a finished job leaves, loading on workers, the archive.
+#include <fstream>
+#include <thread>
+
+#include "services/base/sha256.h"
+#include "tests/integration/scheduler/scheduler_fixture.h"
+
+namespace dex::server {
+namespace {
+
+using Stub = v1::AdapterService::Stub;
+
+class AdapterTest : public SchedulerTest {
+ protected:
+  AdapterTest() : id_(train_adapter()) {}
+  v1::Adapter adapter() {
+    v1::GetAdapterRequest request;
+    request.set_id(id_);
+    const auto adapter = call(*adapters_, &Stub::GetAdapter, request);
+    EXPECT_TRUE(adapter.ok()) << adapter.status().to_string();
+    return *adapter;
+  }
+  base::Result<v1::LoadAdapterResponse> load(double wait_seconds) {
+    v1::LoadAdapterRequest request;
+    request.set_id(id_);
+    request.set_wait_seconds(wait_seconds);
+    return call(*adapters_, &Stub::LoadAdapter, request, 30000);
+  }
+  iv1::AdapterStatus holds(v1::Replica::State state, const std::string& error = "") {
+    iv1::AdapterStatus status;
+    status.set_id(id_);
+    status.set_content_sha256(adapter().content_sha256());
+    status.set_state(state);
+    status.set_error(error);
+    return status;
+  }
+  std::string download(grpc::Status* status) {
+    grpc::ClientContext context;
+    rpc::set_timeout(context, std::chrono::seconds(20));
+    v1::DownloadAdapterRequest request;
+    request.set_id(id_);
+    const auto reader = adapters_->DownloadAdapter(&context, request);
+    v1::DownloadAdapterResponse piece;
+    std::string bytes;
+    while (reader->Read(&piece)) bytes += piece.chunk();
+    *status = reader->Finish();
+    return bytes;
+  }
+
+  const std::string id_;
+};
+
+TEST_F(AdapterTest, RecordSaysWhatItIs) {
+  const auto a = adapter();
+  EXPECT_EQ(a.base_model(), "small-model");
+  EXPECT_EQ(a.form(), "paper");
+  EXPECT_EQ(a.bytes(), 1234);
+  EXPECT_EQ(a.version(), a.content_sha256().substr(0, 12));
+  EXPECT_EQ(a.metrics().valid_loss(), 2.5);
+  EXPECT_EQ(a.desired(), v1::Adapter::DESIRED_ABSENT);
+  const auto list = call(*adapters_, &Stub::ListAdapters, v1::ListAdaptersRequest{});
+  ASSERT_EQ(list->adapters_size(), 1);
+  EXPECT_EQ(list->adapters(0).id(), id_);
+  v1::ListAdaptersRequest other;
+  other.set_base_model("another");
+  EXPECT_EQ(call(*adapters_, &Stub::ListAdapters, other)->adapters_size(), 0);
+}
+
+TEST_F(AdapterTest, LoadWaitsForTheWorkers) {
+  report_engine("w1");
+  base::Result<v1::LoadAdapterResponse> loaded = base::internal("");
+  std::jthread loading([&] { loaded = load(20); });
+  while (adapter().desired() != v1::Adapter::DESIRED_DEVICE) std::this_thread::yield();
+  const auto reply = report_engine("w1");  // here the worker learns of it
+  ASSERT_EQ(reply.desired_size(), 1);
+  EXPECT_EQ(reply.desired(0).id(), id_);
+  EXPECT_TRUE(
+      std::filesystem::exists(directory_ / "data" / reply.desired(0).path() / "checksums.json"));
+  const auto same =
+      report_engine("w1", {holds(v1::Replica::STATE_LOADED)}, reply.desired_revision());
+  EXPECT_EQ(same.desired_size(), 0);
+  loading.join();
+  ASSERT_TRUE(loaded.ok()) << loaded.status().to_string();
+  ASSERT_EQ(loaded->adapter().replicas_size(), 1);
+  EXPECT_EQ(loaded->adapter().replicas(0).state(), v1::Replica::STATE_LOADED);
+}
+
+TEST_F(AdapterTest, LoadSaysWhoIsMissing) {
+  report_engine("w1");
+  const auto status = load(0.2).status();
+  EXPECT_EQ(status.reason(), "ADAPTER_LOADING");
+  EXPECT_NE(status.message().find("w1"), std::string::npos);
+}
+
+TEST_F(AdapterTest, LoadSaysThatAWorkerCant) {
+  report_engine("w1", {holds(v1::Replica::STATE_FAILED, "rank 7 is missing")});
+  const auto status = load(20).status();
+  EXPECT_EQ(status.reason(), "ADAPTER_NOT_PROVEN");
+  EXPECT_NE(status.message().find("rank 7 is missing"), std::string::npos);
+}
+
+TEST_F(AdapterTest, UnloadTellsTheWorkers) {
+  report_engine("w1", {holds(v1::Replica::STATE_LOADED)});
+  ASSERT_TRUE(load(20).ok());
+  const auto held = report_engine("w1");
+  v1::UnloadAdapterRequest request;
+  request.set_id(id_);
+  ASSERT_TRUE(call(*adapters_, &Stub::UnloadAdapter, request).ok());
+  const auto reply = report_engine("w1", {}, held.desired_revision());
+  EXPECT_NE(reply.desired_revision(), held.desired_revision());
+  EXPECT_EQ(reply.desired_size(), 0);
+}
+
+TEST_F(AdapterTest, ArchiveIsATarWithTheManifestFirst) {
+  grpc::Status status;
+  const std::string tar = download(&status);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(tar.size() % 512, 0U);
+  EXPECT_EQ(tar.substr(0, 15), std::string("checksums.json\0", 15));
+  EXPECT_EQ(tar.substr(257, 5), "ustar");
+  const auto file = directory_ / "adapter.tar";
+  std::ofstream(file, std::ios::binary) << tar;
+  const auto to = directory_ / "unpacked";
+  std::filesystem::create_directories(to);
+  ASSERT_EQ(std::system(("tar -xf " + file.string() + " -C " + to.string()).c_str()), 0);
+  std::string config;
+  std::getline(std::ifstream(to / "adapter_config.json"), config);
+  EXPECT_EQ(config, "{}");
+  EXPECT_TRUE(std::filesystem::exists(to / "adapter_model.safetensors"));
+}
+
+TEST_F(AdapterTest, DamagedArtefactIsNotHandedOut) {
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(directory_ / "data/jobs")) {
+    if (entry.path().filename() == "adapter_model.safetensors")
+      std::ofstream(entry.path()) << "something else";
+  }
+  grpc::Status status;
+  download(&status);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::DATA_LOSS);
+  EXPECT_EQ(rpc::from_grpc(status).reason(), "ARTIFACT_CORRUPT");
+}
+
+TEST_F(AdapterTest, UnknownAdapter) {
+  v1::LoadAdapterRequest request;
+  request.set_id("ft:small-model:default::nothing");
+  EXPECT_EQ(call(*adapters_, &Stub::LoadAdapter, request).status().reason(), "RESOURCE_NOT_FOUND");
+}
+
+}  // namespace
+}  // namespace dex::server

@@ -1,0 +1,44 @@
+// WatchRoutes: what gateways route by.
+#include "tests/integration/scheduler/scheduler_fixture.h"
+
+namespace dex::server {
+namespace {
+
+class RouteTest : public SchedulerTest {};
+
+TEST_F(RouteTest, SnapshotThenChanges) {
+  grpc::ClientContext context;
+  rpc::set_timeout(context, std::chrono::seconds(20));
+  const auto reader = routes_->WatchRoutes(&context, iv1::WatchRoutesRequest{});
+  iv1::RouteSnapshot snapshot;
+  ASSERT_TRUE(reader->Read(&snapshot));
+  EXPECT_EQ(snapshot.routes_size(), 0);
+  ASSERT_EQ(snapshot.bases_size(), 1);
+  EXPECT_EQ(snapshot.bases(0), "small-model");
+
+  const std::string id = train_adapter();
+  while (snapshot.adapters_size() == 0) ASSERT_TRUE(reader->Read(&snapshot));
+  EXPECT_EQ(snapshot.adapters(0).id(), id);
+  EXPECT_EQ(snapshot.adapters(0).base(), "small-model");
+  EXPECT_EQ(snapshot.adapters(0).tenant(), "default");
+  EXPECT_TRUE(std::filesystem::exists(directory_ / "data" / snapshot.adapters(0).path()));
+
+  iv1::AdapterStatus held;
+  held.set_id(id);
+  held.set_content_sha256(snapshot.adapters(0).content_sha256());
+  held.set_state(v1::Replica::STATE_LOADED);
+  report_engine("w1", {held});
+  while (snapshot.routes_size() == 0) ASSERT_TRUE(reader->Read(&snapshot));
+  EXPECT_EQ(snapshot.routes(0).worker(), "w1");
+  EXPECT_EQ(snapshot.routes(0).inference_address(), "127.0.0.1:1");
+  EXPECT_EQ(snapshot.routes(0).adapters(0), id);
+
+  iv1::DrainRequest drain;
+  drain.set_worker_id("w1");
+  ASSERT_TRUE(call(*workers_, &iv1::WorkerService::Stub::Drain, drain).ok());
+  while (snapshot.routes_size() != 0) ASSERT_TRUE(reader->Read(&snapshot));
+  context.TryCancel();
+}
+
+}  // namespace
+}  // namespace dex::server

@@ -1,0 +1,103 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <stdexcept>
+
+#include "tests/support/temporary_directory.h"
+#include "tests/unit/worker/serve/tiny_adapters.h"
+#include "worker/serve/adapter_table.h"
+#include "worker/serve/serving_model.h"
+
+namespace dex::serve {
+namespace {
+
+class ServingAdapterTest : public ::testing::Test {
+ protected:
+  ServingAdapterTest() {
+    train::testing::write_tiny_model(dir / "model");
+    model = load_serving_model(dir / "model", Dtype::kF32);
+  }
+  std::filesystem::path written(const std::string& name, const std::string& base,
+                                const std::string& tokenizer = {}) {
+    auto adapter = testing::tiny_adapter(testing::tiny_options()[0], 5, base);
+    adapter.tokenizer_sha256 = tokenizer;
+    model::write_adapter(dir / name, adapter);
+    return dir / name;
+  }
+  std::string refusal(const std::filesystem::path& path, const TextHashes& text = {}) {
+    try {
+      load_serving_adapter(path, "a", {}, *model, text);
+    } catch (const std::runtime_error& error) {
+      return error.what();
+    }
+    return "accepted";
+  }
+  std::shared_ptr<const ServingAdapter> small(const std::string& id, int64_t bytes) {
+    auto out = std::make_shared<ServingAdapter>();
+    out->id = id;
+    out->bytes = bytes;
+    return out;
+  }
+
+  support::TemporaryDirectory dir;
+  std::shared_ptr<const ServingModel> model;
+};
+
+TEST_F(ServingAdapterTest, LoadsWhatWasWritten) {
+  const auto adapter =
+      load_serving_adapter(written("good", model->weights_sha256), "ft:tiny", {}, *model);
+  EXPECT_EQ(adapter->id, "ft:tiny");
+  EXPECT_EQ(adapter->content_sha256.size(), 64U);
+  EXPECT_NE(adapter->key, 0U);
+  EXPECT_GT(adapter->bytes, 0);
+  EXPECT_EQ(adapter->layers.size(), 2U);
+  EXPECT_NE(adapter->layers[0].o.data, nullptr);
+}
+
+TEST_F(ServingAdapterTest, RefusesWhatIsNotForThisModel) {
+  EXPECT_EQ(refusal(written("good", model->weights_sha256)), "accepted");
+  EXPECT_THAT(refusal(written("other", std::string(64, 'b'))),
+              ::testing::HasSubstr("base_weights_sha256"));
+  const auto path = written("tokenizer", model->weights_sha256, std::string(64, 'c'));
+  EXPECT_THAT(refusal(path, {.tokenizer_sha256 = std::string(64, 'd')}),
+              ::testing::HasSubstr("another tokenizer"));
+  EXPECT_EQ(refusal(path, {.tokenizer_sha256 = std::string(64, 'c')}), "accepted");
+  EXPECT_THAT(refusal(dir / "nowhere"), ::testing::HasSubstr("nowhere"));
+}
+
+TEST_F(ServingAdapterTest, RefusesBrokenFiles) {
+  const auto path = written("broken", model->weights_sha256);
+  std::filesystem::resize_file(path / "adapter_model.safetensors",
+                               std::filesystem::file_size(path / "adapter_model.safetensors") - 7);
+  EXPECT_THAT(refusal(path), ::testing::HasSubstr("adapter_model.safetensors"));
+}
+
+TEST_F(ServingAdapterTest, TheTableIsBounded) {
+  AdapterTable table(100);
+  table.put(small("a", 60));
+  EXPECT_THROW(table.put(small("b", 50)), std::runtime_error);
+  table.put(small("b", 40));
+  EXPECT_EQ(table.bytes(), 100);
+  EXPECT_EQ(table.find("c"), nullptr);
+  EXPECT_TRUE(table.remove("a"));
+  EXPECT_FALSE(table.remove("a"));
+  EXPECT_EQ(table.bytes(), 40);
+}
+
+TEST_F(ServingAdapterTest, AnAdapterLeavesWithItsLastRequest) {
+  AdapterTable table(100);
+  table.put(small("a", 60));
+  auto request = table.find("a");
+  bool gone = false;
+  EXPECT_TRUE(table.remove("a", [&] { gone = true; }));
+  EXPECT_EQ(table.find("a"), nullptr);  // nobody new
+  EXPECT_FALSE(gone);
+  EXPECT_EQ(table.bytes(), 60);
+  request.reset();
+  EXPECT_TRUE(gone);
+  EXPECT_EQ(table.bytes(), 0);
+}
+
+}  // namespace
+}  // namespace dex::serve

@@ -1,0 +1,371 @@
+// dex-engine's frames, spoken as the agent does, over a real socket pair; and its command line as a
+// process.
+#include "worker/serve/frame_server.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
+#include <thread>
+
+#include "dex/internal/v1/frames.pb.h"
+#include "services/base/subprocess.h"
+#include "tests/support/temporary_directory.h"
+#include "tests/unit/worker/serve/tiny_folder.h"
+
+namespace dex::serve {
+namespace {
+
+namespace pb = dex::v1;
+using dex::internal::v1::EngineCommand;
+using dex::internal::v1::EngineReport;
+
+class FrameServerTest : public ::testing::Test {
+ protected:
+  FrameServerTest() {
+    testing::write_tiny_model(dir / "model");
+    testing::write_tiny_adapter(dir / "adapter", dir / "model");
+    testing::write_foreign_adapter(dir / "foreign");
+    auto pair = base::FrameChannel::pair();
+    EXPECT_TRUE(pair.ok());
+    agent = std::move(pair->first);
+    engine = std::make_unique<base::FrameChannel>(std::move(pair->second));
+    server = std::jthread([this] { exit = serve_frames(*engine, signals, clock, random); });
+  }
+  ~FrameServerTest() override { agent->shutdown(); }
+
+  void start() {
+    EngineCommand command;
+    command.mutable_start()->set_model_dir((dir / "model").string());
+    command.mutable_start()->set_base("tiny");
+    command.mutable_start()->set_threads(1);
+    command.mutable_start()->set_dtype("f32");
+    send(command);
+    const auto report = next();
+    ASSERT_TRUE(report.has_ready());
+    EXPECT_EQ(report.ready().dtype(), "f32");
+    EXPECT_EQ(report.ready().max_model_len(), 256);
+  }
+  void send(const EngineCommand& command) {
+    ASSERT_TRUE(agent->write(command.SerializeAsString(), 5000).ok());
+  }
+  // The next report but figures of load.
+  EngineReport next() {
+    for (;;) {
+      const auto frame = agent->read(20'000);
+      EXPECT_TRUE(frame.ok()) << frame.status().to_string();
+      EngineReport report;
+      if (!frame.ok() || !report.ParseFromString(*frame)) return report;
+      if (!report.has_load()) return report;
+      ++loads;
+    }
+  }
+  void load(const std::string& id, const std::string& folder, bool present = true) {
+    EngineCommand command;
+    command.mutable_set_adapter()->set_id(id);
+    command.mutable_set_adapter()->set_path((dir / folder).string());
+    command.mutable_set_adapter()->set_content_sha256(std::string(64, '4'));
+    command.mutable_set_adapter()->set_present(present);
+    send(command);
+  }
+  static EngineCommand generate(uint64_t request, const std::string& adapter = {}) {
+    EngineCommand command;
+    auto& in = *command.mutable_generate();
+    in.set_request(request);
+    in.set_id("gen-" + std::to_string(request));
+    in.set_adapter(adapter);
+    for (const int id : {5, 9, 14, 3}) in.mutable_body()->mutable_tokens()->add_ids(id);
+    in.mutable_body()->set_max_tokens(12);
+    in.mutable_body()->set_seed(request % 7);
+    in.mutable_body()->set_ignore_eos(true);
+    in.mutable_body()->set_return_token_ids(true);
+    return command;
+  }
+  struct Reply {
+    std::optional<pb::GenerateStreamResponse::Start> start;
+    std::vector<int32_t> ids;
+    std::optional<pb::GenerateStreamResponse::Finish> finish;
+    std::optional<EngineReport::Error> error;
+    [[nodiscard]] bool ended() const { return finish || error; }
+  };
+  // Reads until `count` replies have ended.
+  std::map<uint64_t, Reply> collect(size_t count) {
+    std::map<uint64_t, Reply> replies;
+    for (size_t ended = 0; ended < count;) {
+      const EngineReport report = next();
+      if (report.has_tokens()) {
+        Reply& reply = replies[report.tokens().request()];
+        EXPECT_FALSE(reply.ended());
+        const auto& event = report.tokens().event();
+        if (event.has_start()) reply.start = event.start();
+        if (event.has_delta()) {
+          EXPECT_TRUE(reply.start.has_value()) << "a token before the start";
+          reply.ids.insert(reply.ids.end(), event.delta().token_ids().begin(),
+                           event.delta().token_ids().end());
+        }
+      } else if (report.has_done()) {
+        Reply& reply = replies[report.done().request()];
+        if (report.done().has_error()) reply.error = report.done().error();
+        if (report.done().has_finish()) reply.finish = report.done().finish();
+        ++ended;
+      } else {
+        ADD_FAILURE() << "unexpected report " << report.ShortDebugString();
+        return replies;
+      }
+    }
+    return replies;
+  }
+
+  support::TemporaryDirectory dir;
+  base::StopSignals signals;
+  base::SystemClock clock;
+  base::SeededRandom random{1};
+  std::unique_ptr<base::FrameChannel> agent, engine;
+  int exit = -1;
+  int loads = 0;
+  std::jthread server;
+};
+
+TEST_F(FrameServerTest, AnswersBaseAndAdapterSideBySide) {
+  start();
+  load("ft:tiny", "adapter");
+  const auto loaded = next();
+  ASSERT_TRUE(loaded.has_adapter());
+  EXPECT_EQ(loaded.adapter().state(), pb::Replica::STATE_LOADED) << loaded.adapter().error();
+  EXPECT_GT(loaded.adapter().bytes(), 0);
+  for (uint64_t i = 1; i <= 14; ++i) send(generate(i, i > 7 ? "ft:tiny" : ""));
+  const auto replies = collect(14);
+  for (uint64_t i = 1; i <= 7; ++i) {
+    const Reply& base = replies.at(i);
+    const Reply& adapted = replies.at(i + 7);
+    ASSERT_TRUE(base.finish && adapted.finish);
+    EXPECT_EQ(base.start->model(), "tiny");
+    EXPECT_FALSE(base.start->has_adapter());
+    EXPECT_EQ(base.start->id(), "gen-" + std::to_string(i));
+    EXPECT_EQ(base.start->seed(), i % 7);
+    EXPECT_EQ(adapted.start->model(), "ft:tiny");
+    EXPECT_EQ(adapted.start->adapter().version(), std::string(12, '4'));
+    EXPECT_NE(base.ids, adapted.ids);
+    EXPECT_EQ(base.ids.size(), 12U);
+    EXPECT_EQ(base.finish->finish_reason(), pb::FINISH_REASON_LENGTH);
+    EXPECT_EQ(base.finish->usage().prompt_tokens(), 4);
+    EXPECT_EQ(base.finish->usage().completion_tokens(), 12);
+    EXPECT_EQ(base.finish->usage().total_tokens(), 16);
+  }
+  EXPECT_NE(replies.at(1).ids, replies.at(2).ids);  // other seeds
+}
+
+TEST_F(FrameServerTest, ARefusedAdapterHurtsNobody) {
+  start();
+  load("ft:foreign", "foreign");
+  load("ft:missing", "nowhere");
+  for (const char* id : {"ft:foreign", "ft:missing"}) {
+    const auto report = next();
+    ASSERT_TRUE(report.has_adapter());
+    EXPECT_EQ(report.adapter().id(), id);
+    EXPECT_EQ(report.adapter().state(), pb::Replica::STATE_FAILED);
+    EXPECT_FALSE(report.adapter().error().empty());
+  }
+  send(generate(1, "ft:foreign"));
+  send(generate(2));
+  const auto replies = collect(2);
+  EXPECT_EQ(replies.at(1).error->reason(), "ADAPTER_LOADING");
+  EXPECT_TRUE(replies.at(2).finish);
+}
+
+TEST_F(FrameServerTest, UnloadIsToldAndRepeatable) {
+  start();
+  load("ft:tiny", "adapter");
+  EXPECT_EQ(next().adapter().state(), pb::Replica::STATE_LOADED);
+  for (int i = 0; i < 2; ++i) {
+    load("ft:tiny", "adapter", false);
+    const auto report = next();
+    ASSERT_TRUE(report.has_adapter());
+    EXPECT_EQ(report.adapter().state(), pb::Replica::STATE_UNSPECIFIED);
+  }
+  send(generate(1, "ft:tiny"));
+  EXPECT_EQ(collect(1).at(1).error->reason(), "ADAPTER_LOADING");
+}
+
+TEST_F(FrameServerTest, BadRequestsNameTheirField) {
+  start();
+  auto hot = generate(1);
+  hot.mutable_generate()->mutable_body()->set_temperature(3);
+  auto text = generate(2);
+  text.mutable_generate()->mutable_body()->set_prompt("no tokenizer here");
+  auto nothing = generate(3);
+  nothing.mutable_generate()->mutable_body()->clear_input();
+  auto far = generate(4);
+  far.mutable_generate()->mutable_body()->set_max_tokens(4'000'000'000U);
+  auto hasty = generate(5);
+  hasty.mutable_generate()->mutable_body()->set_timeout_seconds(-1);
+  for (const auto& command : {hot, text, nothing, far, hasty}) send(command);
+  const auto replies = collect(5);
+  EXPECT_EQ(replies.at(1).error->field(), "temperature");
+  EXPECT_EQ(replies.at(1).error->code(), static_cast<int>(base::Code::kInvalidArgument));
+  EXPECT_THAT(replies.at(2).error->message(), ::testing::HasSubstr("tokenizer"));
+  EXPECT_EQ(replies.at(3).error->reason(), "MISSING_FIELD");
+  EXPECT_EQ(replies.at(4).error->reason(), "CONTEXT_LENGTH_EXCEEDED");
+  EXPECT_EQ(replies.at(5).error->field(), "timeout_seconds");
+  for (const auto& [request, reply] : replies) EXPECT_FALSE(reply.start) << request;
+}
+
+TEST_F(FrameServerTest, CancelEndsAStream) {
+  start();
+  auto long_one = generate(1);
+  long_one.mutable_generate()->mutable_body()->set_max_tokens(250);
+  send(long_one);
+  EngineCommand cancel;
+  cancel.mutable_cancel()->set_request(1);
+  send(cancel);
+  const auto reply = collect(1).at(1);
+  ASSERT_TRUE(reply.finish);
+  // It may have been quicker than the cancel; else it says so.
+  if (reply.ids.size() < 250) {
+    EXPECT_EQ(reply.finish->finish_reason(), pb::FINISH_REASON_CANCELLED);
+  }
+}
+
+TEST_F(FrameServerTest, StopsInOrder) {
+  start();
+  send(generate(1));
+  EngineCommand stop;
+  stop.mutable_stop()->set_grace_ms(20'000);
+  send(stop);
+  EXPECT_TRUE(collect(1).at(1).finish);  // what runs may end
+  server.join();
+  EXPECT_EQ(exit, 0);
+}
+
+TEST_F(FrameServerTest, EndsWithTheAgent) {
+  start();
+  agent->shutdown();
+  server.join();
+  EXPECT_EQ(exit, 0);
+}
+
+TEST_F(FrameServerTest, AFrameThatIsNoCommandEndsIt) {
+  start();
+  ASSERT_TRUE(agent->write("\xFF\xFF\xFF", 1000).ok());
+  server.join();
+  EXPECT_EQ(exit, 1);
+}
+
+TEST_F(FrameServerTest, AModelThatCannotBeLoadedEndsIt) {
+  EngineCommand command;
+  command.mutable_start()->set_model_dir((dir / "nowhere").string());
+  send(command);
+  server.join();
+  EXPECT_EQ(exit, 1);
+}
+
+// ---- the program ----
+
+class ProgramTest : public ::testing::Test {
+ protected:
+  ProgramTest() {
+    testing::write_tiny_model(dir / "model");
+    testing::write_tiny_adapter(dir / "adapter", dir / "model");
+    testing::write_foreign_adapter(dir / "foreign");
+  }
+  struct Result {
+    int code;
+    std::string out, error;
+  };
+  Result run(std::vector<std::string> args) {
+    base::Subprocess::Options options;
+    options.program = std::string(DEX_BINARY_DIR) + "/bin/dex-engine";
+    options.args = std::move(args);
+    options.stdout_file = dir / ("out" + std::to_string(++runs));
+    options.stderr_file = dir / ("err" + std::to_string(runs));
+    auto process = base::Subprocess::start(options);
+    EXPECT_TRUE(process.ok()) << process.status().to_string();
+    const auto exit = (*process)->wait(60'000);
+    EXPECT_TRUE(exit && exit->signal == 0);
+    return {exit ? exit->code : -1, slurp(options.stdout_file), slurp(options.stderr_file)};
+  }
+  static std::string slurp(const std::filesystem::path& file) {
+    std::stringstream text;
+    text << std::ifstream(file).rdbuf();
+    return text.str();
+  }
+  std::string model() { return (dir / "model").string(); }
+
+  support::TemporaryDirectory dir;
+  int runs = 0;
+};
+
+TEST_F(ProgramTest, ScoresWithoutATokenizer) {
+  const auto base = run({"score", "--model", model(), "--dtype", "f32", "--tokens", "5,9,14,3"});
+  ASSERT_EQ(base.code, 0) << base.error;
+  const auto values = nlohmann::json::parse(base.out);
+  ASSERT_EQ(values.size(), 3U);
+  for (const double value : values) EXPECT_LT(value, 0);
+  const auto adapted = run({"score", "--model", model(), "--adapter", (dir / "adapter").string(),
+                            "--dtype", "f32", "--tokens", "5,9,14,3"});
+  ASSERT_EQ(adapted.code, 0) << adapted.error;
+  EXPECT_NE(nlohmann::json::parse(adapted.out), values);
+}
+
+TEST_F(ProgramTest, GeneratesIdsWithoutATokenizerTheSameForTheSameSeed) {
+  const std::vector<std::string> args = {"generate", "--model",      model(), "--tokens",
+                                         "5,9,14",   "--max-tokens", "9",     "--seed",
+                                         "3",        "--ignore-eos"};
+  const auto first = run(args), second = run(args);
+  ASSERT_EQ(first.code, 0) << first.error;
+  EXPECT_EQ(std::ranges::count(first.out, ','), 8);
+  EXPECT_EQ(first.out, second.out);
+}
+
+TEST_F(ProgramTest, MeasuresInOneLine) {
+  const auto got = run({"measure", "--model", model(), "--prompt-tokens", "20", "--new-tokens", "5",
+                        "--batch", "2", "--repeats", "2", "--threads", "1"});
+  ASSERT_EQ(got.code, 0) << got.error;
+  const auto figures = nlohmann::json::parse(got.out);
+  EXPECT_GT(figures["decode_tok_s"]["median"].get<double>(), 0);
+  EXPECT_EQ(figures["generated"].size(), 5U);
+}
+
+TEST_F(ProgramTest, SaysWhatIsWrongInOneSentence) {
+  const struct {
+    std::vector<std::string> args;
+    int code;
+    const char* part;
+  } cases[] = {
+      {{"score", "--model", (dir / "nowhere").string(), "--tokens", "1,2"},
+       1,
+       "nowhere is not a directory"},
+      {{"score", "--model", model(), "--tokens", "1,x,2"}, 1, "must be ids like 1,2,3, got x"},
+      {{"score", "--model", model(), "--tokens", "1,97"}, 1, "below the vocabulary's 97, got 97"},
+      {{"score", "--model", model(), "--adapter", (dir / "foreign").string(), "--tokens", "1,2"},
+       1,
+       "base_weights_sha256"},
+      {{"generate", "--model", model(), "--prompt", "x"}, 1, "no tokenizer.json"},
+      {{"generate", "--model", model(), "--tokens", "1", "--temperature", "7"},
+       1,
+       "temperature must be between 0 and 2"},
+      {{"generate", "--model", model()}, 2, "needs --prompt TEXT or --tokens IDS"},
+      {{"score", "--model", model(), "--dtype", "f16", "--tokens", "1,2"}, 2, "--dtype"},
+      {{}, 2, "subcommand"},
+  };
+  for (const auto& wrong : cases) {
+    const auto got = run(wrong.args);
+    EXPECT_EQ(got.code, wrong.code) << got.error;
+    EXPECT_THAT(got.error + got.out, ::testing::HasSubstr(wrong.part));
+    EXPECT_THAT(got.error, ::testing::Not(::testing::HasSubstr("terminate")));
+  }
+}
+
+TEST_F(ProgramTest, HelpTeaches) {
+  const auto got = run({"--help"});
+  EXPECT_EQ(got.code, 0);
+  EXPECT_THAT(got.out, ::testing::HasSubstr("dex-engine generate --model DIR --prompt"));
+  EXPECT_THAT(got.out, ::testing::HasSubstr("dex-engine score --model DIR"));
+}
+
+}  // namespace
+}  // namespace dex::serve

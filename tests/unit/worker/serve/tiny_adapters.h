@@ -1,0 +1,45 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tests/unit/worker/train/tiny_model.h"
+#include "worker/model/adaptation.h"
+#include "worker/model/adapter.h"
+
+// Adapters of the tiny model, far from their start, so that each changes what it says.
+namespace dex::serve::testing {
+
+inline std::vector<model::DexOptions> tiny_options() {
+  model::DexOptions paper;
+  paper.lambda.schedule = model::Schedule::kConstant;
+  paper.lambda.value = 0.4;
+  model::DexOptions only = paper;
+  only.train = model::Train::kDexOnly;
+  model::DexOptions mean = paper;
+  mean.form = model::Form::kHeadMean;
+  mean.projection = model::Projection::kPerHead;
+  mean.sign = model::Sign::kPlus;
+  model::DexOptions bottleneck = mean;
+  bottleneck.projection = model::Projection::kBottleneck;
+  return {paper, only, mean, bottleneck};
+}
+
+inline model::Adapter tiny_adapter(const model::DexOptions& options, uint64_t stream,
+                                   const std::string& base_sha256, double scale = 0.4) {
+  const model::Config config = train::testing::tiny_config();
+  const model::Weights weights = train::testing::tiny_weights(config);
+  model::Adaptation adaptation =
+      model::initial_adaptation(options, config, weights, {{0, 3}, {1, 2}}, stream);
+  for (const model::Trainable& entry : model::trainables(adaptation)) {
+    entry.tensor->add_(train::testing::random_tensor(entry.tensor->sizes(), ++stream, scale));
+  }
+  model::set_lambda(adaptation, 10);
+  model::Adapter adapter = model::make_adapter(adaptation);
+  adapter.base_model_name_or_path = "tiny";
+  adapter.base_weights_sha256 = base_sha256;
+  return adapter;
+}
+
+}  // namespace dex::serve::testing

@@ -1,0 +1,21 @@
+#include "tests/unit/worker/serve/tiny_folder.h"
+
+#include "tests/unit/worker/serve/tiny_adapters.h"
+#include "worker/model/weights.h"
+
+namespace dex::serve::testing {
+
+void write_tiny_model(const std::filesystem::path& folder) {
+  train::testing::write_tiny_model(folder);
+}
+
+void write_tiny_adapter(const std::filesystem::path& folder, const std::filesystem::path& model) {
+  model::write_adapter(folder,
+                       tiny_adapter(tiny_options()[0], 7, model::base_weights_sha256(model)));
+}
+
+void write_foreign_adapter(const std::filesystem::path& folder) {
+  model::write_adapter(folder, tiny_adapter(tiny_options()[0], 7, std::string(64, 'b')));
+}
+
+}  // namespace dex::serve::testing

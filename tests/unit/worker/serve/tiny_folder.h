@@ -1,0 +1,14 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+// The tiny model and an adapter of it on the disk, for tests that must not see LibTorch's headers.
+namespace dex::serve::testing {
+
+void write_tiny_model(const std::filesystem::path& folder);
+void write_tiny_adapter(const std::filesystem::path& folder, const std::filesystem::path& model);
+// Made for another base.
+void write_foreign_adapter(const std::filesystem::path& folder);
+
+}  // namespace dex::serve::testing

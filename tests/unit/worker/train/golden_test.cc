@@ -1,0 +1,84 @@
+// Acceptance item 20: the curve of an independent PyTorch run from the same weights and data.
+// golden.json, model/ and rows.jsonl come from tests/data/train/make_golden.py.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/worker/train/job_fixture.h"
+#include "worker/model/adapter.h"
+
+namespace dex::train::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kData = fs::path(DEX_SOURCE_DIR) / "tests/data/train";
+
+nlohmann::json golden() {
+  return nlohmann::json::parse(bytes_of(kData / "golden.json"));
+}
+
+class GoldenTest : public JobTest, public ::testing::WithParamInterface<std::string> {};
+
+JobSpec spec_of(const nlohmann::json& golden, JobSpec spec) {
+  spec.dex.form = model::parse_form(golden.at("form").get<std::string>());
+  spec.heads.criterion = evaluate::Criterion::kExplicit;
+  spec.heads.heads = golden.at("heads").get<evaluate::HeadSets>();
+  if (spec.dex.form == model::Form::kNone) {
+    spec.dex.train = model::Train::kKvoOnly;
+  } else {
+    spec.dex.projection = model::parse_projection(golden.at("projection").get<std::string>());
+    spec.dex.sign = golden.at("sign") == 1 ? model::Sign::kPlus : model::Sign::kMinus;
+    spec.dex.lambda.schedule = model::parse_schedule(golden.at("schedule").get<std::string>());
+    spec.dex.lambda.start = golden.value("start", 0.0);
+    spec.dex.lambda.end = golden.value("end", 0.0);
+    spec.anneal.steps = golden.at("anneal").get<int64_t>();
+  }
+  auto& h = spec.hyperparameters;
+  h.learning_rate = golden.at("rates").at(0);
+  h.branch_learning_rate = golden.at("rates").at(1);
+  h.lambda_learning_rate = golden.at("rates").at(2);
+  h.weight_decay = golden.at("weight_decay");
+  return spec;
+}
+
+TEST_P(GoldenTest, TwentyUpdatesEqualAnIndependentRun) {
+  const auto all = golden();
+  const auto& expected = all.at("cases").at(GetParam());
+  JobSpec spec = spec_of(expected, this->spec());
+  spec.model_dir = kData / "model";
+  spec.training_path = kData / "rows.jsonl";
+  spec.hyperparameters.max_steps = all.at("updates");
+  spec.hyperparameters.batch_size = 64;  // all rows in every update: the curve depends on no order
+  spec.hyperparameters.micro_batch_size = 3;
+  RecordingSession session;
+  const Published published = run(spec, session);
+
+  const auto losses = session.numbers("metrics", "trainLoss"),
+             norms = session.numbers("metrics", "gradNorm");
+  ASSERT_EQ(losses.size(), expected.at("losses").size());
+  for (size_t u = 0; u < losses.size(); ++u) {
+    const double loss = expected.at("losses")[u], norm = expected.at("norms")[u];
+    // The acceptance limit is 1e-3; what is left here is the order of additions.
+    EXPECT_NEAR(losses[u], loss, 2e-5 * loss) << "update " << u;
+    EXPECT_NEAR(norms[u], norm, 5e-4 * norm) << "update " << u;
+  }
+  const auto config = model::load_config(kData / "model");
+  const auto adapter =
+      model::load_adapter(published.path, {config, model::base_weights_sha256(kData / "model")});
+  for (size_t l = 0; l < 2; ++l) {
+    const double o_norm = expected.at("o_proj_norm")[l];
+    EXPECT_NEAR(adapter.adaptation.layers[l].o.norm().item<double>(), o_norm, 1e-4 * o_norm);
+    if (expected.at("w_d_norm").empty()) continue;
+    const double w_d_norm = expected.at("w_d_norm")[l];
+    EXPECT_NEAR(adapter.adaptation.layers[l].branch.w_d.norm().item<double>(), w_d_norm,
+                1e-3 * w_d_norm);
+    if (expected.at("lambda_learn").empty()) continue;
+    EXPECT_NEAR(adapter.lambda[l], expected.at("lambda_learn")[l].get<double>(), 1e-4);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, GoldenTest, ::testing::Values("paper", "head_mean", "kvo_only"),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace dex::train::testing

@@ -1,0 +1,268 @@
+#include "worker/train/job.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "tests/unit/worker/train/job_fixture.h"
+#include "tests/unit/worker/train/presets.h"
+#include "worker/evaluate/held_out_loss.h"
+#include "worker/model/adapter.h"
+#include "worker/model/llama.h"
+
+namespace dex::train::testing {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::Ge;
+using ::testing::HasSubstr;
+using ::testing::Le;
+
+double base_loss(const std::filesystem::path& directory) {
+  const auto config = model::load_config(directory / "model");
+  const auto weights = model::load_weights(directory / "model", config, {.dtype = at::kFloat});
+  const model::Llama llama(config, weights);
+  const auto rows = tiny_rows(12, 40, 78);
+  std::vector<std::vector<float>> loss_weights;
+  std::vector<evaluate::Document> documents;
+  for (size_t r = 0; r < rows.size(); ++r) {
+    loss_weights.emplace_back(rows[r].size(), 1.0f);
+    if (r % 4 == 3) std::fill_n(loss_weights.back().begin(), rows[r].size() / 2, 0.0f);
+  }
+  for (size_t r = 0; r < rows.size(); ++r) documents.push_back({rows[r], loss_weights[r]});
+  kernels::LinearCrossEntropy cross_entropy;
+  return evaluate::held_out_loss(llama, {}, evaluate::supervise_in_batches(documents, 512),
+                                 cross_entropy)
+      .loss;
+}
+
+class PresetTest : public JobTest, public ::testing::WithParamInterface<Preset> {};
+
+TEST_P(PresetTest, StartsAtTheBaseAndExportsWhatLoadsBack) {
+  JobSpec spec = this->spec();
+  spec.hyperparameters.max_steps = 3;
+  GetParam().apply(spec);
+  RecordingSession session;
+  const Published published = run(spec, session);
+
+  // Step 0 is the base, bit for bit (method.md §10 item 1).
+  EXPECT_EQ(published.base_valid_loss, base_loss(directory_.path()));
+  EXPECT_EQ(session.numbers("metrics", "step"), (std::vector<double>{1, 2, 3}));
+  EXPECT_THAT(session.numbers("export_complete", "maxAbsLogitDiff"), Each(Le(1e-4)));
+
+  const auto config = model::load_config(directory_ / "model");
+  const auto adapter = model::load_adapter(
+      published.path, {config, model::base_weights_sha256(directory_ / "model")});
+  const auto weights = model::load_weights(directory_ / "model", config, {.dtype = at::kFloat});
+  const model::Llama llama(config, weights);
+  const auto rows = tiny_rows(12, 40, 78);
+  EXPECT_EQ(adapter.job_id, "ftjob-test");
+  EXPECT_EQ(adapter.adaptation.options.form, spec.dex.form);
+  EXPECT_EQ(adapter.adaptation.options.projection, spec.dex.projection);
+  EXPECT_EQ(adapter.selected_heads.size(), 2u);
+  // What serving would load has the loss that the job published.
+  std::vector<std::vector<float>> ones;
+  std::vector<evaluate::Document> documents;
+  for (size_t r = 0; r < rows.size(); ++r) {
+    ones.emplace_back(rows[r].size(), 1.0f);
+    if (r % 4 == 3) std::fill_n(ones.back().begin(), rows[r].size() / 2, 0.0f);
+  }
+  for (size_t r = 0; r < rows.size(); ++r) documents.push_back({rows[r], ones[r]});
+  kernels::LinearCrossEntropy cross_entropy;
+  const auto held_out = evaluate::held_out_loss(
+      llama, adapter.adaptation, evaluate::supervise_in_batches(documents, 512), cross_entropy);
+  EXPECT_NEAR(held_out.loss, *published.valid_loss, 1e-5);
+  EXPECT_NE(*published.valid_loss, *published.base_valid_loss);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seven, PresetTest, ::testing::ValuesIn(presets()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_F(JobTest, GoesThroughThePhasesInOrder) {
+  RecordingSession session;
+  run(spec(), session);
+  const std::vector<Phase> start(session.phases.begin(), session.phases.begin() + 4);
+  EXPECT_THAT(start, ElementsAre(Phase::kLoadingModel, Phase::kLoadingDataset, Phase::kValidating,
+                                 Phase::kSelectingHeads));
+  const std::vector<Phase> end(session.phases.end() - 3, session.phases.end());
+  EXPECT_THAT(end, ElementsAre(Phase::kExporting, Phase::kVerifying, Phase::kFinalizing));
+  for (const auto phase : {Phase::kTraining, Phase::kEvaluating, Phase::kSavingCheckpoint}) {
+    EXPECT_THAT(session.phases, Contains(phase));
+  }
+  EXPECT_EQ(session.last.total_steps, 6);
+  EXPECT_GT(session.last.host_memory_bytes, 0);
+}
+
+TEST_F(JobTest, LearnsAndReportsIt) {
+  JobSpec spec = this->spec();
+  spec.hyperparameters.max_steps = 60;
+  RecordingSession session;
+  const Published published = run(spec, session);
+  EXPECT_LT(*published.valid_loss, *published.base_valid_loss - 0.3);
+  EXPECT_EQ(session.data("eval_complete").size(), 11u);  // step 0 and ten a run
+  EXPECT_EQ(published.method, "dex");
+  EXPECT_EQ(published.artifact_class, "KVO");
+  EXPECT_EQ(published.added_parameters, 2 * (8 * 8 + 1));
+  EXPECT_GT(published.tokens_per_second, 0);
+  EXPECT_FALSE(session.data("branch_verdict").empty());
+  std::ifstream metrics(spec.attempt_dir / "metrics.jsonl");
+  int lines = 0;
+  for (std::string line; std::getline(metrics, line); ++lines)
+    EXPECT_TRUE(nlohmann::json::accept(line)) << line;
+  EXPECT_EQ(lines, 60 + 11);
+}
+
+TEST_F(JobTest, TheUnbranchedControlReplacesProjectionsOnly) {
+  JobSpec spec = this->spec();
+  spec.dex.form = model::Form::kNone;
+  spec.dex.train = model::Train::kKvoOnly;
+  RecordingSession session;
+  const Published published = run(spec, session);
+  EXPECT_EQ(published.method, "kvo_only");
+  EXPECT_EQ(published.added_parameters, 0);
+  EXPECT_EQ(published.branch_effect.verdict, evaluate::BranchEffect::Verdict::kNotApplicable);
+  std::set<std::string> names;
+  const auto file =
+      model::Safetensors::open(std::filesystem::path(published.path) / "adapter_model.safetensors",
+                               model::Safetensors::Access::kRead);
+  for (const auto& [name, info] : file.tensors())
+    names.insert(name.substr(name.rfind("self_attn.") + 10));
+  EXPECT_THAT(names,
+              ::testing::UnorderedElementsAre("k_proj.weight", "v_proj.weight", "o_proj.weight"));
+}
+
+TEST_F(JobTest, DexOnlyKeepsTheProjections) {
+  JobSpec spec = this->spec();
+  spec.dex.train = model::Train::kDexOnly;
+  RecordingSession session;
+  const Published published = run(spec, session);
+  EXPECT_EQ(published.artifact_class, "LIGHT");
+  EXPECT_EQ(published.trained_parameters, 2 * (8 * 8 + 1));
+  EXPECT_NE(published.valid_loss, published.base_valid_loss);
+}
+
+TEST_F(JobTest, HowAnUpdateIsCutChangesOnlyRounding) {
+  std::vector<std::vector<double>> losses;
+  for (const int32_t micro : {1, 2, 8}) {
+    JobSpec spec = this->spec("cut-" + std::to_string(micro));
+    spec.hyperparameters.batch_size = 8;
+    spec.hyperparameters.micro_batch_size = micro;
+    RecordingSession session;
+    run(spec, session);
+    losses.push_back(session.numbers("metrics", "trainLoss"));
+  }
+  for (size_t u = 0; u < losses[0].size(); ++u) {
+    EXPECT_NEAR(losses[1][u], losses[0][u], 1e-5 * losses[0][u]);
+    EXPECT_NEAR(losses[2][u], losses[0][u], 1e-5 * losses[0][u]);
+  }
+}
+
+TEST_F(JobTest, PackedRowsTrainAsSeparateOnes) {
+  std::vector<std::vector<double>> losses, norms;
+  for (const bool packing : {true, false}) {
+    JobSpec spec = this->spec(packing ? "packed" : "separate");
+    spec.hyperparameters.packing = packing;
+    spec.hyperparameters.batch_size = 64;  // every update sees all rows, however they are packed
+    spec.hyperparameters.micro_batch_size = 8;
+    RecordingSession session;
+    run(spec, session);
+    losses.push_back(session.numbers("metrics", "trainLoss"));
+    norms.push_back(session.numbers("metrics", "gradNorm"));
+  }
+  for (size_t u = 0; u < losses[0].size(); ++u) {
+    EXPECT_NEAR(losses[1][u], losses[0][u], 1e-5 * losses[0][u]);
+    EXPECT_NEAR(norms[1][u], norms[0][u], 1e-4 * norms[0][u]);
+  }
+}
+
+TEST_F(JobTest, ReselectionEndsWithWholeMasksAndIsLogged) {
+  JobSpec spec = this->spec();
+  Preset{"multilingual"}.apply(spec);
+  spec.heads.tau = 0.2;
+  spec.hyperparameters.max_steps = 40;
+  spec.reselect_every = 5;
+  RecordingSession session;
+  const Published published = run(spec, session);
+  EXPECT_EQ(session.numbers("head_selection_complete", "step"),
+            (std::vector<double>{0, 5, 10, 15, 20, 25, 30}));
+  const auto log = nlohmann::json::parse(bytes_of(spec.attempt_dir / "head_selection.json"));
+  EXPECT_EQ(log.size(), 7u);
+  EXPECT_EQ(log[0].at("rule").at("criterion"), "THRESHOLD");
+  EXPECT_FALSE(published.path.empty());
+}
+
+TEST_F(JobTest, WarnsOfAClampedAnnealingAndABranchOutOfReach) {
+  JobSpec spec = this->spec();
+  spec.anneal.steps = 3000;
+  spec.hyperparameters.lambda_learning_rate = 1e-4;
+  spec.hyperparameters.branch_learning_rate = 1e-4;
+  RecordingSession session;
+  run(spec, session);
+  ASSERT_EQ(session.data("warning").size(), 1u);
+  EXPECT_EQ(session.data("warning")[0].at("code"), "annealing_clamped");
+  EXPECT_THAT(session.data("warning")[0].at("detail").get<std::string>(),
+              HasSubstr("3000 > 6 updates: using 6"));
+  EXPECT_TRUE(session.has_advice("branch_out_of_reach"));
+  EXPECT_TRUE(session.has_advice("inert"));
+}
+
+TEST_F(JobTest, RefusesWhatCannotTrainByName) {
+  JobSpec dead = spec();
+  dead.anneal.steps = 0;
+  EXPECT_THAT(failure_of(dead).what(), HasSubstr("branch can't start"));
+  EXPECT_EQ(failure_of(dead).exit(), Exit::kBadSpec);
+  JobSpec longer = spec();
+  longer.hyperparameters.max_seq_length = 300;
+  EXPECT_THAT(failure_of(longer).what(),
+              HasSubstr("300 is longer than the model's context of 256"));
+  JobSpec heads = spec();
+  heads.heads.criterion = evaluate::Criterion::kExplicit;
+  heads.heads.heads = {{0}, {7}};
+  EXPECT_THAT(failure_of(heads).what(), HasSubstr("layer 1: head 7 of 4"));
+  JobSpec other = spec();
+  other.base_weights_sha256 = std::string(64, '0');
+  EXPECT_EQ(failure_of(other).exit(), Exit::kBrokenInput);
+  JobSpec missing = spec();
+  missing.model_dir = directory_ / "nowhere";
+  EXPECT_EQ(failure_of(missing).exit(), Exit::kBrokenInput);
+}
+
+TEST_F(JobTest, RefusesBadDataByFileAndLine) {
+  const auto with_line = [&](const std::string& line) {
+    write_rows(directory_ / "bad.jsonl", tiny_rows(20, 30));
+    std::ofstream(directory_ / "bad.jsonl", std::ios::app) << line << '\n';
+    JobSpec spec = this->spec();
+    spec.skip_budget_ratio = 0;
+    spec.training_path = directory_ / "bad.jsonl";
+    return failure_of(spec);
+  };
+  for (const std::string line : {R"({"input_ids": [1, 2, 97], "labels": [1, 2, 97]})",
+                                 R"({"input_ids": [1, 2], "labels": [1]})", "not json",
+                                 R"({"input_ids": [5, 6, 7], "labels": [-100, -100, -100]})"}) {
+    const Failure failure = with_line(line);
+    EXPECT_EQ(failure.exit(), Exit::kBadData) << line;
+    EXPECT_EQ(failure.code(), "invalid_training_file");
+    EXPECT_THAT(failure.what(), HasSubstr("line 21")) << line;
+  }
+  std::ofstream(directory_ / "empty.jsonl").close();
+  JobSpec empty = spec();
+  empty.training_path = directory_ / "empty.jsonl";
+  EXPECT_EQ(failure_of(empty).exit(), Exit::kBadData);
+}
+
+TEST_F(JobTest, SplitsHeldOutRowsByContent) {
+  write_rows(directory_ / "many.jsonl", tiny_rows(100, 30));
+  JobSpec spec = this->spec();
+  spec.training_path = directory_ / "many.jsonl";
+  spec.validation_path.clear();
+  RecordingSession session;
+  run(spec, session);
+  const auto data = session.data("validation_complete").at(0);
+  EXPECT_EQ(data.at("validRows").get<std::string>(), "10");
+}
+
+}  // namespace
+}  // namespace dex::train::testing

@@ -1,0 +1,280 @@
+// dex-trainer as a program: alone and under an agent's frames. No LibTorch here, since protobuf is.
+#include <gmock/gmock.h>
+#include <google/protobuf/util/json_util.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "dex/internal/v1/frames.pb.h"
+#include "services/base/files.h"
+#include "services/base/frame_channel.h"
+#include "services/base/subprocess.h"
+#include "tests/support/temporary_directory.h"
+
+namespace dex::train {
+namespace {
+
+namespace fs = std::filesystem;
+namespace internal = dex::internal::v1;
+using ::testing::HasSubstr;
+
+const std::string kTrainer = std::string(DEX_BINARY_DIR) + "/bin/dex-trainer";
+const fs::path kData = fs::path(DEX_SOURCE_DIR) / "tests/data/train";
+constexpr int64_t kPatienceMs = 120'000;
+
+class ProgramTest : public testing::Test {
+ protected:
+  // TrainerStart on the golden model and rows: 400 updates of a few milliseconds, a checkpoint
+  // every 20.
+  nlohmann::json start(int updates = 400) const {
+    return {{"jobId", "ftjob-program"},
+            {"modelDir", (kData / "model").string()},
+            {"trainingPath", (kData / "rows.jsonl").string()},
+            {"threads", 1},
+            {"spec",
+             {{"seed", "5"},
+              {"dex",
+               {{"headSelection",
+                 {{"criterion", "CRITERION_ENTROPY"}, {"calibration", {{"skipRows", 8}}}}}}},
+              {"checkpoints", {{"everySteps", 20}}},
+              {"hyperparameters",
+               {{"maxSteps", updates},
+                {"maxSeqLength", 64},
+                {"batchSize", 2},
+                {"learningRate", 1e-3}}}}}};
+  }
+
+  std::unique_ptr<base::Subprocess> trainer(std::vector<std::string> args,
+                                            std::vector<int> inherit = {}) const {
+    base::Subprocess::Options options;
+    options.program = kTrainer;
+    options.args = std::move(args);
+    options.inherit = std::move(inherit);
+    options.stdout_file = directory_ / "out.txt";
+    options.stderr_file = directory_ / "err.txt";
+    auto process = base::Subprocess::start(options);
+    if (!process.ok()) throw std::runtime_error(process.status().to_string());
+    return std::move(process).value();
+  }
+  std::unique_ptr<base::Subprocess> alone(const nlohmann::json& start,
+                                          const std::string& attempt) const {
+    const fs::path file = directory_ / (attempt + ".json");
+    std::ofstream(file) << start.dump();
+    return trainer({"--spec", file.string(), "--attempt-dir", (directory_ / attempt).string()});
+  }
+  std::string text(const fs::path& file) const {
+    auto content = base::read_file(file, 64 << 20);
+    return content.ok() ? content.value() : "";
+  }
+  // Waits until `found` says yes, looking again whenever 5 ms have passed; false when patience
+  // ends.
+  static bool eventually(const std::function<bool()>& found) {
+    for (int64_t waited = 0; waited < kPatienceMs; waited += 5) {
+      if (found()) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return false;
+  }
+
+  support::TemporaryDirectory directory_;
+};
+
+TEST_F(ProgramTest, HelpTeachesAndUsageIsRefused) {
+  EXPECT_EQ(trainer({"--help"})->wait(kPatienceMs)->code, 0);
+  EXPECT_THAT(text(directory_ / "out.txt"), HasSubstr("trainingPath"));
+  EXPECT_EQ(trainer({})->wait(kPatienceMs)->code, 2);
+  EXPECT_THAT(text(directory_ / "err.txt"), HasSubstr("--spec FILE or --frames-fd N"));
+  EXPECT_EQ(trainer({"--spec", (directory_ / "none.json").string()})->wait(kPatienceMs)->code, 10);
+  EXPECT_THAT(text(directory_ / "err.txt"), HasSubstr("none.json"));
+}
+
+TEST_F(ProgramTest, TrainsAloneWithoutATokenizer) {
+  const auto status = alone(start(20), "attempt-1")->wait(kPatienceMs);
+  ASSERT_TRUE(status && status->success()) << text(directory_ / "err.txt");
+  EXPECT_TRUE(fs::exists(directory_ / "attempt-1/final/checksums.json"));
+  EXPECT_THAT(text(directory_ / "out.txt"), HasSubstr("step 20/20"));
+}
+
+TEST_F(ProgramTest, SpecErrorsNameFieldAndValue) {
+  auto bad = start();
+  bad["spec"]["hyperparameters"]["learningRate"] = -1;
+  EXPECT_EQ(alone(bad, "bad")->wait(kPatienceMs)->code, 10);
+  EXPECT_THAT(text(directory_ / "err.txt"),
+              HasSubstr("hyperparameters.learning_rate: must be a number > 0, got -1"));
+  auto data = start();
+  data["trainingPath"] = (directory_ / "missing.jsonl").string();
+  EXPECT_EQ(alone(data, "bad")->wait(kPatienceMs)->code, 11);
+  EXPECT_THAT(text(directory_ / "err.txt"), HasSubstr("missing.jsonl"));
+}
+
+TEST_F(ProgramTest, KilledInTheMiddleGoesOnFromItsCheckpointToTheSameWeights) {
+  ASSERT_TRUE(alone(start(), "straight")->wait(kPatienceMs)->success())
+      << text(directory_ / "err.txt");
+
+  auto first = alone(start(), "attempt-1");
+  const fs::path checkpoint = directory_ / "attempt-1/step-40";
+  ASSERT_TRUE(eventually([&] { return fs::exists(checkpoint / "MANIFEST.json"); }));
+  first->signal(SIGKILL);
+  EXPECT_EQ(first->wait(kPatienceMs)->signal, SIGKILL);
+  EXPECT_FALSE(fs::exists(directory_ / "attempt-1/final"));
+
+  auto second = start();
+  second["attempt"] = 2;
+  second["checkpointDir"] = checkpoint.string();
+  ASSERT_TRUE(alone(second, "attempt-2")->wait(kPatienceMs)->success())
+      << text(directory_ / "err.txt");
+  EXPECT_THAT(text(directory_ / "out.txt"), HasSubstr("resumed at step 40"));
+  for (const char* file : {"final/adapter_model.safetensors", "step-400/optimizer.safetensors"}) {
+    EXPECT_FALSE(text(directory_ / "straight" / file).empty());
+    EXPECT_TRUE(text(directory_ / "straight" / file) == text(directory_ / "attempt-2" / file))
+        << file;
+  }
+}
+
+TEST_F(ProgramTest, SigtermSavesAndEndsWithSixteen) {
+  auto process = alone(start(20000), "drained");
+  ASSERT_TRUE(eventually([&] { return fs::exists(directory_ / "drained/step-20/MANIFEST.json"); }));
+  process->signal(SIGTERM);
+  EXPECT_EQ(process->wait(kPatienceMs)->code, 16);
+  EXPECT_THAT(text(directory_ / "err.txt"), HasSubstr("stopped on request at step"));
+}
+
+// The agent's side of a socket pair.
+class FramedTest : public ProgramTest {
+ protected:
+  FramedTest() {
+    auto pair = base::FrameChannel::pair();
+    channel_ = std::move(pair.value().first);
+    base::Fd child = std::move(pair.value().second);
+    process_ = trainer({"--frames-fd", "3"}, {child.get()});
+  }
+
+  void send_start(int updates) {
+    auto json = start(updates);
+    json["attemptDir"] = (directory_ / "attempt-1").string();
+    internal::TrainerCommand command;
+    ASSERT_TRUE(
+        google::protobuf::util::JsonStringToMessage(json.dump(), command.mutable_start()).ok());
+    ASSERT_TRUE(channel_->write(command.SerializeAsString(), kPatienceMs).ok());
+  }
+  // The next report; nothing when the trainer has gone.
+  std::optional<internal::TrainerReport> next() {
+    const auto frame = channel_->read(kPatienceMs);
+    internal::TrainerReport report;
+    if (!frame.ok() || !report.ParseFromString(frame.value())) return std::nullopt;
+    return report;
+  }
+  void send(const internal::TrainerCommand& command) {
+    EXPECT_TRUE(channel_->write(command.SerializeAsString(), kPatienceMs).ok());
+  }
+  // Reads until the result, acting on each report.
+  internal::TrainerReport::TrainerResult result(
+      const std::function<void(const internal::TrainerReport&)>& seen = {}) {
+    while (const auto report = next()) {
+      if (seen) seen(*report);
+      if (report->has_result()) return report->result();
+    }
+    ADD_FAILURE() << "no result: " << text(directory_ / "err.txt");
+    return {};
+  }
+
+  std::unique_ptr<base::FrameChannel> channel_;
+  std::unique_ptr<base::Subprocess> process_;
+};
+
+TEST_F(FramedTest, ReportsItsWayAndItsResult) {
+  send_start(40);
+  std::vector<std::string> types;
+  int progress = 0, checkpoints = 0;
+  bool ready = false;
+  const auto result = this->result([&](const internal::TrainerReport& report) {
+    ready |= report.has_ready();
+    progress += report.has_progress();
+    checkpoints += report.has_checkpoint();
+    if (report.has_event()) {
+      types.push_back(report.event().type());
+      EXPECT_GT(report.event().create_time().seconds(), 0);
+      EXPECT_NE(report.event().data_case(), dex::v1::FineTuningEvent::DATA_NOT_SET)
+          << report.event().type();
+    }
+  });
+  EXPECT_TRUE(ready);
+  EXPECT_GT(progress, 0);
+  EXPECT_EQ(checkpoints, 2);
+  for (const char* type :
+       {"validation_complete", "head_selection_complete", "training_start", "metrics",
+        "checkpoint_save", "training_complete", "export_complete", "branch_verdict"}) {
+    EXPECT_THAT(types, testing::Contains(type));
+  }
+  EXPECT_EQ(result.outcome(), internal::OUTCOME_SUCCESS) << result.message();
+  EXPECT_EQ(result.result().uri(), (directory_ / "attempt-1/final").string());
+  EXPECT_EQ(result.result().manifest_sha256().size(), 64u);
+  EXPECT_EQ(result.result().adapter().form(), "paper");
+  EXPECT_GT(result.result().metrics().trained_parameters(), 0);
+  EXPECT_EQ(process_->wait(kPatienceMs)->code, 0);
+}
+
+TEST_F(FramedTest, CancelsPausesAndAnswersCheckpointRequests) {
+  send_start(100000);
+  bool asked = false, stopped = false;
+  const auto result = this->result([&](const internal::TrainerReport& report) {
+    internal::TrainerCommand command;
+    if (report.has_progress() && report.progress().progress().step() >= 3 && !asked) {
+      asked = true;
+      command.mutable_checkpoint()->set_request("one");
+      send(command);
+    }
+    if (report.has_checkpoint() && report.checkpoint().request() == "one" && !stopped) {
+      stopped = true;
+      command.mutable_stop()->set_reason(internal::TrainerCommand::Stop::REASON_PAUSE);
+      send(command);
+    }
+  });
+  EXPECT_TRUE(stopped);
+  EXPECT_EQ(result.outcome(), internal::OUTCOME_PAUSED);
+  EXPECT_EQ(process_->wait(kPatienceMs)->code, 16);
+}
+
+TEST_F(FramedTest, CancelEndsWithoutACheckpoint) {
+  send_start(100000);
+  bool sent = false;
+  const auto result = this->result([&](const internal::TrainerReport& report) {
+    if (sent || !report.has_progress() || report.progress().progress().step() < 3) return;
+    sent = true;
+    internal::TrainerCommand command;
+    command.mutable_stop()->set_reason(internal::TrainerCommand::Stop::REASON_CANCEL);
+    send(command);
+  });
+  EXPECT_EQ(result.outcome(), internal::OUTCOME_CANCELLED);
+  EXPECT_EQ(process_->wait(kPatienceMs)->code, 16);
+}
+
+TEST_F(FramedTest, EndsWhenTheAgentIsGone) {
+  send_start(100000);
+  while (const auto report = next()) {
+    if (report->has_progress() && report->progress().progress().step() >= 3) break;
+  }
+  channel_.reset();
+  EXPECT_TRUE(process_->wait(kPatienceMs).has_value());
+}
+
+TEST_F(FramedTest, BadSpecsAndBadDataAreFinal) {
+  internal::TrainerCommand command;
+  command.mutable_start()->set_model_dir((kData / "model").string());
+  command.mutable_start()->set_training_path((kData / "rows.jsonl").string());
+  command.mutable_start()->set_attempt_dir((directory_ / "attempt-1").string());
+  command.mutable_start()->mutable_spec()->mutable_hyperparameters()->set_learning_rate(0);
+  send(command);
+  const auto result = this->result();
+  EXPECT_EQ(result.outcome(), internal::OUTCOME_FAIL_FINAL);
+  EXPECT_EQ(result.code(), "invalid_hyperparameter");
+  EXPECT_EQ(result.param(), "hyperparameters.learning_rate");
+  EXPECT_EQ(process_->wait(kPatienceMs)->code, 10);
+}
+
+}  // namespace
+}  // namespace dex::train

@@ -1,0 +1,259 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+
+#include "services/base/sha256.h"
+#include "tests/support/failing_file_layer.h"
+#include "tests/unit/worker/train/job_fixture.h"
+#include "tests/unit/worker/train/presets.h"
+
+namespace dex::train::testing {
+namespace {
+
+using ::testing::HasSubstr;
+namespace fs = std::filesystem;
+
+class ResumeTest : public JobTest {
+ protected:
+  // A job of 40 updates with packing; stopped by `reason` at step `at` if `at` ≥ 0.
+  RecordingSession run_until(JobSpec spec, int64_t at, StopReason reason = StopReason::kDrain) {
+    RecordingSession session;
+    bool told = false;
+    session.script = [&, at](const Progress& progress) -> Command {
+      if (at < 0 || told || progress.step < at) return {};
+      told = true;
+      return {Command::Kind::kStop, "", reason};
+    };
+    if (at < 0) {
+      run(spec, session);
+    } else {
+      EXPECT_THROW(run(spec, session), Stopped);
+    }
+    session.script = nullptr;
+    return session;
+  }
+
+  JobSpec long_spec(const std::string& attempt) {
+    JobSpec spec = this->spec(attempt);
+    spec.hyperparameters.max_steps = 40;
+    return spec;
+  }
+
+  void expect_same_bits(const fs::path& a, const fs::path& b) {
+    for (const char* file : {"final/adapter_model.safetensors", "step-40/adapter.safetensors",
+                             "step-40/optimizer.safetensors", "step-40/state.json"}) {
+      EXPECT_TRUE(bytes_of(a / file) == bytes_of(b / file)) << file;
+    }
+  }
+};
+
+struct Case {
+  std::string preset;
+  int threads;
+};
+class ExactResumeTest : public ResumeTest, public ::testing::WithParamInterface<Case> {};
+
+TEST_P(ExactResumeTest, SeventeenUpdatesAndTheRestGiveTheBitsOfForty) {
+  const auto configured = [&](const std::string& attempt) {
+    JobSpec spec = long_spec(attempt);
+    Preset{GetParam().preset}.apply(spec);
+    if (spec.reselect_every > 0) spec.reselect_every = 6;  // the ramps of 16 are under way at 17
+    spec.threads = GetParam().threads;
+    return spec;
+  };
+  at::set_num_threads(GetParam().threads);
+  run_until(configured("straight"), -1);
+  const auto stopped = run_until(configured("first"), 17);
+  ASSERT_FALSE(stopped.checkpoints.empty());
+  EXPECT_EQ(stopped.checkpoints.back().step, 17);
+  JobSpec second = configured("second");
+  second.attempt = 2;
+  second.checkpoint_dir = stopped.checkpoints.back().path;
+  second.checkpoint_manifest_sha256 = stopped.checkpoints.back().manifest_sha256;
+  const auto resumed = run_until(second, -1);
+  EXPECT_EQ(resumed.data("training_start").at(0).at("resumedFromStep"), 17);
+  EXPECT_EQ(resumed.numbers("metrics", "step").front(), 18);
+  expect_same_bits(directory_ / "straight", directory_ / "second");
+  at::set_num_threads(1);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ExactResumeTest,
+                         ::testing::Values(Case{"paper", 1}, Case{"paper", 2}, Case{"small", 1},
+                                           Case{"multilingual", 2}),
+                         [](const auto& info) {
+                           return info.param.preset + std::to_string(info.param.threads) +
+                                  "threads";
+                         });
+
+TEST_F(ResumeTest, EveryPlaceToStopIsExact) {
+  run_until(long_spec("straight"), -1);
+  // 0: before the first update; 4: at an evaluation; 39: before the last.
+  for (const int64_t at : {1, 4, 5, 39}) {
+    const std::string name = std::to_string(at);
+    const auto stopped = run_until(long_spec("first" + name), at);
+    JobSpec second = long_spec("second" + name);
+    second.checkpoint_dir = stopped.checkpoints.back().path;
+    run_until(second, -1);
+    expect_same_bits(directory_ / "straight", directory_ / ("second" + name));
+  }
+}
+
+TEST_F(ResumeTest, CancelEndsAtOnceAndPauseSavesFirst) {
+  const auto cancelled = run_until(long_spec("cancelled"), 5, StopReason::kCancel);
+  const auto paused = run_until(long_spec("paused"), 5, StopReason::kPause);
+  EXPECT_EQ(paused.checkpoints.back().step, 5);
+  EXPECT_NE(cancelled.checkpoints.back().step, 5);
+}
+
+TEST_F(ResumeTest, ARequestedCheckpointIsWrittenAtTheNextBoundaryAndAnswered) {
+  RecordingSession session;
+  bool asked = false;
+  session.script = [&](const Progress& progress) -> Command {
+    if (asked || progress.step < 7) return {};
+    asked = true;
+    return {Command::Kind::kCheckpoint, "request-1", {}};
+  };
+  run(long_spec("requested"), session);
+  const auto answer = std::find_if(session.checkpoints.begin(), session.checkpoints.end(),
+                                   [](const auto& each) { return each.request == "request-1"; });
+  ASSERT_NE(answer, session.checkpoints.end());
+  EXPECT_LE(answer->step, 8);
+  EXPECT_EQ(*base::sha256_file(fs::path(answer->path) / "MANIFEST.json"), answer->manifest_sha256);
+}
+
+TEST_F(ResumeTest, RefusesAnotherSpecBaseOrDataByName) {
+  const auto stopped = run_until(long_spec("first"), 5);
+  const auto resumed = [&] {
+    JobSpec spec = long_spec("second");
+    spec.checkpoint_dir = stopped.checkpoints.back().path;
+    return spec;
+  };
+  JobSpec other = resumed();
+  other.spec_sha256 = std::string(64, 'b');
+  EXPECT_EQ(failure_of(other).exit(), Exit::kBadSpec);
+  EXPECT_THAT(failure_of(other).what(), HasSubstr("spec_sha256"));
+
+  JobSpec data = resumed();
+  write_rows(directory_ / "other.jsonl", tiny_rows(61, 40));
+  data.training_path = directory_ / "other.jsonl";
+  EXPECT_EQ(failure_of(data).exit(), Exit::kBadData);
+  EXPECT_THAT(failure_of(data).what(), HasSubstr("training_sha256"));
+
+  JobSpec base = resumed();
+  fs::copy(directory_ / "model", directory_ / "model2");
+  auto weights = tiny_weights(tiny_config());
+  weights.norm.add_(0.01);
+  fs::remove(directory_ / "model2" / "model.safetensors");
+  model::write_safetensors(directory_ / "model2" / "model.safetensors",
+                           model::named_weights(weights));
+  base.model_dir = directory_ / "model2";
+  EXPECT_EQ(failure_of(base).exit(), Exit::kBrokenInput);
+  EXPECT_THAT(failure_of(base).what(), HasSubstr("base_weights_sha256"));
+
+  JobSpec manifest = resumed();
+  manifest.checkpoint_manifest_sha256 = std::string(64, 'c');
+  EXPECT_EQ(failure_of(manifest).exit(), Exit::kBrokenInput);
+}
+
+TEST_F(ResumeTest, RefusesDamagedCheckpoints) {
+  const auto stopped = run_until(long_spec("first"), 5);
+  const fs::path good = stopped.checkpoints.back().path;
+  const auto damaged = [&](const std::function<void(const fs::path&)>& damage) {
+    const fs::path copy = directory_ / "damaged";
+    fs::remove_all(copy);
+    fs::copy(good, copy, fs::copy_options::recursive);
+    damage(copy);
+    JobSpec spec = long_spec("second");
+    spec.checkpoint_dir = copy;
+    return failure_of(spec);
+  };
+  for (const char* file : {"adapter.safetensors", "optimizer.safetensors", "state.json"}) {
+    EXPECT_EQ(damaged([&](const fs::path& copy) {
+                fs::resize_file(copy / file, fs::file_size(copy / file) - 1);
+              }).exit(),
+              Exit::kBrokenInput);
+    EXPECT_EQ(damaged([&](const fs::path& copy) {
+                std::fstream out(copy / file, std::ios::in | std::ios::out | std::ios::binary);
+                out.seekp(static_cast<int64_t>(fs::file_size(copy / file)) - 20);
+                out.put('~');
+              }).exit(),
+              Exit::kBrokenInput);
+    EXPECT_EQ(damaged([&](const fs::path& copy) { fs::remove(copy / file); }).exit(),
+              Exit::kBrokenInput);
+  }
+  EXPECT_EQ(damaged([&](const fs::path& copy) { fs::remove(copy / "MANIFEST.json"); }).exit(),
+            Exit::kBrokenInput);
+  EXPECT_EQ(
+      damaged([&](const fs::path& copy) { std::ofstream(copy / "MANIFEST.json") << "{"; }).exit(),
+      Exit::kBrokenInput);
+}
+
+TEST_F(ResumeTest, AFullDiskLeavesTheLastGoodCheckpoint) {
+  support::FailingFileLayer counting(1 << 30, ENOSPC, false);
+  RecordingSession whole;
+  run(long_spec("counted"), whole, counting);
+  ASSERT_GT(whole.checkpoints.size(), 3u);
+  const int calls_a_checkpoint = counting.calls() / static_cast<int>(whole.checkpoints.size());
+
+  // Each call of the third checkpoint's writing fails in turn.
+  for (int call = 2 * calls_a_checkpoint + 1; call <= 3 * calls_a_checkpoint; ++call) {
+    const std::string attempt = "full-" + std::to_string(call);
+    support::FailingFileLayer files(call, ENOSPC, false);
+    RecordingSession session;
+    const Failure failure = failure_of(long_spec(attempt), session, files);
+    EXPECT_EQ(failure.exit(), Exit::kDiskFull) << call;
+    EXPECT_EQ(failure.code(), "disk_full");
+    ASSERT_EQ(session.checkpoints.size(), 2u) << call;
+    for (const auto& entry : fs::directory_iterator(directory_ / attempt)) {
+      EXPECT_NE(entry.path().extension(), ".tmp") << entry.path();
+    }
+    if (call != 2 * calls_a_checkpoint + 3) continue;
+    JobSpec second = long_spec("after-full");
+    second.checkpoint_dir = session.checkpoints.back().path;
+    run_until(second, -1);
+    expect_same_bits(directory_ / "counted", directory_ / "after-full");
+  }
+}
+
+TEST_F(ResumeTest, KeepsTheLastTwoAndTheBestOnceTheyAreOld) {
+  // The clock stands still but for a minute at each poll, so every checkpoint is old when the next
+  // one comes.
+  support::TemporaryDirectory unused;
+  struct FastClock final : base::Clock {
+    int64_t now_ms() const override { return 0; }
+    int64_t steady_ms() const override { return ms += 61'000; }
+    mutable int64_t ms = 0;
+  } clock;
+  JobSpec spec = long_spec("pruned");
+  spec.checkpoints.every_seconds = 1e12;
+  RecordingSession session;
+  fs::create_directories(spec.attempt_dir);
+  run_job(spec, session, clock);
+  std::vector<std::string> kept;
+  for (const auto& entry : fs::directory_iterator(spec.attempt_dir)) {
+    if (entry.path().filename().string().starts_with("step-"))
+      kept.push_back(entry.path().filename());
+  }
+  EXPECT_THAT(kept, ::testing::Contains("step-40"));
+  EXPECT_THAT(kept, ::testing::Contains("step-36"));
+  EXPECT_LE(kept.size(), 3u);
+}
+
+TEST_F(ResumeTest, NonFiniteUpdatesAreSkippedRolledBackOnceThenEndTheJob) {
+  JobSpec spec = long_spec("diverging");
+  spec.hyperparameters.learning_rate = 1e30;
+  spec.checkpoints.every_steps = 1;
+  RecordingSession session;
+  const Failure failure = failure_of(spec, session);
+  EXPECT_EQ(failure.exit(), Exit::kNonFinite);
+  EXPECT_EQ(failure.code(), "non_finite_loss");
+  EXPECT_THAT(failure.what(), HasSubstr("step-"));
+  std::vector<std::string> actions;
+  for (const auto& each : session.data("watchdog")) actions.push_back(each.at("action"));
+  EXPECT_EQ(actions,
+            (std::vector<std::string>{"SKIP", "SKIP", "ROLLBACK", "SKIP", "SKIP", "FAIL"}));
+}
+
+}  // namespace
+}  // namespace dex::train::testing

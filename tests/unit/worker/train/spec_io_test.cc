@@ -1,0 +1,119 @@
+#include "worker/train/spec_io.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "worker/train/failure.h"
+
+namespace dex::train {
+namespace {
+
+using testing::HasSubstr;
+
+// TrainerStart with `spec` as the job's spec.
+std::string start(const std::string& spec) {
+  return R"({"modelDir": "/m", "trainingPath": "/t.jsonl", "attemptDir": "/a", "spec": )" + spec +
+         "}";
+}
+
+void expect_refused(const std::string& json, const std::string& words) {
+  try {
+    parse_spec_json(json, "spec.json");
+    ADD_FAILURE() << json << " was taken";
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.exit(), Exit::kBadSpec);
+    EXPECT_EQ(failure.code(), "invalid_hyperparameter");
+    EXPECT_THAT(failure.what(), HasSubstr(words)) << json;
+  }
+}
+
+TEST(SpecIoTest, AnEmptyMethodIsThePaperPreset) {
+  const JobSpec spec = parse_spec_json(start("{}"), "spec.json");
+  EXPECT_EQ(spec.job_id, "local");
+  EXPECT_EQ(spec.dex.form, model::Form::kPaper);
+  EXPECT_EQ(spec.dex.sign, model::Sign::kMinus);
+  EXPECT_EQ(spec.dex.lambda.schedule, model::Schedule::kPaperEq4);
+  EXPECT_EQ(spec.heads.criterion, evaluate::Criterion::kEntropy);
+  EXPECT_DOUBLE_EQ(spec.hyperparameters.learning_rate, 1e-4);
+  EXPECT_DOUBLE_EQ(spec.anneal.fraction, 0.5);
+}
+
+TEST(SpecIoTest, ReadsWhatAPresetResolvesTo) {
+  const JobSpec spec = parse_spec_json(start(R"({
+        "seed": "9",
+        "dex": {"preset": "multilingual@1", "form": "FORM_HEAD_MEAN", "projection": "PROJECTION_BOTTLENECK",
+                "bottleneck": {"widthRatio": 1.5, "scope": "SCOPE_PER_HEAD"}, "sign": "SIGN_PLUS",
+                "headSelection": {"criterion": "CRITERION_THRESHOLD", "tau": 1.0, "eta": 0.03,
+                                  "reselectEverySteps": 500},
+                "lambda": {"schedule": "SCHEDULE_COSINE", "start": 0.05, "end": 0.3, "annealSteps": "3000"}},
+        "hyperparameters": {"learningRate": 5e-5, "branchLearningRate": 1e-4, "lrSchedulerType": "LR_SCHEDULER_COSINE",
+                            "truncation": "TRUNCATION_CHUNK"},
+        "checkpoints": {"everySeconds": 60}, "watchdog": {"maxRollbacks": 0}})"),
+                                       "spec.json");
+  EXPECT_EQ(spec.seed, 9u);
+  EXPECT_EQ(spec.dex.form, model::Form::kHeadMean);
+  EXPECT_EQ(spec.dex.projection, model::Projection::kBottleneck);
+  EXPECT_EQ(spec.dex.bottleneck_scope, model::BottleneckScope::kPerHead);
+  EXPECT_EQ(spec.dex.sign, model::Sign::kPlus);
+  EXPECT_EQ(spec.heads.criterion, evaluate::Criterion::kThreshold);
+  EXPECT_EQ(spec.heads.entropy_unit, evaluate::EntropyUnit::kZscore);
+  EXPECT_EQ(spec.reselect_every, 500);
+  EXPECT_EQ(spec.anneal.steps, 3000);
+  EXPECT_DOUBLE_EQ(spec.dex.lambda.end, 0.3);
+  EXPECT_DOUBLE_EQ(spec.hyperparameters.learning_rate, 5e-5);
+  EXPECT_EQ(spec.hyperparameters.truncation, text::Truncation::kChunk);
+  EXPECT_DOUBLE_EQ(spec.checkpoints.every_seconds, 60);
+  EXPECT_EQ(spec.watchdog.max_rollbacks, 0);
+}
+
+TEST(SpecIoTest, KvoOnlyHasNoBranch) {
+  const JobSpec spec = parse_spec_json(start(R"({"kvoOnly": {}})"), "spec.json");
+  EXPECT_EQ(spec.dex.form, model::Form::kNone);
+  EXPECT_EQ(spec.dex.train, model::Train::kKvoOnly);
+}
+
+TEST(SpecIoTest, RefusesBadValuesByFieldAndValue) {
+  const auto hyper = [](const std::string& body) {
+    return start("{\"hyperparameters\": {" + body + "}}");
+  };
+  const auto dex = [](const std::string& body) { return start("{\"dex\": {" + body + "}}"); };
+  expect_refused(hyper(R"("learningRate": 0)"),
+                 "hyperparameters.learning_rate: must be a number > 0, got 0");
+  expect_refused(hyper(R"("learningRate": -1e-4)"), "hyperparameters.learning_rate");
+  expect_refused(hyper(R"("learningRate": "NaN")"), "got NaN");
+  expect_refused(hyper(R"("branchLearningRate": "Infinity")"),
+                 "hyperparameters.branch_learning_rate");
+  expect_refused(hyper(R"("learningRate": 1e-4, "learningRateMultiplier": 2)"),
+                 "not together with learning_rate");
+  expect_refused(hyper(R"("warmupRatio": 0.6)"), "hyperparameters.warmup_ratio: must be between 0");
+  expect_refused(hyper(R"("maxSeqLength": 8)"), "hyperparameters.max_seq_length");
+  expect_refused(hyper(R"("batchSize": 0)"), "hyperparameters.batch_size");
+  expect_refused(hyper(R"("nEpochs": 101)"), "hyperparameters.n_epochs");
+  expect_refused(hyper(R"("learningRat": 1e-4)"), "learningRat");
+  expect_refused(hyper(R"("batchSize": "many")"), "not a TrainerStart message");
+  expect_refused(dex(R"("lambda": {"annealSteps": "-5"})"),
+                 "dex.lambda.anneal_steps: must be ≥ 0, got -5");
+  expect_refused(dex(R"("lambda": {"schedule": "SCHEDULE_COSINE", "start": 0.1})"),
+                 "start and end are needed");
+  expect_refused(dex(R"("headSelection": {"criterion": "CRITERION_THRESHOLD", "tau": 1})"),
+                 "head_selection.eta");
+  expect_refused(dex(R"("bottleneck": {"widthRatio": 1.5})"), "only with PROJECTION_BOTTLENECK");
+  expect_refused(dex(R"("preset": "code")"), "presets are resolved by the scheduler");
+  expect_refused(start(R"({"validationSplit": 0.7})"), "validation_split");
+  expect_refused(start(R"({"skipBudgetRatio": 0.2})"), "skip_budget_ratio");
+  expect_refused("{", "spec.json");
+  expect_refused(R"({"trainingPath": "/t"})", "model_dir");
+  expect_refused(R"({"modelDir": "/m"})", "training_path");
+}
+
+TEST(SpecIoTest, TheHashIsOfTheSpecAlone) {
+  const auto hash = [](const std::string& json) { return parse_spec_json(json, "x").spec_sha256; };
+  const std::string spec = R"({"seed": "4", "metadata": {"a": "1", "b": "2"}})";
+  EXPECT_EQ(
+      hash(start(spec)),
+      hash(R"({"modelDir": "/other", "trainingPath": "/t", "threads": 2, "spec": )" + spec + "}"));
+  EXPECT_NE(hash(start(spec)), hash(start(R"({"seed": "5", "metadata": {"a": "1", "b": "2"}})")));
+}
+
+}  // namespace
+}  // namespace dex::train
