@@ -96,7 +96,9 @@ void check_hash(const char* what, const std::string& found, const std::string& e
 
 void use_one_library_thread() {
   at::set_num_threads(1);
-  at::set_num_interop_threads(1);
+  // LibTorch takes this one only once, and before its first parallel work.
+  static const bool once = (at::set_num_interop_threads(1), true);
+  static_cast<void>(once);
 }
 
 Dtype parse_dtype(const std::string& text) {

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <latch>
+#include <memory>
 #include <thread>
 
 #include "tests/unit/services/rpc/file_server.h"
@@ -170,13 +172,17 @@ class AsyncTest : public FileServer {
 TEST_F(AsyncTest, AnswersFromAnyThreadLater) {
   start();
   std::jthread other;
-  files_->remove = [&](auto pending) {
-    other = std::jthread([pending] {
+  // The answer waits until `other` is assigned: it ends the call, and with it this test.
+  const auto assigned = std::make_shared<std::latch>(1);
+  files_->remove = [&other, assigned](auto pending) {
+    other = std::jthread([pending, assigned] {
+      assigned->wait();
       v1::DeleteFileResponse reply;
       reply.set_id("x");
       pending->answer(reply);
       pending->answer(base::internal("too late, dropped"));
     });
+    assigned->count_down();
   };
   EXPECT_TRUE(remove().ok());
 }
