@@ -275,8 +275,7 @@ TEST_F(EngineTest, RefusesWhatCannotBeServed) {
       .temperature = 2.5, .top_p = 0, .top_k = -1, .repetition_penalty = 0, .presence_penalty = 3};
   bad.stop = {"x"};
   bad.top_logprobs = 21;
-  EXPECT_EQ(refused(bad).violations().size(), 8U)
-      << refused(bad).to_string();  // all at once; top_p twice
+  EXPECT_EQ(refused(bad).violations().size(), 7U) << refused(bad).to_string();  // all at once
   bad = greedy({1}, 5);
   bad.sampling.temperature = std::numeric_limits<double>::quiet_NaN();
   EXPECT_EQ(refused(bad).violations().at(0).field, "temperature");
