@@ -45,9 +45,9 @@ std::vector<Process> all_processes() {
     rest >> state >> process.parent;
     if (state == 'Z') continue;
     process.pid = std::stoi(id);
-    // The name in stat is cut to 15 characters; the first argument is whole.
-    const std::string line = read(entry.path() / "cmdline");
-    process.name = fs::path(line.substr(0, line.find('\0'))).filename();
+    // comm, between the brackets: at most 15 characters, longer than any program of ours.
+    const size_t open = stat.find('(');
+    process.name = stat.substr(open + 1, close - open - 1);
     found.push_back(process);
   }
   std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.pid < b.pid; });

@@ -142,6 +142,10 @@ base::Status run_agent(const AgentOptions& options, const base::StopSignals& sig
     if (!served.empty() && !engines.any_serving()) {
       return base::unavailable("ENGINE_LOST", "no engine serves yet");
     }
+    if (!heartbeat.engines_announced()) {
+      return base::unavailable("ENGINE_LOST",
+                               "the scheduler does not know yet that the engines serve");
+    }
     return {};
   };
   DEX_ASSIGN_OR_RETURN(auto monitor,

@@ -2,11 +2,16 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "services/base/files.h"
 
 namespace dex::agent {
+
+namespace {
+constexpr int64_t kStartingBeat_ms = 250;
+}  // namespace
 
 Heartbeat::Heartbeat(Options options, SchedulerClient& client, AttemptList& attempts,
                      Engines engines, WorkerMetrics& metrics, const base::Clock& clock)
@@ -22,7 +27,9 @@ void Heartbeat::run(const std::stop_token& stop) {
     const bool answered = registered_ ? beat_once() : register_once();
     // A fresh registration beats at once: the routes of its engine depend on it.
     const bool again = !registered_ && answered;
-    wait(answered ? (again ? 0 : beat_ms_) : options_.retry_ms, stop);
+    // While an engine starts, beats come closer together: users wait for its route.
+    const int64_t beat_ms = engines_announced_ ? beat_ms_ : std::min(beat_ms_, kStartingBeat_ms);
+    wait(answered ? (again ? 0 : beat_ms) : options_.retry_ms, stop);
   }
 }
 
@@ -79,6 +86,10 @@ void Heartbeat::apply(const iv1::HeartbeatRequest& request, const iv1::Heartbeat
   if (response.unknown()) forget_registration();
   if (response.drain() && !told_to_drain_) spdlog::info("told to take no more work");
   told_to_drain_ = response.drain();
+  engines_announced_ =
+      !response.unknown() && std::ranges::all_of(request.engines(), [](const auto& engine) {
+        return engine.state() == iv1::EngineStatus::STATE_SERVING;
+      });
   const auto attempts = attempts_.all();
   for (const auto& verdict : response.attempts()) {
     for (const auto& attempt : attempts) {

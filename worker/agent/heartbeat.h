@@ -44,6 +44,8 @@ class Heartbeat {
   // The scheduler does not know this worker: it is registered again first.
   void forget_registration();
   [[nodiscard]] bool registered() const { return registered_; }
+  // The scheduler has been told that every engine serves: gateways can route to them.
+  [[nodiscard]] bool engines_announced() const { return engines_announced_; }
   // The scheduler wants no more claims from this worker.
   [[nodiscard]] bool told_to_drain() const { return told_to_drain_; }
   [[nodiscard]] int64_t lease_ms() const { return lease_ms_; }
@@ -63,6 +65,7 @@ class Heartbeat {
   const base::Clock& clock_;
 
   std::atomic<bool> registered_ = false;
+  std::atomic<bool> engines_announced_ = false;
   std::atomic<bool> told_to_drain_ = false;
   std::atomic<int64_t> lease_ms_ = 30'000;
   int64_t beat_ms_ = 5'000;       // of run()'s thread
