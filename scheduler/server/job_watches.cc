@@ -36,7 +36,7 @@ void JobWatches::watch(const std::string& tenant, const std::string& id, int64_t
 
   while (true) {
     const auto entries = jobs_.log(id, watch.after, kPage);
-    if (!entries.ok()) return client->finish(entries.status());
+    if (!entries.ok()) break;  // the store is away just now: the first look goes on from here
     for (const auto& entry : *entries) {
       if (!client->write(event_message(id, entry))) return;
       watch.after = entry.sequence;
@@ -53,7 +53,8 @@ void JobWatches::watch(const std::string& tenant, const std::string& id, int64_t
       if (!client->write(snapshot_message(std::move(view)))) return;
     }
   }
-  if (record->terminal() && watch.after >= record->sequence) return client->finish({});
+  const bool told = watch.after >= record->sequence;  // all that there will ever be
+  if (record->terminal() && told) return client->finish({});
 
   const std::lock_guard lock(mutex_);
   watches_.push_back(std::move(watch));

@@ -167,6 +167,7 @@ void Scheduler::stop(std::chrono::milliseconds grace) {
   // Workers first: no new claims, but beats and finishes under way still end.
   if (parts.worker_server) parts.worker_server->stop(grace);
   if (parts.server) parts.server->stop(grace);
+  if (parts.sweeper) parts.sweeper->request_stop();
   parts.store.close();  // nobody needs an answer any more: waits for a dead store end at once
   parts.claims.close();
   parts.watches.close();

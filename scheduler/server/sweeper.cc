@@ -18,8 +18,12 @@ Sweeper::~Sweeper() {
   stop();
 }
 
-void Sweeper::stop() {
+void Sweeper::request_stop() {
   thread_.request_stop();
+}
+
+void Sweeper::stop() {
+  request_stop();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -41,10 +45,11 @@ void Sweeper::run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     const int64_t now = clock_.steady_ms();
     base::Status status = sweep();
+    if (stop.stop_requested()) return;
     if (!status.ok()) {
       metrics_.redis_state(false, false);
       next_check_ms_ = 0;  // another Redis may come back
-      set_health(std::move(status));
+      set_health(status);
     } else {
       if (now >= next_check_ms_) {
         status = check();

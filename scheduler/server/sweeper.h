@@ -28,7 +28,8 @@ class Sweeper {
 
   // OK while the store answers and keeps what it acknowledges; else why not. Never blocks.
   [[nodiscard]] base::Status health() const;
-  void stop();
+  void request_stop();  // returns at once
+  void stop();          // and waits for the thread
 
  private:
   void run(const std::stop_token& stop);

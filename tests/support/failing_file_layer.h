@@ -8,7 +8,7 @@ namespace dex::support {
 
 // Counts the calls of a writer and lets the n-th one (from 1) fail with `error`. With `stops` every
 // later call fails too, as if the process had died there: nothing is cleaned up either.
-class FailingFileLayer final : public base::FileLayer {
+class FailingFileLayer : public base::FileLayer {
  public:
   FailingFileLayer(int fail_at, int error, bool stops)
       : fail_at_(fail_at), error_(error), stops_(stops) {}

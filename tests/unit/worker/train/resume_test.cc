@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 
@@ -189,8 +190,22 @@ TEST_F(ResumeTest, RefusesDamagedCheckpoints) {
       Exit::kBrokenInput);
 }
 
+// A full disk refuses what adds to it: taking old checkpoints away goes on working, and closing a
+// directory that was synced has nothing left to fail.
+class FullDisk final : public support::FailingFileLayer {
+ public:
+  explicit FullDisk(int fail_at) : FailingFileLayer(fail_at, ENOSPC, false) {}
+  int unlink(const char* path) override { return FileLayer::unlink(path); }
+  int rmdir(const char* path) override { return FileLayer::rmdir(path); }
+  int close(int fd) override {
+    struct stat about {};
+    const bool directory = fstat(fd, &about) == 0 && S_ISDIR(about.st_mode);
+    return directory ? FileLayer::close(fd) : FailingFileLayer::close(fd);
+  }
+};
+
 TEST_F(ResumeTest, AFullDiskLeavesTheLastGoodCheckpoint) {
-  support::FailingFileLayer counting(1 << 30, ENOSPC, false);
+  FullDisk counting(1 << 30);
   RecordingSession whole;
   run(long_spec("counted"), whole, counting);
   ASSERT_GT(whole.checkpoints.size(), 3u);
@@ -199,7 +214,7 @@ TEST_F(ResumeTest, AFullDiskLeavesTheLastGoodCheckpoint) {
   // Each call of the third checkpoint's writing fails in turn.
   for (int call = 2 * calls_a_checkpoint + 1; call <= 3 * calls_a_checkpoint; ++call) {
     const std::string attempt = "full-" + std::to_string(call);
-    support::FailingFileLayer files(call, ENOSPC, false);
+    FullDisk files(call);
     RecordingSession session;
     const Failure failure = failure_of(long_spec(attempt), session, files);
     EXPECT_EQ(failure.exit(), Exit::kDiskFull) << call;
