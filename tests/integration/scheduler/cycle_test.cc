@@ -211,7 +211,7 @@ TEST_F(CycleTest, ResultThatIsNotOnDiskIsRefused) {
   request.set_job_id(job.job_id());
   request.set_epoch(job.epoch());
   request.set_outcome(iv1::OUTCOME_SUCCESS);
-  for (const std::string uri :
+  for (const std::string& uri :
        {job.attempt_dir() + "/final", std::string("../../etc"), std::string("jobs/x")}) {
     request.mutable_result()->set_uri(uri);
     const auto status = call(*workers_, &iv1::WorkerService::Stub::Finish, request).status();
