@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -77,15 +78,16 @@ Slot::Options slot_options(const AgentOptions& options, uint32_t index) {
   return slot;
 }
 
-void start_engines(const AgentOptions& options, const std::vector<BaseModelEntry>& served,
-                   const base::Clock& clock, WorkerMetrics& worker, InferenceMetrics& inference,
-                   EngineSet& engines) {
+void add_engines(const AgentOptions& options, const std::vector<BaseModelEntry>& served,
+                 const base::Clock& clock, WorkerMetrics& worker, InferenceMetrics& inference,
+                 const std::function<void()>& changed, EngineSet& engines) {
   for (const auto& model : served) {
     Engine::Options engine;
     engine.program = options.engine_program;
     engine.model = model;
     engine.threads = options.threads;
-    engines.start(std::make_unique<Engine>(std::move(engine), clock, worker, inference));
+    engine.changed = changed;
+    engines.add(std::make_unique<Engine>(std::move(engine), clock, worker, inference));
   }
 }
 
@@ -114,7 +116,11 @@ base::Status run_agent(const AgentOptions& options, const base::StopSignals& sig
 
   EngineSet engines(paths, inference_metrics);
   registry.before_scrape([&engines] { engines.export_load(); });
-  start_engines(options, served, clock, worker_metrics, inference_metrics, engines);
+  // Routes change with an engine: the scheduler hears of it at once, not a beat later.
+  Heartbeat* beating = nullptr;  // set before the engines start
+  add_engines(
+      options, served, clock, worker_metrics, inference_metrics, [&beating] { beating->poke(); },
+      engines);
 
   // Before the engines' service, after the engines: its calls end before they do.
   rpc::Room room({});
@@ -134,6 +140,7 @@ base::Status run_agent(const AgentOptions& options, const base::StopSignals& sig
                       {[&engines] { return engines.status(); },
                        [&engines](const auto& desired) { engines.set_desired(desired); }},
                       worker_metrics, clock);
+  beating = &heartbeat;
 
   const auto ready = [&]() -> base::Status {
     if (!heartbeat.registered()) {
@@ -154,6 +161,8 @@ base::Status run_agent(const AgentOptions& options, const base::StopSignals& sig
   spdlog::info("worker {} answers on {}, metrics on {}", options.worker_id, server->address(),
                monitor->address());
 
+  // Nothing fails from here on: what starts now is stopped below.
+  engines.start();
   DiskGate disk(options.data_dir, options.min_free_bytes);
   std::vector<std::unique_ptr<Slot>> slots;
   std::vector<std::jthread> slot_threads;

@@ -162,6 +162,7 @@ void Engine::take(const iv1::EngineReport& report) {
         metrics_.adapter_load.Observe(adapter.seconds());
       }
       adapters_.reported(adapter);
+      if (options_.changed) options_.changed();
       break;
     }
     case iv1::EngineReport::kLoad: {
@@ -284,12 +285,17 @@ void Engine::send_all(const AdapterBook::Frames& frames) {
 }
 
 void Engine::set_state(iv1::EngineStatus::State state) {
-  const std::lock_guard lock(mutex_);
-  status_.set_state(state);
-  if (state == iv1::EngineStatus::STATE_SERVING) return;
-  status_.set_running(0);
-  status_.set_waiting(0);
-  status_.set_kv_usage_ratio(0);
+  {
+    const std::lock_guard lock(mutex_);
+    if (status_.state() == state) return;
+    status_.set_state(state);
+    if (state != iv1::EngineStatus::STATE_SERVING) {
+      status_.set_running(0);
+      status_.set_waiting(0);
+      status_.set_kv_usage_ratio(0);
+    }
+  }
+  if (options_.changed) options_.changed();
 }
 
 }  // namespace dex::agent

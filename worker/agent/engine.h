@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -40,6 +41,7 @@ class Engine {
     int64_t last_backoff_ms = 60'000;
     int64_t healthy_ms = 60'000;  // served so long: the next back-off starts from the first
     int64_t stop_grace_ms = 10'000;
+    std::function<void()> changed;  // its state or an adapter's is another; must not block
   };
 
   Engine(Options options, const base::Clock& clock, WorkerMetrics& worker_metrics,

@@ -16,10 +16,15 @@ EngineSet::~EngineSet() {
   stop();
 }
 
-void EngineSet::start(std::unique_ptr<Engine> engine) {
+void EngineSet::add(std::unique_ptr<Engine> engine) {
   engines_.push_back(std::move(engine));
-  threads_.emplace_back(
-      [running = engines_.back().get()](const std::stop_token& stop) { running->run(stop); });
+}
+
+void EngineSet::start() {
+  for (const auto& engine : engines_) {
+    threads_.emplace_back(
+        [running = engine.get()](const std::stop_token& stop) { running->run(stop); });
+  }
 }
 
 void EngineSet::drain(int64_t grace_ms) {

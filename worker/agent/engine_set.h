@@ -17,7 +17,9 @@ class EngineSet {
   EngineSet(const DataPaths& paths, InferenceMetrics& metrics);
   ~EngineSet();  // as stop()
 
-  void start(std::unique_ptr<Engine> engine);
+  // All engines are added before anything else is called, from one thread.
+  void add(std::unique_ptr<Engine> engine);
+  void start();
   // New requests are refused; waits until the open ones have ended, at most grace_ms.
   void drain(int64_t grace_ms);
   // Ends the engines and waits for them.
@@ -33,7 +35,7 @@ class EngineSet {
  private:
   const DataPaths& paths_;
   InferenceMetrics& metrics_;
-  std::vector<std::unique_ptr<Engine>> engines_;  // fixed once serving has begun
+  std::vector<std::unique_ptr<Engine>> engines_;  // fixed after the last add()
   std::vector<std::jthread> threads_;
 };
 

@@ -9,10 +9,6 @@
 
 namespace dex::agent {
 
-namespace {
-constexpr int64_t kStartingBeat_ms = 250;
-}  // namespace
-
 Heartbeat::Heartbeat(Options options, SchedulerClient& client, AttemptList& attempts,
                      Engines engines, WorkerMetrics& metrics, const base::Clock& clock)
     : options_(std::move(options)),
@@ -27,9 +23,7 @@ void Heartbeat::run(const std::stop_token& stop) {
     const bool answered = registered_ ? beat_once() : register_once();
     // A fresh registration beats at once: the routes of its engine depend on it.
     const bool again = !registered_ && answered;
-    // While an engine starts, beats come closer together: users wait for its route.
-    const int64_t beat_ms = engines_announced_ ? beat_ms_ : std::min(beat_ms_, kStartingBeat_ms);
-    wait(answered ? (again ? 0 : beat_ms) : options_.retry_ms, stop);
+    wait(answered ? (again ? 0 : beat_ms_) : options_.retry_ms, stop);
   }
 }
 

@@ -41,7 +41,8 @@ class EngineTest : public testing::Test {
     options.model.name = "tiny";
     options.first_backoff_ms = 10;
     options.last_backoff_ms = 50;
-    engines_.start(std::make_unique<Engine>(options, clock_, worker_metrics_, metrics_));
+    engines_.add(std::make_unique<Engine>(options, clock_, worker_metrics_, metrics_));
+    engines_.start();
     registry_.before_scrape([this] { engines_.export_load(); });
     rpc::Server::Options server;
     server.services = {{dex::v1::InferenceService::service_full_name(), &service_}};
