@@ -1,16 +1,14 @@
 #include "worker/train/dataset.h"
 
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <unordered_set>
 
 #include "services/base/sha256.h"
-#include "services/data/reader.h"
+#include "services/data/dataset.h"
+#include "services/data/split.h"
 #include "services/text/chat_template.h"
-#include "services/text/row_encoder.h"
 #include "services/text/tokenizer.h"
 #include "worker/train/failure.h"
 #include "worker/train/resolve.h"
@@ -26,7 +24,7 @@ namespace fs = std::filesystem;
                 file.filename().string());
 }
 
-// What turns the model's rows of text into ids; both empty for a folder without a tokenizer.
+// What turns rows of text into ids; both empty for a folder without a tokenizer.
 struct TextModel {
   std::unique_ptr<text::Tokenizer> tokenizer;
   std::unique_ptr<text::ChatTemplate> chat_template;
@@ -35,33 +33,14 @@ struct TextModel {
     TextModel out;
     if (!fs::exists(folder / "tokenizer.json")) return out;
     auto tokenizer = text::Tokenizer::load(folder);
-    if (!tokenizer.ok())
+    if (!tokenizer.ok()) {
       throw Failure(Exit::kBrokenInput, "internal", tokenizer.status().message(), "model");
+    }
     out.tokenizer = std::move(tokenizer).value();
     auto chat_template = text::ChatTemplate::load(folder);
     // A model without a template trains on everything but chats; the encoder says so by line.
     if (chat_template.ok()) out.chat_template = std::move(chat_template).value();
     return out;
-  }
-};
-
-// A file's rows as whole examples, and what was dropped on the way.
-struct LoadedFile {
-  std::vector<Example> examples;
-  std::vector<text::RowFormat> formats;  // of each example
-  std::map<std::string, int64_t> dropped;
-  std::string first_drop;  // "line 21: no_trainable_tokens: …"
-  int64_t rows = 0;        // good and bad
-
-  void drop(int64_t line, std::string_view code, const std::string& message) {
-    ++dropped[std::string(code)];
-    if (first_drop.empty())
-      first_drop = "line " + std::to_string(line) + ": " + std::string(code) + ": " + message;
-  }
-  int64_t dropped_rows() const {
-    int64_t count = 0;
-    for (const auto& [code, number] : dropped) count += number;
-    return count;
   }
 };
 
@@ -74,148 +53,129 @@ std::string checked_hash(const fs::path& file, const std::string& expected) {
   return std::move(hash).value();
 }
 
-void add_structure_findings(const data::Report& report, const fs::path& file, LoadedFile& out) {
-  for (const data::Finding& finding : report.first_findings) {
+// The first error among findings, "line 21: invalid_json: …"; empty if there is none.
+std::string first_error(const std::vector<data::Finding>& findings) {
+  for (const data::Finding& finding : findings) {
     if (finding.severity != data::Severity::kError) continue;
-    if (out.first_drop.empty()) {
-      out.first_drop = (finding.line > 0 ? "line " + std::to_string(finding.line) + ": " : "") +
-                       finding.code + ": " + finding.message;
-    }
+    return (finding.line > 0 ? "line " + std::to_string(finding.line) + ": " : "") + finding.code +
+           ": " + finding.message;
   }
-  if (!report.ready) {
-    bad_data(file,
-             out.first_drop.empty() || report.message.find(out.first_drop) != std::string::npos
-                 ? report.message
-                 : out.first_drop + " (" + report.message + ")");
-  }
-  std::set<int64_t> bad_lines;  // a row with two faults is one row
-  for (const auto& finding : report.findings) {
-    if (finding.severity == data::Severity::kError && bad_lines.insert(finding.line).second)
-      ++out.dropped[finding.code];
-  }
-  out.rows += static_cast<int64_t>(bad_lines.size());
+  return "";
 }
 
-LoadedFile load_file(const fs::path& file, const text::RowEncoder& encoder, const TextModel& model,
-                     double skip_budget_ratio) {
-  data::Validator::Options options;
-  options.skip_budget_ratio = skip_budget_ratio;
-  options.limits.minimum_rows =
-      1;  // the upload has judged the file; a measurement may well have two rows
-  auto opened = data::RowReader::open(file, options);
-  if (!opened.ok()) bad_data(file, opened.status().message());
-  data::RowReader& reader = *opened.value();
-  LoadedFile out;
-  while (true) {
-    auto next = reader.next();
-    if (!next.ok()) bad_data(file, next.status().message());
-    if (!next.value()) break;
-    const data::Row& row = *next.value();
-    ++out.rows;
-    text::EncodedRow encoded = std::move(encoder.encode(row.content).front());
-    if (encoded.drop) {
-      out.drop(row.line, encoded.drop->code, encoded.drop->message);
-      continue;
-    }
-    out.examples.push_back({std::move(encoded.ids), std::move(encoded.weights), row.line,
-                            text::content_hash(row.content)});
-    out.formats.push_back(row.content.format);
-  }
-  add_structure_findings(reader.report(), file, out);
-  const std::string& declared = reader.report().tokenizer_sha256;
-  if (!declared.empty() && model.tokenizer && declared != model.tokenizer->sha256()) {
-    bad_data(file, "line 1: tokenizer_mismatch: ids were made with tokenizer " + declared +
-                       ", the model has " + model.tokenizer->sha256());
-  }
-  return out;
+// Loading says what the token layer refuses; what the structure layer refuses was told when the
+// file was uploaded, but a trainer that runs alone has to tell it too.
+[[noreturn]] void explain(const fs::path& file, const base::Status& status) {
+  const auto report = data::validate_file(file);
+  const std::string fault = report.ok() ? first_error(report.value().first_findings) : "";
+  bad_data(file, fault.empty() ? status.message() : fault + " (" + status.message() + ")");
 }
 
-// Cuts rows to `limit` ids (api.md §3, truncation) and drops what has nothing left to train on.
-std::vector<Example> cut_rows(LoadedFile& file, int32_t limit, text::Truncation how,
-                              bool keep_first, int64_t& truncated) {
+class Loader {
+ public:
+  Loader(const JobSpec& spec, const model::Config& config)
+      : spec_(spec), model_(TextModel::load(spec.model_dir)) {
+    options_.encoder.train_on_inputs = spec.hyperparameters.train_on_inputs.value_or(false);
+    options_.encoder.vocab_size = static_cast<int32_t>(config.vocab_size);
+    options_.encoder.truncation = spec.hyperparameters.truncation;
+    options_.skip_budget_ratio = spec.skip_budget_ratio;
+  }
+
+  const TextModel& model() const { return model_; }
+
+  // The p99.5 of the rows' lengths before any is cut; reads the file once more, but only for a spec
+  // that leaves the length open.
+  int64_t usual_length(const fs::path& file) {
+    data::LoadOptions counting = options_;
+    counting.keep_examples = false;
+    return load(file, counting).tokens.lengths.quantile(0.995);
+  }
+
+  data::EncodedDataset load(const fs::path& file, int32_t max_seq_length) {
+    options_.encoder.max_seq_length = max_seq_length;
+    data::EncodedDataset loaded = load(file, options_);
+    const int64_t bad = loaded.rows.rows_skipped, all = bad + loaded.rows.rows_good;
+    if (static_cast<double>(bad) > spec_.skip_budget_ratio * static_cast<double>(all)) {
+      bad_data(file, first_error(loaded.findings) + " (" + std::to_string(bad) + " of " +
+                         std::to_string(all) + " rows are broken; skip_budget_ratio allows " +
+                         json(spec_.skip_budget_ratio).dump() + ")");
+    }
+    return loaded;
+  }
+
+ private:
+  data::EncodedDataset load(const fs::path& file, const data::LoadOptions& options) const {
+    auto loaded =
+        data::load_encoded(file, model_.tokenizer.get(), model_.chat_template.get(), options);
+    if (!loaded.ok()) explain(file, loaded.status());
+    return std::move(loaded).value();
+  }
+
+  const JobSpec& spec_;
+  TextModel model_;
+  data::LoadOptions options_;
+};
+
+std::vector<Example> examples_of(data::EncodedDataset& loaded) {
   std::vector<Example> out;
-  for (size_t i = 0; i < file.examples.size(); ++i) {
-    Example& row = file.examples[i];
-    if (static_cast<int32_t>(row.ids.size()) <= limit) {
-      out.push_back(std::move(row));
-      continue;
-    }
-    ++truncated;
-    text::Truncation rule = how;
-    if (how == text::Truncation::kAuto) {
-      rule = file.formats[i] == text::RowFormat::kText ? text::Truncation::kChunk
-                                                       : text::Truncation::kRight;
-    }
-    if (rule == text::Truncation::kError) {
-      file.drop(
-          row.line, "longer_than_context",
-          std::to_string(row.ids.size()) + " tokens, max_seq_length is " + std::to_string(limit));
-      continue;
-    }
-    const size_t before = out.size();
-    for (auto& piece :
-         text::cut({std::move(row.ids), std::move(row.weights)}, limit, rule, keep_first)) {
-      Example example{std::move(piece.ids), std::move(piece.weights), row.line, row.hash};
-      if (trainable_tokens(example) > 0) out.push_back(std::move(example));
-    }
-    if (out.size() == before) {
-      file.drop(row.line, "no_trainable_tokens",
-                "nothing to train on is left within " + std::to_string(limit) + " tokens");
-    }
+  for (data::Example& each : loaded.examples) {
+    out.push_back(
+        {std::move(each.encoded.ids), std::move(each.encoded.weights), each.content_hash});
   }
   return out;
 }
 
-void check_budget(const fs::path& file, const LoadedFile& loaded, double ratio) {
-  const int64_t dropped = loaded.dropped_rows();
-  if (static_cast<double>(dropped) <= ratio * static_cast<double>(loaded.rows)) return;
-  bad_data(file, loaded.first_drop + " (" + std::to_string(dropped) + " of " +
-                     std::to_string(loaded.rows) +
-                     " rows can't be used; skip_budget_ratio allows " + json(ratio).dump() + ")");
+void split(std::vector<Example> examples, const JobSpec& spec, int64_t rows, Dataset& out) {
+  std::vector<uint64_t> hashes;
+  for (const Example& example : examples) hashes.push_back(example.hash);
+  const double ratio =
+      spec.validation_split >= 0 ? spec.validation_split : data::auto_split_ratio(rows, false);
+  const std::vector<bool> held_out = data::split_rows(hashes, spec.seed, ratio);
+  for (size_t i = 0; i < examples.size(); ++i) {
+    (held_out[i] ? out.validation : out.train).push_back(std::move(examples[i]));
+  }
 }
 
-int64_t tokens_of(const std::vector<Example>& examples) {
-  int64_t tokens = 0;
-  for (const Example& example : examples) tokens += static_cast<int64_t>(example.ids.size());
-  return tokens;
-}
-
-void report(const Dataset& data, const LoadedFile& training, int64_t truncated, Session& session) {
+void report(const Dataset& data, const data::EncodedDataset& training, Session& session) {
   int64_t trainable = 0;
   for (const Example& example : data.train) trainable += trainable_tokens(example);
   json dropped = json::object();
-  for (const auto& [code, count] : training.dropped) dropped[code] = std::to_string(count);
-  const json event = {{"rows", std::to_string(training.rows)},
+  for (const auto& [code, rows] : training.tokens.dropped) {
+    dropped[code] = std::to_string(rows.rows);
+  }
+  const json event = {{"rows", std::to_string(training.rows.rows_good)},
                       {"dropped", dropped},
-                      {"tokens", std::to_string(tokens_of(data.train))},
+                      {"tokens", std::to_string(total_tokens(data.train))},
                       {"trainableTokens", std::to_string(trainable)},
                       {"validRows", std::to_string(data.validation.size())},
-                      {"validTokens", std::to_string(tokens_of(data.validation))}};
+                      {"validTokens", std::to_string(total_tokens(data.validation))}};
   session.event({Event::Level::kInfo, "validation_complete",
                  std::to_string(data.train.size()) + " examples of at most " +
                      std::to_string(data.max_seq_length) + " tokens to train on (" +
-                     std::to_string(tokens_of(data.train)) + " tokens), " +
+                     std::to_string(total_tokens(data.train)) + " tokens), " +
                      std::to_string(data.validation.size()) + " held out",
                  event.dump()});
   const auto warn = [&](const std::string& code, const std::string& detail) {
-    session.event({Event::Level::kWarn, "warning", code + ": " + detail,
-                   json{{"code", code}, {"path", "training_file"}, {"detail", detail}}.dump()});
+    const json warning = {{"code", code}, {"path", "training_file"}, {"detail", detail}};
+    session.event({Event::Level::kWarn, "warning", code + ": " + detail, warning.dump()});
   };
-  if (!training.dropped.empty()) {
-    warn(training.dropped.begin()->first, std::to_string(training.dropped_rows()) +
-                                              " rows are not used; first: " + training.first_drop);
+  for (const auto& [code, rows] : training.tokens.dropped) {
+    warn(code, std::to_string(rows.rows) + " rows are not used; the first is line " +
+                   std::to_string(rows.lines.front()));
   }
-  if (truncated > 0) {
-    warn("truncated", std::to_string(truncated) + " rows are longer than " +
-                          std::to_string(data.max_seq_length) + " tokens and are cut");
+  if (training.tokens.truncated_rows > 0) {
+    warn("truncated", std::to_string(training.tokens.truncated_rows) + " rows lose " +
+                          std::to_string(training.tokens.truncated_tokens) +
+                          " tokens to max_seq_length " + std::to_string(data.max_seq_length));
   }
   std::unordered_set<uint64_t> hashes;
   for (const Example& example : data.train) hashes.insert(example.hash);
   const auto overlap =
       std::count_if(data.validation.begin(), data.validation.end(),
                     [&](const Example& example) { return hashes.contains(example.hash); });
-  if (overlap > 0)
+  if (overlap > 0) {
     warn("valid_overlaps_train", std::to_string(overlap) + " held-out rows are trained on too");
+  }
 }
 
 }  // namespace
@@ -228,39 +188,28 @@ Dataset load_dataset(const JobSpec& spec, const model::Config& config, Session& 
   if (!spec.validation_path.empty()) {
     out.validation_sha256 = checked_hash(spec.validation_path, spec.validation_sha256);
   }
-  const TextModel model = TextModel::load(spec.model_dir);
+  Loader loader(spec, config);
+  const TextModel& model = loader.model();
   if (model.tokenizer) out.tokenizer_sha256 = model.tokenizer->sha256();
   if (model.chat_template) out.chat_template_sha256 = model.chat_template->sha256();
 
-  text::RowEncoder::Options options;
-  options.train_on_inputs = spec.hyperparameters.train_on_inputs.value_or(false);
-  options.vocab_size = static_cast<int32_t>(config.vocab_size);
-  const text::RowEncoder encoder(model.tokenizer.get(), model.chat_template.get(), options);
-  LoadedFile training = load_file(spec.training_path, encoder, model, spec.skip_budget_ratio);
-  LoadedFile validation;
-  if (!spec.validation_path.empty()) {
-    validation = load_file(spec.validation_path, encoder, model, spec.skip_budget_ratio);
-  }
-
   enter_phase(Phase::kValidating);
-  out.max_seq_length = sequence_length(spec, training.examples, config);
-  int64_t truncated = 0, truncated_validation = 0;
-  const bool keep_first = model.tokenizer && model.tokenizer->adds_bos();
-  const auto how = spec.hyperparameters.truncation;
-  auto examples = cut_rows(training, out.max_seq_length, how, keep_first, truncated);
-  check_budget(spec.training_path, training, spec.skip_budget_ratio);
+  const bool open = !spec.hyperparameters.max_seq_length;
+  out.max_seq_length = sequence_length(spec, open ? loader.usual_length(spec.training_path) : 0,
+                                       config.max_position_embeddings);
+  data::EncodedDataset training = loader.load(spec.training_path, out.max_seq_length);
+  std::vector<Example> examples = examples_of(training);
   if (spec.validation_path.empty()) {
-    Split split = split_rows(std::move(examples), spec.validation_split, spec.seed);
-    out.train = std::move(split.train);
-    out.validation = std::move(split.validation);
+    split(std::move(examples), spec, training.rows.rows_good, out);
   } else {
+    data::EncodedDataset validation = loader.load(spec.validation_path, out.max_seq_length);
     out.train = std::move(examples);
-    out.validation =
-        cut_rows(validation, out.max_seq_length, how, keep_first, truncated_validation);
-    check_budget(spec.validation_path, validation, spec.skip_budget_ratio);
+    out.validation = examples_of(validation);
   }
-  if (out.train.empty()) bad_data(spec.training_path, "too_few_rows: no row is left to train on");
-  report(out, training, truncated, session);
+  if (out.train.empty()) {
+    bad_data(spec.training_path, "too_few_rows: no row is left to train on");
+  }
+  report(out, training, session);
   return out;
 }
 

@@ -2,103 +2,43 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
-#include <c10/util/Exception.h>
 
-#include <memory>
-#include <new>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "services/base/files.h"
-#include "worker/evaluate/branch_effect.h"
-#include "worker/model/weights.h"
 #include "worker/train/advice.h"
-#include "worker/train/dataset.h"
-#include "worker/train/disk_failure.h"
 #include "worker/train/host_memory.h"
-#include "worker/train/publish.h"
-#include "worker/train/selection.h"
-#include "worker/train/training.h"
+#include "worker/train/job_run.h"
 
 namespace dex::train {
-namespace {
+namespace detail {
 
 using nlohmann::json;
 
-constexpr int64_t kEvaluationBatchTokens = 512;  // as a micro-batch: memory, performance.md §3
-constexpr int64_t kEffectTokens = 4096;          // method.md §2.6
+Published Job::run() {
+  begin_ms_ = clock_.steady_ms();
+  load_model();
+  load_data();
+  plan();
+  select_heads();
+  prepare_training();
+  training_->run();
+  return publish();
+}
 
-// A job's parts in the order in which they come to be. One attempt, one thread.
-class Job {
- public:
-  Job(const JobSpec& spec, Session& session, const base::Clock& clock, base::FileLayer& files)
-      : spec_(spec),
-        session_(session),
-        clock_(clock),
-        files_(files),
-        controls_(session),
-        metrics_(spec.attempt_dir / "metrics.jsonl") {}
-
-  Published run() {
-    begin_ms_ = clock_.steady_ms();
-    load_model();
-    load_data();
-    plan();
-    select_heads();
-    prepare_training();
-    training_->run();
-    return publish();
+void Job::enter(Phase phase) {
+  Progress progress;
+  progress.total_steps = resolved_.updates;
+  if (training_) {
+    progress.step = training_->state().step;
+    progress.trained_tokens = training_->state().trained_tokens;
+    progress.valid_loss = training_->state().valid_loss;
   }
-
- private:
-  void enter(Phase phase) {
-    Progress progress;
-    progress.total_steps = resolved_.updates;
-    if (training_) {
-      progress.step = training_->state().step;
-      progress.trained_tokens = training_->state().trained_tokens;
-      progress.valid_loss = training_->state().valid_loss;
-    }
-    progress.host_memory_bytes = peak_host_memory();
-    session_.progress(phase, progress);
-    if (!training_) controls_.stop_here();
-  }
-  void warn(const std::string& text);
-
-  void load_model();
-  void load_data();
-  void plan();
-  void select_heads();
-  void prepare_training();
-  void resume();
-  Published publish();
-  std::string metrics_json() const;
-  void report_effect(const evaluate::BranchEffect& effect);
-  std::vector<evaluate::SupervisedBatch> effect_batches() const;
-
-  JobSpec spec_;
-  Session& session_;
-  const base::Clock& clock_;
-  base::FileLayer& files_;
-  Controls controls_;
-  MetricsFile metrics_;
-  int64_t begin_ms_ = 0;
-
-  model::Config config_;
-  model::Weights base_;
-  std::unique_ptr<model::Llama> llama_;
-  Identity identity_;
-  Dataset data_;
-  std::vector<evaluate::SupervisedBatch> held_out_;
-  Resolved resolved_;
-  std::unique_ptr<DataPlan> plan_;
-  Selection selection_;
-  std::string selection_log_ = "[]";
-  model::Adaptation adaptation_;
-  std::unique_ptr<FlatParameters> parameters_;
-  std::unique_ptr<AdamW> optimizer_;
-  std::unique_ptr<CheckpointStore> checkpoints_;
-  std::unique_ptr<Training> training_;
-};
+  progress.host_memory_bytes = peak_host_memory();
+  session_.progress(phase, progress);
+  if (!training_) controls_.stop_here();
+}
 
 void Job::warn(const std::string& text) {
   const auto colon = text.find(": ");
@@ -139,19 +79,6 @@ void Job::load_data() {
   identity_.chat_template_sha256 = data_.chat_template_sha256;
   identity_.training_sha256 = data_.training_sha256;
   identity_.validation_sha256 = data_.validation_sha256;
-}
-
-// Documents up to `max_tokens` tokens, at least one.
-std::vector<evaluate::Document> first_documents(const std::vector<Example>& examples,
-                                                int64_t max_tokens) {
-  std::vector<evaluate::Document> documents;
-  int64_t tokens = 0;
-  for (const Example& example : examples) {
-    tokens += static_cast<int64_t>(example.ids.size());
-    if (tokens > max_tokens && !documents.empty()) break;
-    documents.push_back({example.ids, example.weights});
-  }
-  return documents;
 }
 
 void Job::plan() {
@@ -261,141 +188,23 @@ void Job::resume() {
   training_->resume(std::move(loaded.state), spec_.checkpoint_dir);
 }
 
-std::vector<evaluate::SupervisedBatch> Job::effect_batches() const {
-  const auto& source = data_.validation.empty() ? data_.train : data_.validation;
-  return evaluate::supervise_in_batches(first_documents(source, kEffectTokens),
-                                        kEvaluationBatchTokens);
-}
-
-std::string Job::metrics_json() const {
-  const TrainState& state = training_->state();
-  json out = {{"steps", state.step},
-              {"trained_tokens", state.trained_tokens},
-              {"trained_parameters", parameters_->trained()},
-              {"anneal_steps", resolved_.anneal_steps},
-              {"seed", spec_.seed}};
-  if (state.base_loss) out["base_valid_loss"] = *state.base_loss;
-  if (state.valid_loss) out["valid_loss"] = *state.valid_loss;
-  if (state.best_loss) out["best_valid_loss"] = *state.best_loss;
-  return out.dump();
-}
-
-void Job::report_effect(const evaluate::BranchEffect& effect) {
-  if (effect.verdict == evaluate::BranchEffect::Verdict::kNotApplicable) return;
-  json layers = json::array();
-  for (const auto& layer : effect.layers) {
-    json entry = {{"cosine", layer.cosine}, {"lambda", layer.lambda}};
-    if (layer.ratio) entry["ratio"] = *layer.ratio;
-    layers.push_back(entry);
+std::vector<evaluate::Document> first_documents(const std::vector<Example>& examples,
+                                                int64_t max_tokens) {
+  std::vector<evaluate::Document> documents;
+  int64_t tokens = 0;
+  for (const Example& example : examples) {
+    tokens += static_cast<int64_t>(example.ids.size());
+    if (tokens > max_tokens && !documents.empty()) break;
+    documents.push_back({example.ids, example.weights});
   }
-  const std::string verdict = evaluate::name(effect.verdict);
-  const json data = {{"verdict", "VERDICT_" + verdict},
-                     {"value", effect.value},
-                     {"perLayer", layers},
-                     {"ceDelta", effect.ce_delta},
-                     {"tokens", std::to_string(effect.tokens)}};
-  const std::string value = json(effect.value).dump();
-  session_.event({Event::Level::kInfo, "branch_verdict", "branch_effect " + value + ": " + verdict,
-                  data.dump()});
-  if (effect.verdict == evaluate::BranchEffect::Verdict::kActive) return;
-  const bool inert = effect.verdict == evaluate::BranchEffect::Verdict::kInert;
-  training_->advise(Advice{
-      inert ? "inert" : "weak",
-      "the branch's share of O is " + value +
-          " at the end; without it the held-out loss would be " + json(effect.ce_delta).dump() +
-          " higher",
-      "compare with kvo_only; raise lambda_learning_rate and branch_learning_rate, or use a COSINE "
-      "schedule of λ"});
+  return documents;
 }
 
-Published Job::publish() {
-  const TrainState& state = training_->state();
-  const json complete = {
-      {"steps", state.step},
-      {"trainedTokens", std::to_string(state.trained_tokens)},
-      {"durationSeconds", static_cast<double>(clock_.steady_ms() - begin_ms_) / 1000.0}};
-  session_.event(
-      {Event::Level::kInfo, "training_complete",
-       std::to_string(state.step) + " updates, " + std::to_string(state.trained_tokens) + " tokens",
-       complete.dump()});
-
-  enter(Phase::kExporting);
-  training_->set_branch(state.step);  // what is published after n updates uses t = n (method.md §1)
-  kernels::LinearCrossEntropy cross_entropy;
-  Published out;
-  out.branch_effect = evaluate::measure_branch_effect(*llama_, adaptation_, effect_batches(),
-                                                      cross_entropy, [this] { controls_.poll(); });
-  const std::filesystem::path directory = spec_.attempt_dir / "final";
-  export_adapter(directory, spec_, identity_, adaptation_, metrics_json(), out.branch_effect);
-
-  enter(Phase::kVerifying);
-  const auto verified = verify_adapter(directory, *llama_, base_, adaptation_, identity_,
-                                       first_documents(data_.train, kEffectTokens));
-  const ArtefactSize size = artefact_size(directory);
-  const json exported = {{"bytes", std::to_string(size.bytes)},
-                         {"contentSha256", size.content_sha256},
-                         {"maxAbsLogitDiff", verified.folded.largest}};
-  session_.event({Event::Level::kInfo, "export_complete",
-                  "final/ reads back as trained; folded it differs by at most " +
-                      json(verified.folded.largest).dump() + " in a logit",
-                  exported.dump()});
-
-  enter(Phase::kFinalizing);
-  with_disk_failures([&] {
-    throw_if_bad(base::write_file_atomically(spec_.attempt_dir / "head_selection.json",
-                                             state.selection, 0644, files_));
-  });
-  out.path = directory.string();
-  out.manifest_sha256 = size.content_sha256;
-  out.bytes = size.bytes;
-  out.trained_tokens = state.trained_tokens;
-  out.trained_parameters = parameters_->trained();
-  out.added_parameters =
-      parameters_->trained(model::Group::kBranch) + parameters_->trained(model::Group::kLambda);
-  out.base_valid_loss = state.base_loss;
-  out.valid_loss = state.valid_loss;
-  out.best_valid_loss = state.best_loss;
-  out.tokens_per_second = training_->speed().overall_tokens_per_second();
-  out.base_model = spec_.model_name;
-  out.base_weights_sha256 = identity_.base_weights_sha256;
-  out.tokenizer_sha256 = identity_.tokenizer_sha256;
-  out.chat_template_sha256 = identity_.chat_template_sha256;
-  out.method = spec_.dex.has_branch() ? "dex" : "kvo_only";
-  out.form = model::name(spec_.dex.form);
-  out.projection = model::name(spec_.dex.projection);
-  out.train = model::name(spec_.dex.train);
-  out.artifact_class = spec_.dex.trains_kvo() ? "KVO" : "LIGHT";
-  report_effect(out.branch_effect);
-  out.peak_host_memory_bytes = peak_host_memory();
-  return out;
-}
-
-}  // namespace
+}  // namespace detail
 
 Published run_job(const JobSpec& spec, Session& session, const base::Clock& clock,
                   base::FileLayer& files) {
-  return Job(spec, session, clock, files).run();
-}
-
-Ending ending_of(const std::exception& error) {
-  Ending ending;
-  ending.message = error.what();
-  if (const auto* stopped = dynamic_cast<const Stopped*>(&error)) {
-    ending.exit = Exit::kStopped;
-    ending.stopped = stopped->reason();
-  } else if (const auto* failure = dynamic_cast<const Failure*>(&error)) {
-    ending.exit = failure->exit();
-    ending.code = failure->code();
-    ending.param = failure->param();
-  } else if (dynamic_cast<const std::bad_alloc*>(&error) ||
-             ending.message.find("DefaultCPUAllocator") != std::string::npos) {
-    ending.exit = Exit::kOutOfMemory;
-    ending.code = "out_of_memory";
-  } else {
-    ending.exit = Exit::kInternal;
-    ending.code = "internal";
-  }
-  return ending;
+  return detail::Job(spec, session, clock, files).run();
 }
 
 }  // namespace dex::train

@@ -27,15 +27,16 @@ int32_t auto_batch(int64_t sequences) {
 
 }  // namespace
 
-int32_t sequence_length(const JobSpec& spec, const std::vector<Example>& rows,
-                        const model::Config& config) {
-  const auto limit = static_cast<int32_t>(config.max_position_embeddings);
+int32_t sequence_length(const JobSpec& spec, int64_t usual, int64_t context) {
   const auto& asked = spec.hyperparameters.max_seq_length;
-  if (!asked) return auto_sequence_length(rows, std::min(limit, kAutoMaxTokens));
-  if (*asked > limit) {
+  if (!asked) {
+    const int64_t limit = std::min<int64_t>(context, kAutoMaxTokens);
+    return static_cast<int32_t>(std::clamp(usual, std::min<int64_t>(16, limit), limit));
+  }
+  if (*asked > context) {
     throw bad_spec("hyperparameters.max_seq_length", std::to_string(*asked) +
                                                          " is longer than the model's context of " +
-                                                         std::to_string(limit) + " tokens");
+                                                         std::to_string(context) + " tokens");
   }
   return *asked;
 }

@@ -4,9 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "worker/model/config.h"
 #include "worker/train/data_plan.h"
-#include "worker/train/examples.h"
 #include "worker/train/spec.h"
 
 namespace dex::train {
@@ -24,10 +22,10 @@ struct Resolved {
       warnings;  // "annealing_clamped: anneal_steps 3000 > 180 updates: using 180"
 };
 
-// The sequence length: what was asked for, checked against the model's context, else p99.5 of the
-// rows' tokens, at most kAutoMaxTokens. Throws Failure naming max_seq_length and the limit.
-int32_t sequence_length(const JobSpec& spec, const std::vector<Example>& rows,
-                        const model::Config& config);
+// The sequence length: what was asked for, checked against the model's context, else `usual`, the
+// p99.5 of the rows' tokens, within [16, kAutoMaxTokens] and the context. Throws Failure naming
+// max_seq_length and the limit.
+int32_t sequence_length(const JobSpec& spec, int64_t usual, int64_t context);
 inline constexpr int32_t kAutoMaxTokens = 1024;
 
 // The numbers of a run that do not need the plan yet: passes, batch and micro-batch. `lengths` of

@@ -5,235 +5,19 @@
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/util/json_util.h>
 
-#include <cmath>
-
 #include "dex/internal/v1/frames.pb.h"
 #include "services/base/sha256.h"
 #include "worker/train/failure.h"
+#include "worker/train/spec_checks.h"
+#include "worker/train/spec_dex.h"
 
 namespace dex::train {
 namespace {
 
 namespace pb = dex::v1;
-using pb::DexMethod;
-using pb::HeadSelection;
+using detail::in_range;
+using detail::positive;
 using Start = dex::internal::v1::TrainerStart;
-
-std::string shown(double value) {
-  return std::isnan(value) ? "NaN" : std::to_string(value);
-}
-
-double in_range(double value, double low, double high, const char* field) {
-  if (!(value >= low && value <= high)) {
-    throw bad_spec(
-        field, "must be between " + shown(low) + " and " + shown(high) + ", got " + shown(value));
-  }
-  return value;
-}
-
-double positive(double value, const char* field) {
-  if (!(value > 0) || !std::isfinite(value))
-    throw bad_spec(field, "must be a number > 0, got " + shown(value));
-  return value;
-}
-
-double finite(double value, const char* field) {
-  if (!std::isfinite(value)) throw bad_spec(field, "must be a finite number, got " + shown(value));
-  return value;
-}
-
-[[noreturn]] void unknown_enum(const char* field, int value) {
-  throw bad_spec(field, "unknown value " + std::to_string(value));
-}
-
-model::Form form(DexMethod::Form value) {
-  switch (value) {
-    case DexMethod::FORM_PAPER:
-      return model::Form::kPaper;
-    case DexMethod::FORM_HEAD_MEAN:
-      return model::Form::kHeadMean;
-    default:
-      unknown_enum("dex.form", value);
-  }
-}
-
-model::Projection projection(DexMethod::Projection value) {
-  switch (value) {
-    case DexMethod::PROJECTION_SHARED:
-      return model::Projection::kShared;
-    case DexMethod::PROJECTION_PER_HEAD:
-      return model::Projection::kPerHead;
-    case DexMethod::PROJECTION_BOTTLENECK:
-      return model::Projection::kBottleneck;
-    default:
-      unknown_enum("dex.projection", value);
-  }
-}
-
-void read_bottleneck(const DexMethod& method, model::DexOptions& out) {
-  if (!method.has_bottleneck()) return;
-  if (out.projection != model::Projection::kBottleneck) {
-    throw bad_spec("dex.bottleneck", "has an effect only with PROJECTION_BOTTLENECK");
-  }
-  const auto& bottleneck = method.bottleneck();
-  if (bottleneck.has_width_ratio()) {
-    out.width_ratio =
-        positive(in_range(bottleneck.width_ratio(), 0, 16, "dex.bottleneck.width_ratio"),
-                 "dex.bottleneck.width_ratio");
-  }
-  if (bottleneck.scope() == DexMethod::Bottleneck::SCOPE_SHARED) {
-    out.bottleneck_scope = model::BottleneckScope::kShared;
-  }
-  if (bottleneck.scope() == DexMethod::Bottleneck::SCOPE_PER_HEAD) {
-    out.bottleneck_scope = model::BottleneckScope::kPerHead;
-  }
-}
-
-void read_lambda(const pb::Lambda& lambda, JobSpec& out) {
-  auto& options = out.dex.lambda;
-  if (lambda.has_schedule()) {
-    switch (lambda.schedule()) {
-      case pb::Lambda::SCHEDULE_PAPER_EQ4:
-        options.schedule = model::Schedule::kPaperEq4;
-        break;
-      case pb::Lambda::SCHEDULE_COSINE:
-        options.schedule = model::Schedule::kSeedCosine;
-        break;
-      default:
-        unknown_enum("dex.lambda.schedule", lambda.schedule());
-    }
-  }
-  const bool cosine = options.schedule == model::Schedule::kSeedCosine;
-  if (cosine && (!lambda.has_start() || !lambda.has_end())) {
-    throw bad_spec("dex.lambda.start", "start and end are needed with SCHEDULE_COSINE");
-  }
-  if (lambda.has_init()) options.init = finite(lambda.init(), "dex.lambda.init");
-  if (lambda.has_learn_init())
-    options.learn_init = finite(lambda.learn_init(), "dex.lambda.learn_init");
-  if (cosine) {
-    options.start = finite(lambda.start(), "dex.lambda.start");
-    options.end = finite(lambda.end(), "dex.lambda.end");
-  }
-  if (lambda.anneal_case() == pb::Lambda::kAnnealFraction) {
-    out.anneal.fraction = in_range(lambda.anneal_fraction(), 0, 1, "dex.lambda.anneal_fraction");
-  }
-  if (lambda.anneal_case() == pb::Lambda::kAnnealSteps) {
-    if (lambda.anneal_steps() < 0) {
-      throw bad_spec("dex.lambda.anneal_steps",
-                     "must be ≥ 0, got " + std::to_string(lambda.anneal_steps()));
-    }
-    out.anneal.steps = lambda.anneal_steps();
-  }
-}
-
-evaluate::Criterion criterion(HeadSelection::Criterion value) {
-  switch (value) {
-    case HeadSelection::CRITERION_ENTROPY:
-      return evaluate::Criterion::kEntropy;
-    case HeadSelection::CRITERION_IMPORTANCE:
-      return evaluate::Criterion::kImportance;
-    case HeadSelection::CRITERION_THRESHOLD:
-      return evaluate::Criterion::kThreshold;
-    case HeadSelection::CRITERION_ALL:
-      return evaluate::Criterion::kAll;
-    case HeadSelection::CRITERION_EXPLICIT:
-      return evaluate::Criterion::kExplicit;
-    default:
-      unknown_enum("dex.head_selection.criterion", value);
-  }
-}
-
-void read_units(const HeadSelection& heads, evaluate::SelectionRule& out) {
-  switch (heads.entropy_unit()) {
-    case HeadSelection::ENTROPY_UNIT_NATS:
-      out.entropy_unit = evaluate::EntropyUnit::kNats;
-      break;
-    case HeadSelection::ENTROPY_UNIT_NORMALIZED:
-      out.entropy_unit = evaluate::EntropyUnit::kNormalized;
-      break;
-    case HeadSelection::ENTROPY_UNIT_QUANTILE:
-      out.entropy_unit = evaluate::EntropyUnit::kQuantile;
-      break;
-    default:
-      out.entropy_unit = evaluate::EntropyUnit::kZscore;
-  }
-  switch (heads.contribution_unit()) {
-    case HeadSelection::CONTRIBUTION_UNIT_SHARE:
-      out.contribution_unit = evaluate::ContributionUnit::kShare;
-      break;
-    case HeadSelection::CONTRIBUTION_UNIT_RELMAX:
-      out.contribution_unit = evaluate::ContributionUnit::kRelmax;
-      break;
-    default:
-      out.contribution_unit = evaluate::ContributionUnit::kL2norm;
-  }
-}
-
-void read_calibration(const HeadSelection::Calibration& calibration, Calibration& out) {
-  if (calibration.has_n_sequences()) {
-    out.n_sequences = static_cast<int32_t>(
-        in_range(calibration.n_sequences(), 1, 1024, "dex.head_selection.calibration.n_sequences"));
-  }
-  if (calibration.has_seq_length()) {
-    out.seq_length = static_cast<int32_t>(in_range(calibration.seq_length(), 2, 1 << 20,
-                                                   "dex.head_selection.calibration.seq_length"));
-  }
-  if (calibration.has_skip_rows()) {
-    out.skip_rows = static_cast<int32_t>(
-        in_range(calibration.skip_rows(), 0, 1 << 20, "dex.head_selection.calibration.skip_rows"));
-  }
-}
-
-void read_heads(const HeadSelection& heads, JobSpec& out) {
-  if (heads.has_criterion()) out.heads.criterion = criterion(heads.criterion());
-  if (heads.has_fraction())
-    out.heads.fraction = in_range(heads.fraction(), 0, 1, "dex.head_selection.fraction");
-  const bool threshold = out.heads.criterion == evaluate::Criterion::kThreshold;
-  if (threshold && (!heads.has_tau() || !heads.has_eta())) {
-    throw bad_spec(heads.has_tau() ? "dex.head_selection.eta" : "dex.head_selection.tau",
-                   "tau and eta are needed with CRITERION_THRESHOLD");
-  }
-  if (threshold) {
-    out.heads.tau = finite(heads.tau(), "dex.head_selection.tau");
-    out.heads.eta = finite(heads.eta(), "dex.head_selection.eta");
-  }
-  read_units(heads, out.heads);
-  for (const auto& entry : heads.heads()) {
-    if (entry.layer() > 4096) {
-      throw bad_spec("dex.head_selection.heads",
-                     "layer " + std::to_string(entry.layer()) + " does not exist");
-    }
-    // One entry a layer that has any; the number of layers is known with the model.
-    if (out.heads.heads.size() <= entry.layer()) out.heads.heads.resize(entry.layer() + 1);
-    auto& list = out.heads.heads[entry.layer()];
-    list.insert(list.end(), entry.heads().begin(), entry.heads().end());
-  }
-  if (heads.has_calibration()) read_calibration(heads.calibration(), out.calibration);
-  out.reselect_every = heads.reselect_every_steps();
-}
-
-void read_dex(const DexMethod& method, JobSpec& out) {
-  out.preset = method.preset();
-  const std::string family = out.preset.substr(0, out.preset.find('@'));
-  if (!family.empty() && family != "paper" && !method.has_form()) {
-    throw bad_spec("dex.preset",
-                   "\"" + out.preset +
-                       "\" has no values here; dex-trainer takes effective specs, presets are "
-                       "resolved by the scheduler");
-  }
-  if (method.has_form()) out.dex.form = form(method.form());
-  if (method.has_projection()) out.dex.projection = projection(method.projection());
-  read_bottleneck(method, out.dex);
-  // The form's own default sign (method.md §3.1) stands when none is given.
-  out.dex.sign = out.dex.form == model::Form::kPaper ? model::Sign::kMinus : model::Sign::kPlus;
-  if (method.sign() == DexMethod::SIGN_MINUS) out.dex.sign = model::Sign::kMinus;
-  if (method.sign() == DexMethod::SIGN_PLUS) out.dex.sign = model::Sign::kPlus;
-  if (method.train() == DexMethod::TRAIN_DEX_ONLY) out.dex.train = model::Train::kDexOnly;
-  if (method.w_d_init() == DexMethod::BRANCH_INIT_LINEAR)
-    out.dex.w_d_init = model::BranchInit::kLinear;
-  if (method.has_lambda()) read_lambda(method.lambda(), out);
-  if (method.has_head_selection()) read_heads(method.head_selection(), out);
-}
 
 void read_rates(const pb::Hyperparameters& in, Hyperparameters& out) {
   if (in.has_learning_rate() && in.has_learning_rate_multiplier()) {
@@ -384,7 +168,7 @@ JobSpec from_message(const Start& start) {
     out.dex.form = model::Form::kNone;
     out.dex.train = model::Train::kKvoOnly;
   } else {
-    read_dex(spec.dex(), out);
+    detail::read_dex(spec.dex(), out);
   }
   read_policies(spec, out);
   out.spec_sha256 = hash_of(spec);

@@ -2,13 +2,9 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
 #include <cmath>
-#include <limits>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
-#include "worker/train/host_memory.h"
 #include "worker/train/selection.h"
 
 namespace dex::train {
@@ -16,30 +12,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kAdviceWindow = 50;
-constexpr int64_t kMaxMetricPoints = 4000;  // in the job's event log (jobs.md §1)
-
-// A stop came in the middle of an evaluation: give it up, it is repeated after the resume.
-struct EvaluationInterrupted {};
-
-void push_bounded(std::vector<double>& values, double value) {
-  values.push_back(value);
-  if (values.size() > kAdviceWindow) values.erase(values.begin());
-}
-
 double seconds_since(const base::Clock& clock, int64_t begin_ms) {
   return static_cast<double>(clock.steady_ms() - begin_ms) / 1000.0;
-}
-
-std::string fixed(double value, int digits = 4) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
-}
-
-// JSON has no NaN; protobuf's JSON takes the word.
-json float_or_nan(const std::optional<double>& value) {
-  return value ? json(*value) : json("NaN");
 }
 
 }  // namespace
@@ -101,8 +75,8 @@ void Training::boundary() {
     }
   }
   const auto stop = parts_.controls.stop();
-  if (state_.step >
-      0) {  // before the first update there is nothing that a fresh start would not have
+  // Before the first update there is nothing that a fresh start would not have.
+  if (state_.step > 0) {
     const auto request = parts_.controls.take_checkpoint_request();
     if (request || stop || checkpoint_due()) save(request.value_or(""));
   }
@@ -128,12 +102,6 @@ AdamW::Rates Training::rates() const {
                                              parts_.resolved.warmup);
   return {h.learning_rate * factor, h.branch_learning_rate * factor,
           h.lambda_learning_rate * factor};
-}
-
-double Training::lambda_mean() const {
-  const auto values = model::lambda_values(parts_.adaptation);
-  if (values.empty()) return 0;
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
 void Training::update() {
@@ -179,10 +147,10 @@ void Training::judge(const Watchdog::Verdict& verdict) {
                                  : "; there is no checkpoint to go back to";
     throw Failure(Exit::kNonFinite, verdict.code, verdict.message + last);
   }
-  if (verdict.action == Watchdog::Action::kRollback) roll_back(verdict);
+  if (verdict.action == Watchdog::Action::kRollback) roll_back();
 }
 
-void Training::roll_back(const Watchdog::Verdict& verdict) {
+void Training::roll_back() {
   LoadedCheckpoint loaded =
       load_checkpoint(good_checkpoint_, "", parts_.identity, parts_.parameters);
   parts_.parameters.copy_values_from(loaded.values);
@@ -210,194 +178,6 @@ void Training::reselect() {
   parts_.session.event({Event::Level::kInfo, "head_selection_complete",
                         "heads selected again before step " + std::to_string(state_.step + 1),
                         selection_event(parts_.spec, selection, state_.step)});
-}
-
-void Training::evaluate() {
-  parts_.session.progress(Phase::kEvaluating, progress());
-  const int64_t begin_ms = parts_.clock.steady_ms();
-  set_branch(state_.step);
-  evaluate::BranchMeter meter(parts_.adaptation);
-  const auto held_out = evaluate::held_out_loss(
-      parts_.llama, parts_.adaptation, parts_.held_out, updater_.cross_entropy(),
-      [&] {
-        parts_.controls.poll();
-        if (parts_.controls.stop()) throw EvaluationInterrupted{};
-      },
-      meter.observer());
-  record_evaluation(held_out, meter.result());
-  if (state_.step > 0) speed_.pause(seconds_since(parts_.clock, begin_ms));
-}
-
-void Training::record_evaluation(const evaluate::HeldOut& held_out,
-                                 const evaluate::BranchEffect& effect) {
-  state_.last_evaluation = state_.step;
-  state_.valid_loss = held_out.loss;
-  state_.branch_ratio = effect.value;
-  if (state_.step == 0) state_.base_loss = held_out.loss;
-  state_.valid_losses.push_back(held_out.loss);
-  if (state_.window_updates > 0) {
-    state_.train_losses.push_back(state_.window_loss / static_cast<double>(state_.window_updates));
-  }
-  state_.window_loss = 0;
-  state_.window_updates = 0;
-  if (!state_.best_loss || held_out.loss < *state_.best_loss) {
-    state_.best_loss = held_out.loss;
-    state_.best_step = state_.step;
-  }
-
-  json data = {{"step", state_.step},
-               {"validLoss", held_out.loss},
-               {"tokenAccuracy", held_out.token_accuracy},
-               {"tokens", held_out.labels},
-               {"branchRatio", effect.value}};
-  std::string message =
-      "held-out loss " + fixed(held_out.loss) + " at step " + std::to_string(state_.step);
-  if (state_.step == 0) message += " (the base model)";
-  parts_.session.event({Event::Level::kInfo, "eval_complete", message, data.dump()});
-
-  json lambda = json::array(), ratio = json::array();
-  for (const auto& layer : effect.layers) {
-    lambda.push_back(layer.lambda);
-    ratio.push_back(float_or_nan(layer.ratio));
-  }
-  data["lambda"] = lambda;
-  data["branchRatioByLayer"] = ratio;
-  parts_.metrics.line(data.dump());
-  if (masks_ && state_.step > 0) {
-    const json by_layer = {{"step", state_.step},
-                           {"epoch", figures_.epoch},
-                           {"trainLoss", float_or_nan(figures_.train_loss)},
-                           {"lambdaMean", lambda_mean()},
-                           {"lambda", lambda},
-                           {"branchRatio", ratio}};
-    parts_.session.event({Event::Level::kInfo, "metrics", "", by_layer.dump()});
-  }
-  if (state_.base_loss && state_.step > 0) {
-    const double share =
-        masks_ ? evaluate::selected_ratio(masks_->selected(),
-                                          static_cast<int32_t>(parts_.llama.config().heads))
-               : 0;
-    advise(degraded(*state_.base_loss, held_out.loss, state_.step, parts_.spec, parts_.resolved,
-                    share));
-  }
-  advise(overfitting(state_.valid_losses, state_.train_losses));
-}
-
-void Training::save(const std::string& request) {
-  const bool again = saved_step_ == state_.step && parts_.checkpoints.last() &&
-                     parts_.checkpoints.last()->step == state_.step;
-  SavedCheckpoint saved;
-  if (again) {
-    saved = *parts_.checkpoints.last();
-    if (request.empty()) return;
-  } else {
-    if (saved_step_ == state_.step && request.empty()) return;  // resumed here and not moved since
-    parts_.session.progress(Phase::kSavingCheckpoint, progress());
-    if (!at::isfinite(parts_.parameters.values()).all().item<bool>()) {
-      throw Failure(Exit::kNonFinite, "non_finite_loss",
-                    "a trained weight is not finite after step " + std::to_string(state_.step) +
-                        "; not saved");
-    }
-    if (masks_) state_.masks = masks_->table();
-    const int64_t begin_ms = parts_.clock.steady_ms();
-    const bool best = state_.best_step == state_.step;
-    saved = parts_.checkpoints.save(state_, parts_.parameters, parts_.optimizer, best);
-    saved_step_ = state_.step;
-    saved_ms_ = parts_.clock.steady_ms();
-    good_checkpoint_ = saved.path;
-    speed_.pause(seconds_since(parts_.clock, begin_ms));
-    const json data = {{"checkpoint", saved.path.filename().string()},
-                       {"step", saved.step},
-                       {"bytes", std::to_string(saved.bytes)},
-                       {"isBest", best},
-                       {"verified", true}};
-    parts_.session.event(
-        {Event::Level::kInfo, "checkpoint_save",
-         "saved " + saved.path.filename().string() + (best ? " (best so far)" : ""), data.dump()});
-  }
-  parts_.session.checkpoint({request, saved.path.string(), saved.manifest_sha256, saved.step,
-                             saved.bytes, saved.seconds, ""});
-}
-
-void Training::report_update(const Updater::Gradients& gradients, const DataPlan::Update& data,
-                             double seconds) {
-  state_.trained_tokens += gradients.tokens;
-  speed_.update(seconds, gradients.tokens);
-  const int64_t step = state_.step + 1;
-  figures_.epoch = data.passes_done;
-  figures_.step_seconds = seconds;
-  figures_.learning_rate = rates()[0];
-  figures_.lambda_mean = lambda_mean();
-  if (std::isfinite(gradients.loss) && std::isfinite(gradients.norm)) {
-    figures_.train_loss = gradients.loss;
-    figures_.grad_norm = gradients.norm;
-    state_.window_loss += gradients.loss;
-    ++state_.window_updates;
-    state_.pass_loss += gradients.loss;
-    ++state_.pass_updates;
-    push_bounded(state_.recent_losses, gradients.loss);
-    push_bounded(state_.recent_norms, gradients.norm);
-  }
-  state_.pass_tokens += gradients.tokens;
-
-  const int64_t stride = (parts_.resolved.updates + kMaxMetricPoints - 1) / kMaxMetricPoints;
-  if (step % stride == 0 || step == 1 || step == parts_.resolved.updates) {
-    json point = {{"step", step},
-                  {"epoch", data.passes_done},
-                  {"trainLoss", float_or_nan(figures_.train_loss)},
-                  {"gradNorm", float_or_nan(figures_.grad_norm)},
-                  {"learningRate", *figures_.learning_rate},
-                  {"trainedTokens", std::to_string(state_.trained_tokens)},
-                  {"tokensPerSecond", speed_.tokens_per_second()},
-                  {"lambdaMean", *figures_.lambda_mean}};
-    parts_.session.event({Event::Level::kInfo, "metrics", "", point.dump()});
-    point["stepSeconds"] = seconds;
-    parts_.metrics.line(point.dump());
-  }
-  advise(unstable(state_.recent_losses, state_.recent_norms, parts_.resolved));
-}
-
-void Training::end_pass(const DataPlan::Update& data) {
-  if (!data.ends_pass) return;
-  const double mean =
-      state_.pass_updates > 0 ? state_.pass_loss / static_cast<double>(state_.pass_updates) : 0;
-  const json event = {
-      {"epoch", data.pass + 1}, {"meanLoss", mean}, {"tokens", std::to_string(state_.pass_tokens)}};
-  parts_.session.event({Event::Level::kInfo, "epoch_complete",
-                        "pass " + std::to_string(data.pass + 1) + " done, mean loss " + fixed(mean),
-                        event.dump()});
-  state_.pass_loss = 0;
-  state_.pass_updates = 0;
-  state_.pass_tokens = 0;
-}
-
-Progress Training::progress() const {
-  Progress out = figures_;
-  out.step = state_.step;
-  out.total_steps = parts_.resolved.updates;
-  out.trained_tokens = state_.trained_tokens;
-  out.valid_loss = state_.valid_loss;
-  if (masks_) out.branch_ratio = state_.branch_ratio;
-  out.tokens_per_second = speed_.tokens_per_second();
-  const int64_t left = parts_.resolved.updates - state_.step;
-  const int64_t pauses = (parts_.held_out.empty() ? 0 : left / parts_.resolved.evaluate_every) +
-                         left / parts_.resolved.checkpoint_every;
-  out.estimated_remaining_seconds = speed_.seconds_left(left, pauses);
-  out.nonfinite_steps = state_.watchdog.skipped;
-  out.host_memory_bytes = peak_host_memory();
-  return out;
-}
-
-void Training::advise(const std::optional<Advice>& advice) {
-  if (!advice) return;
-  if (std::find(state_.advised.begin(), state_.advised.end(), advice->topic) !=
-      state_.advised.end())
-    return;
-  state_.advised.push_back(advice->topic);
-  const json data = {
-      {"topic", advice->topic}, {"evidence", advice->evidence}, {"suggestion", advice->suggestion}};
-  parts_.session.event(
-      {Event::Level::kWarn, "advice", advice->evidence + ": " + advice->suggestion, data.dump()});
 }
 
 }  // namespace dex::train

@@ -70,14 +70,18 @@ class Training {
   void advise(const std::optional<Advice>& advice);  // each topic once a job
 
  private:
+  // A stop came in the middle of an evaluation: it is given up and repeated after the resume.
+  struct EvaluationInterrupted {};
+
   void boundary();
   void update();
   void judge(const Watchdog::Verdict& verdict);
-  void roll_back(const Watchdog::Verdict& verdict);
+  void roll_back();
   void reselect();
   void evaluate();
   void record_evaluation(const evaluate::HeldOut& held_out, const evaluate::BranchEffect& effect);
   void save(const std::string& request);
+  void write_checkpoint();
   void report_update(const Updater::Gradients& gradients, const DataPlan::Update& data,
                      double seconds);
   void end_pass(const DataPlan::Update& data);

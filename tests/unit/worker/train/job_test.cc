@@ -245,7 +245,7 @@ TEST_F(JobTest, RefusesBadDataByFileAndLine) {
     const Failure failure = with_line(line);
     EXPECT_EQ(failure.exit(), Exit::kBadData) << line;
     EXPECT_EQ(failure.code(), "invalid_training_file");
-    EXPECT_THAT(failure.what(), HasSubstr("line 21")) << line;
+    EXPECT_THAT(failure.what(), ::testing::ContainsRegex("lines? 21")) << line;
   }
   std::ofstream(directory_ / "empty.jsonl").close();
   JobSpec empty = spec();

@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <set>
-
 #include "worker/train/advice.h"
 #include "worker/train/failure.h"
 
@@ -13,26 +11,14 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::vector<Example> rows_of(const std::vector<size_t>& lengths) {
-  std::vector<Example> rows;
-  for (const size_t length : lengths) {
-    rows.push_back({std::vector<int32_t>(length, 1), std::vector<float>(length, 1.0f),
-                    static_cast<int64_t>(rows.size()) + 1, rows.size() * 0x9E3779B97F4A7C15ull});
-  }
-  return rows;
-}
-
 TEST(ResolveTest, SequenceLengthComesFromTheRowsWithinTheContext) {
-  model::Config config;
-  config.max_position_embeddings = 2048;
-  std::vector<size_t> lengths(1000, 100);
-  lengths[7] = 5000;  // the p99.5 does not see one outlier
-  EXPECT_EQ(sequence_length({}, rows_of(lengths), config), 100);
-  EXPECT_EQ(sequence_length({}, rows_of(std::vector<size_t>(10, 5000)), config), kAutoMaxTokens);
-  EXPECT_EQ(sequence_length({}, rows_of(std::vector<size_t>(10, 3)), config), 16);
+  EXPECT_EQ(sequence_length({}, 100, 2048), 100);
+  EXPECT_EQ(sequence_length({}, 5000, 2048), kAutoMaxTokens);
+  EXPECT_EQ(sequence_length({}, 5000, 512), 512);
+  EXPECT_EQ(sequence_length({}, 3, 2048), 16);
   JobSpec spec;
   spec.hyperparameters.max_seq_length = 2049;
-  EXPECT_THROW(sequence_length(spec, {}, config), Failure);
+  EXPECT_THROW(sequence_length(spec, 100, 2048), Failure);
 }
 
 TEST(ResolveTest, AutomaticNumbersFollowTheTable) {
@@ -68,30 +54,6 @@ TEST(ResolveTest, SchedulesDependOnTheUpdates) {
   EXPECT_EQ(resolved.evaluate_every, 7);
   ASSERT_EQ(resolved.warnings.size(), 1u);
   EXPECT_EQ(resolved.warnings[0], "annealing_clamped: anneal_steps 3000 > 180 updates: using 180");
-}
-
-TEST(SplitTest, HoldsOutByContentSoThatEqualRowsStayTogether) {
-  auto rows = rows_of(std::vector<size_t>(400, 5));
-  for (size_t i = 0; i < 200; ++i) rows[200 + i].hash = rows[i].hash;  // each row twice
-  const auto sides = [&](uint64_t seed) {
-    const Split split = split_rows(rows, -1, seed);
-    std::set<uint64_t> train, validation;
-    for (const auto& row : split.train) train.insert(row.hash);
-    for (const auto& row : split.validation) validation.insert(row.hash);
-    for (const uint64_t hash : validation) EXPECT_FALSE(train.contains(hash));
-    EXPECT_EQ(split.train.size() + split.validation.size(), 400u);
-    EXPECT_NEAR(static_cast<double>(split.validation.size()), 20, 1);
-    return validation;
-  };
-  EXPECT_EQ(sides(1), sides(1));
-  EXPECT_NE(sides(1), sides(2));
-}
-
-TEST(SplitTest, SmallFilesKeepEverythingAndRatiosAreTaken) {
-  EXPECT_TRUE(split_rows(rows_of(std::vector<size_t>(49, 5)), -1, 1).validation.empty());
-  EXPECT_EQ(split_rows(rows_of(std::vector<size_t>(60, 5)), -1, 1).validation.size(), 10u);
-  EXPECT_EQ(split_rows(rows_of(std::vector<size_t>(40, 5)), 0.25, 1).validation.size(), 10u);
-  EXPECT_TRUE(split_rows(rows_of(std::vector<size_t>(90, 5)), 0, 1).validation.empty());
 }
 
 TEST(AdviceTest, ThePapersRunIsOutOfReachForLambda) {

@@ -1,0 +1,125 @@
+// The end of a job: what was trained becomes an artefact that reads back.
+#include <nlohmann/json.hpp>
+
+#include "services/base/files.h"
+#include "worker/evaluate/branch_effect.h"
+#include "worker/train/advice.h"
+#include "worker/train/disk_failure.h"
+#include "worker/train/host_memory.h"
+#include "worker/train/job_run.h"
+#include "worker/train/publish.h"
+
+namespace dex::train::detail {
+
+using nlohmann::json;
+
+std::vector<evaluate::SupervisedBatch> Job::effect_batches() const {
+  const auto& source = data_.validation.empty() ? data_.train : data_.validation;
+  return evaluate::supervise_in_batches(first_documents(source, kEffectTokens),
+                                        kEvaluationBatchTokens);
+}
+
+std::string Job::metrics_json() const {
+  const TrainState& state = training_->state();
+  json out = {{"steps", state.step},
+              {"trained_tokens", state.trained_tokens},
+              {"trained_parameters", parameters_->trained()},
+              {"anneal_steps", resolved_.anneal_steps},
+              {"seed", spec_.seed}};
+  if (state.base_loss) out["base_valid_loss"] = *state.base_loss;
+  if (state.valid_loss) out["valid_loss"] = *state.valid_loss;
+  if (state.best_loss) out["best_valid_loss"] = *state.best_loss;
+  return out.dump();
+}
+
+void Job::report_effect(const evaluate::BranchEffect& effect) {
+  if (effect.verdict == evaluate::BranchEffect::Verdict::kNotApplicable) return;
+  json layers = json::array();
+  for (const auto& layer : effect.layers) {
+    json entry = {{"cosine", layer.cosine}, {"lambda", layer.lambda}};
+    if (layer.ratio) entry["ratio"] = *layer.ratio;
+    layers.push_back(entry);
+  }
+  const std::string verdict = evaluate::name(effect.verdict);
+  const json data = {{"verdict", "VERDICT_" + verdict},
+                     {"value", effect.value},
+                     {"perLayer", layers},
+                     {"ceDelta", effect.ce_delta},
+                     {"tokens", std::to_string(effect.tokens)}};
+  const std::string value = json(effect.value).dump();
+  session_.event({Event::Level::kInfo, "branch_verdict", "branch_effect " + value + ": " + verdict,
+                  data.dump()});
+  if (effect.verdict == evaluate::BranchEffect::Verdict::kActive) return;
+  const bool inert = effect.verdict == evaluate::BranchEffect::Verdict::kInert;
+  training_->advise(Advice{
+      inert ? "inert" : "weak",
+      "the branch's share of O is " + value +
+          " at the end; without it the held-out loss would be " + json(effect.ce_delta).dump() +
+          " higher",
+      "compare with kvo_only; raise lambda_learning_rate and branch_learning_rate, or use a COSINE "
+      "schedule of λ"});
+}
+
+Published Job::publish() {
+  const TrainState& state = training_->state();
+  const json complete = {
+      {"steps", state.step},
+      {"trainedTokens", std::to_string(state.trained_tokens)},
+      {"durationSeconds", static_cast<double>(clock_.steady_ms() - begin_ms_) / 1000.0}};
+  session_.event(
+      {Event::Level::kInfo, "training_complete",
+       std::to_string(state.step) + " updates, " + std::to_string(state.trained_tokens) + " tokens",
+       complete.dump()});
+
+  enter(Phase::kExporting);
+  training_->set_branch(state.step);  // what is published after n updates uses t = n (method.md §1)
+  kernels::LinearCrossEntropy cross_entropy;
+  Published out;
+  out.branch_effect = evaluate::measure_branch_effect(*llama_, adaptation_, effect_batches(),
+                                                      cross_entropy, [this] { controls_.poll(); });
+  const std::filesystem::path directory = spec_.attempt_dir / "final";
+  export_adapter(directory, spec_, identity_, adaptation_, metrics_json(), out.branch_effect);
+
+  enter(Phase::kVerifying);
+  const auto verified = verify_adapter(directory, *llama_, base_, adaptation_, identity_,
+                                       first_documents(data_.train, kEffectTokens));
+  const ArtefactSize size = artefact_size(directory);
+  const json exported = {{"bytes", std::to_string(size.bytes)},
+                         {"contentSha256", size.content_sha256},
+                         {"maxAbsLogitDiff", verified.folded.largest}};
+  session_.event({Event::Level::kInfo, "export_complete",
+                  "final/ reads back as trained; folded it differs by at most " +
+                      json(verified.folded.largest).dump() + " in a logit",
+                  exported.dump()});
+
+  enter(Phase::kFinalizing);
+  with_disk_failures([&] {
+    throw_if_bad(base::write_file_atomically(spec_.attempt_dir / "head_selection.json",
+                                             state.selection, 0644, files_));
+  });
+  out.path = directory.string();
+  out.manifest_sha256 = size.content_sha256;
+  out.bytes = size.bytes;
+  out.trained_tokens = state.trained_tokens;
+  out.trained_parameters = parameters_->trained();
+  out.added_parameters =
+      parameters_->trained(model::Group::kBranch) + parameters_->trained(model::Group::kLambda);
+  out.base_valid_loss = state.base_loss;
+  out.valid_loss = state.valid_loss;
+  out.best_valid_loss = state.best_loss;
+  out.tokens_per_second = training_->speed().overall_tokens_per_second();
+  out.base_model = spec_.model_name;
+  out.base_weights_sha256 = identity_.base_weights_sha256;
+  out.tokenizer_sha256 = identity_.tokenizer_sha256;
+  out.chat_template_sha256 = identity_.chat_template_sha256;
+  out.method = spec_.dex.has_branch() ? "dex" : "kvo_only";
+  out.form = model::name(spec_.dex.form);
+  out.projection = model::name(spec_.dex.projection);
+  out.train = model::name(spec_.dex.train);
+  out.artifact_class = spec_.dex.trains_kvo() ? "KVO" : "LIGHT";
+  report_effect(out.branch_effect);
+  out.peak_host_memory_bytes = peak_host_memory();
+  return out;
+}
+
+}  // namespace dex::train::detail

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "services/base/clock.h"
+#include "services/base/file_layer.h"
+#include "worker/evaluate/supervised_batch.h"
+#include "worker/model/adaptation.h"
+#include "worker/model/llama.h"
+#include "worker/model/weights.h"
+#include "worker/train/checkpoint.h"
+#include "worker/train/controls.h"
+#include "worker/train/data_plan.h"
+#include "worker/train/dataset.h"
+#include "worker/train/metrics_file.h"
+#include "worker/train/report.h"
+#include "worker/train/resolve.h"
+#include "worker/train/selection.h"
+#include "worker/train/spec.h"
+#include "worker/train/training.h"
+
+// Private to this room: what job.cc and job_publish.cc share.
+namespace dex::train::detail {
+
+inline constexpr int64_t kEvaluationBatchTokens = 512;  // as a micro-batch (performance.md §3)
+inline constexpr int64_t kEffectTokens = 4096;          // method.md §2.6
+
+// The first documents up to `max_tokens` tokens together, at least one.
+std::vector<evaluate::Document> first_documents(const std::vector<Example>& examples,
+                                                int64_t max_tokens);
+
+// A job's parts in the order in which they come to be. One attempt, one thread.
+class Job {
+ public:
+  Job(const JobSpec& spec, Session& session, const base::Clock& clock, base::FileLayer& files)
+      : spec_(spec),
+        session_(session),
+        clock_(clock),
+        files_(files),
+        controls_(session),
+        metrics_(spec.attempt_dir / "metrics.jsonl") {}
+
+  Published run();
+
+ private:
+  // Tells the session; before training a stop ends the job here.
+  void enter(Phase phase);
+  void warn(const std::string& text);
+
+  void load_model();
+  void load_data();
+  void plan();
+  void select_heads();
+  void prepare_training();
+  void resume();
+  Published publish();
+  std::string metrics_json() const;
+  void report_effect(const evaluate::BranchEffect& effect);
+  std::vector<evaluate::SupervisedBatch> effect_batches() const;
+
+  JobSpec spec_;
+  Session& session_;
+  const base::Clock& clock_;
+  base::FileLayer& files_;
+  Controls controls_;
+  MetricsFile metrics_;
+  int64_t begin_ms_ = 0;
+
+  model::Config config_;
+  model::Weights base_;
+  std::unique_ptr<model::Llama> llama_;
+  Identity identity_;
+  Dataset data_;
+  std::vector<evaluate::SupervisedBatch> held_out_;
+  Resolved resolved_;
+  std::unique_ptr<DataPlan> plan_;
+  Selection selection_;
+  std::string selection_log_ = "[]";
+  model::Adaptation adaptation_;
+  std::unique_ptr<FlatParameters> parameters_;
+  std::unique_ptr<AdamW> optimizer_;
+  std::unique_ptr<CheckpointStore> checkpoints_;
+  std::unique_ptr<Training> training_;
+};
+
+}  // namespace dex::train::detail
