@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>
 
+#include <algorithm>
 #include <iostream>
 
 #include "tests/unit/proto/compare.h"
