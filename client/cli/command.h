@@ -19,7 +19,6 @@ struct Context {
   client::Client& client;
   Output& output;
   std::stop_token stop;  // Ctrl-C
-  std::string server;    // as named in hints ("dexctl --server …")
 };
 
 // What main runs once the command line is read; the exit code comes back.

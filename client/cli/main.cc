@@ -1,9 +1,13 @@
 #include <CLI/CLI.hpp>
+#include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <iostream>
 
 #include "client/cli/command.h"
 #include "client/cli/exit_code.h"
+#include "client/cli/server_address.h"
+#include "services/base/data_dir.h"
 #include "services/base/signals.h"
 #include "services/base/version.h"
 
@@ -25,7 +29,8 @@ std::string environment(const char* name) {
 
 void add_globals(CLI::App& app, Globals& globals) {
   app.add_option("--server", globals.server,
-                 "host:port of the gateway (default: DEX_SERVER, else localhost:50051)");
+                 "host:port of the platform; else DEX_SERVER, else that of a dexd on this machine "
+                 "(endpoints.json in DEX_DATA_DIR or ~/.local/share/dex), else localhost:50051");
   app.add_option("--output", globals.output,
                  "table for people, json (one compact line a result) or id for scripts")
       ->check(CLI::IsMember({"table", "json", "id"}));
@@ -33,6 +38,10 @@ void add_globals(CLI::App& app, Globals& globals) {
       ->check(CLI::PositiveNumber);
   app.add_flag("-q,--quiet", globals.quiet, "no progress and no notes");
   app.add_flag("--no-color", globals.no_color, "plain text (also by NO_COLOR)");
+}
+
+bool is_alive(int64_t pid) {
+  return pid > 0 && (::kill(static_cast<pid_t>(pid), 0) == 0 || errno == EPERM);
 }
 
 Format format_of(const std::string& name) {
@@ -66,17 +75,22 @@ int run(int argc, char** argv) {
     return app.exit(error) == 0 ? kDone : kUsage;
   }
 
-  if (globals.server.empty()) globals.server = environment("DEX_SERVER");
-  if (globals.server.empty()) globals.server = "localhost:50051";
   const base::StopSignals signals;  // before any thread of gRPC
   Output output(format_of(globals.output),
                 detect_terminal(globals.no_color || !environment("NO_COLOR").empty()),
                 globals.quiet, std::cout, std::cerr);
+  const auto server = find_server(
+      {.flag = globals.server,
+       .variable = environment("DEX_SERVER"),
+       .data_dir = base::default_data_dir(environment("DEX_DATA_DIR"), environment("HOME"))},
+      is_alive);
+  if (!server.ok()) return output.failure(server.status());
   client::Client client(
-      {.server = globals.server,
+      {.server = server->address,
+       .server_origin = server->origin,
        .timeout = std::chrono::milliseconds(static_cast<int64_t>(globals.timeout_seconds * 1000)),
        .stop = signals.token()});
-  Context context{client, output, signals.token(), globals.server};
+  Context context{client, output, signals.token()};
   return action(context);
 }
 

@@ -27,11 +27,14 @@ Status stopped() {
 }
 
 // A server that can't be reached is named, with the way out: that is the commonest mistake.
-Status readable(const grpc::Status& status, const std::string& server) {
+Status readable(const grpc::Status& status, const Client::Options& options) {
   if (status.error_code() == grpc::StatusCode::UNAVAILABLE && !rpc::has_error_info(status)) {
+    const std::string origin =
+        options.server_origin.empty() ? "" : " (named by " + options.server_origin + ")";
     return {base::Code::kUnavailable, "",
-            "no answer from " + server + "; is dexd running? Set --server or DEX_SERVER (" +
-                status.error_message() + ")"};
+            "no answer from " + options.server + origin +
+                "; is dexd running there? Name another with --server or DEX_SERVER. Cause: " +
+                status.error_message()};
   }
   return rpc::from_grpc(status);
 }
@@ -73,7 +76,7 @@ Result<Reply> Client::call(Stub& stub,
     const auto patience = std::min(timeout, options_.timeout);
     const bool again = status.error_code() == grpc::StatusCode::UNAVAILABLE &&
                        std::chrono::steady_clock::now() + delay < start + patience;
-    if (!again) return readable(status, options_.server);
+    if (!again) return readable(status, options_);
     if (!wait_unless_stopped(options_.stop, delay)) return stopped();
     delay = std::min(delay * 2, kLongestDelay);
   }
@@ -149,7 +152,7 @@ Result<v1::File> Client::upload_file(const std::filesystem::path& path,
   if (open) writer->WritesDone();
   const grpc::Status status = writer->Finish();
   if (status.ok()) return file;
-  return options_.stop.stop_requested() ? stopped() : readable(status, options_.server);
+  return options_.stop.stop_requested() ? stopped() : readable(status, options_);
 }
 
 Result<v1::File> Client::get_file(const std::string& id) {
@@ -185,7 +188,7 @@ Status Client::download_file(const std::string& id, const std::filesystem::path&
   if (!written.ok()) context.get().TryCancel();
   const grpc::Status status = reader->Finish();
   DEX_RETURN_IF_ERROR(written);
-  if (!status.ok()) return readable(status, options_.server);
+  if (!status.ok()) return readable(status, options_);
   return out.close();
 }
 
@@ -235,7 +238,7 @@ Status Client::download_adapter(const std::string& id, const std::filesystem::pa
   if (!status.ok() && status.error_code() != grpc::StatusCode::CANCELLED) {
     std::error_code ignored;
     std::filesystem::remove_all(folder, ignored);
-    return readable(status, options_.server);
+    return readable(status, options_);
   }
   return unpacked;
 }
@@ -253,7 +256,7 @@ Status Client::generate_stream(const v1::GenerateRequest& request, const StreamC
   if (!wanted) context.get().TryCancel();
   const grpc::Status status = reader->Finish();
   if (status.ok() || !wanted) return {};
-  return options_.stop.stop_requested() ? stopped() : readable(status, options_.server);
+  return options_.stop.stop_requested() ? stopped() : readable(status, options_);
 }
 
 Result<v1::ListModelsResponse> Client::list_models() {

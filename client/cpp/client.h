@@ -27,7 +27,9 @@ using base::Status;
 class Client {
  public:
   struct Options {
-    std::string server = "localhost:50051";         // host:port, or unix:/path
+    std::string server = "localhost:50051";  // host:port, or unix:/path
+    std::string
+        server_origin;  // who named it ("DEX_SERVER", a file), for the error when it is away
     std::chrono::milliseconds timeout{60'000};      // of one call, repeats included
     std::chrono::milliseconds generation{600'000};  // of one generation or download
     std::stop_token stop;                           // ends waits and streams early with CANCELLED

@@ -13,6 +13,7 @@
 
 #include "deploy/standalone/child.h"
 #include "deploy/standalone/platform.h"
+#include "services/base/data_dir.h"
 #include "services/base/logging.h"
 #include "services/base/signals.h"
 #include "services/base/version.h"
@@ -23,15 +24,16 @@ namespace fs = std::filesystem;
 using dex::standalone::PlatformOptions;
 
 constexpr const char* kUsage =
-    "usage: dexd --data-dir DIR [options]\n"
+    "usage: dexd [--data-dir DIR] [options]\n"
     "\n"
     "Starts Redis, scheduler, gateway and worker, keeps them running, and stops them on Ctrl-C or\n"
     "SIGTERM (a second one does not wait for a running step). Everything it knows is in DIR; a "
     "second\n"
     "start finds every job, file and adapter. Addresses: DIR/endpoints.json, written when all is\n"
-    "ready. Logs: DIR/logs.\n"
+    "ready, removed at the end. Logs: DIR/logs.\n"
     "\n"
-    "  --data-dir DIR    where everything is kept (made when missing)\n"
+    "  --data-dir DIR    where everything is kept, made when missing (DEX_DATA_DIR, else\n"
+    "                    ~/.local/share/dex: there dexctl finds it without --server)\n"
     "  --grpc-port N     port of the gRPC door, 0 = any free one (50051)\n"
     "  --http-port N     port of the HTTP door, 0 = any free one (8080)\n"
     "  --models FILE     allow-list of base models (.deps/models/models.json, looked for in the\n"
@@ -46,6 +48,11 @@ struct Arguments {
   std::string log_level = "info";
 };
 
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
 template <typename Number>
 bool parse(std::string_view text, Number& number) {
   const auto result = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -54,8 +61,8 @@ bool parse(std::string_view text, Number& number) {
 
 // The program of that name in the folders of PATH; empty when there is none.
 std::string find_in_path(std::string_view name) {
-  const char* variable = std::getenv("PATH");
-  std::string_view rest = variable == nullptr ? "/usr/bin:/bin" : variable;
+  const std::string variable = environment("PATH");
+  std::string_view rest = variable.empty() ? "/usr/bin:/bin" : std::string_view(variable);
   while (!rest.empty()) {
     const auto colon = rest.find(':');
     const fs::path candidate = fs::path(rest.substr(0, colon)) / name;
@@ -124,7 +131,13 @@ bool parse_arguments(int argc, char** argv, Arguments& arguments) {
     if (!take(flag, value, arguments)) return false;
   }
   if (arguments.platform.data_dir.empty()) {
-    std::fprintf(stderr, "dexd: --data-dir DIR is missing; dexd --help explains\n");
+    arguments.platform.data_dir =
+        dex::base::default_data_dir(environment("DEX_DATA_DIR"), environment("HOME"));
+  }
+  if (arguments.platform.data_dir.empty()) {
+    std::fprintf(stderr,
+                 "dexd: no --data-dir DIR, and neither DEX_DATA_DIR nor HOME is set; dexd --help "
+                 "explains\n");
     return false;
   }
   return true;

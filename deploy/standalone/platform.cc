@@ -154,7 +154,9 @@ base::Result<Platform::Addresses> Platform::read_addresses(const std::string& na
 }
 
 base::Status Platform::publish() const {
-  nlohmann::json endpoints{{"grpc", addresses_.at("gateway").at("grpc")},
+  // With the process, so that a reader can tell what a kill -9 left over (client/cli).
+  nlohmann::json endpoints{{"pid", getpid()},
+                           {"grpc", addresses_.at("gateway").at("grpc")},
                            {"http", addresses_.at("gateway").at("http")},
                            {"scheduler", addresses_.at("scheduler").at("grpc")}};
   for (const auto& [name, addresses] : addresses_) {

@@ -110,6 +110,7 @@ TEST_F(DexdTest, StartsInOrderPublishesAndStopsInReverse) {
   for (const char* name : {"scheduler", "gateway", "worker"}) {
     EXPECT_TRUE(http_ok(published.at("metrics").at(name), "/readyz", 5'000).ok()) << name;
   }
+  EXPECT_EQ(published.at("pid"), dexd->pid());
   EXPECT_THAT(output(), HasSubstr("dexd is ready"));
   EXPECT_EQ(dexd->terminate(kPatience_ms).code, 0);
   EXPECT_EQ(journal(),
@@ -205,6 +206,19 @@ TEST_F(DexdTest, WrongArgumentsAreExplained) {
   EXPECT_THAT(output(), HasSubstr("unknown option --colour"));
   EXPECT_EQ(run(command({"--help"})), 0);
   EXPECT_THAT(output(), HasSubstr("--data-dir DIR"));
+}
+
+TEST_F(DexdTest, WithoutAFolderItTakesTheOneThatDexctlLooksInto) {
+  auto options = command();
+  options.args.erase(options.args.begin(), options.args.begin() + 2);  // --data-dir
+  options.environment = {{"DEX_DATA_DIR", data_.string()}};
+  auto dexd = std::move(base::Subprocess::start(options)).value();
+  EXPECT_TRUE(eventually([&] { return fs::exists(data_ / "endpoints.json") || dexd->wait(0); }));
+  EXPECT_EQ(dexd->terminate(kPatience_ms).code, 0) << output();
+
+  options.environment = {{"DEX_DATA_DIR", ""}, {"HOME", ""}};
+  EXPECT_EQ(run(options), 2);
+  EXPECT_THAT(output(), HasSubstr("neither DEX_DATA_DIR nor HOME is set"));
 }
 
 TEST_F(DexdTest, ADeepFolderStillHasASocket) {
