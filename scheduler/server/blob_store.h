@@ -24,7 +24,21 @@ class BlobStore {
   // After the last record that named the bytes was removed.
   base::Status drop(const std::string& sha256);
 
+  struct Recovered {
+    int64_t removed = 0;   // contents that no record names
+    int64_t lost = 0;      // records whose bytes are gone: they are LOST now
+    int64_t returned = 0;  // records that were LOST and whose bytes are back
+  };
+  // Makes bytes and records agree again after a kill -9 in the middle of an upload or a delete, or
+  // after a loss on the disk. Reads every content once. Uploads and deletes may go on meanwhile.
+  base::Result<Recovered> recover();
+
  private:
+  [[nodiscard]] std::filesystem::path aside(const std::string& sha256) const;
+  base::Status finish_drop(const std::string& sha256);
+  base::Result<int64_t> remove_unnamed();
+  base::Status check_bytes(const std::string& sha256, Recovered& sum);
+
   const DataLayout& layout_;
   store::FileRepository& files_;
 };

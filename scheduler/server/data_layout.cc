@@ -22,11 +22,11 @@ std::string DataLayout::attempt(const std::string& tenant, const std::string& jo
 }
 
 fs::path DataLayout::upload(const std::string& name) const {
-  return root_ / "files/upload" / name;
+  return all_uploads() / name;
 }
 
 fs::path DataLayout::findings(const std::string& file) const {
-  return root_ / "files/findings" / (file + ".pb");
+  return all_findings() / (file + ".pb");
 }
 
 base::Result<fs::path> DataLayout::absolute(const std::string& relative) const {

@@ -22,6 +22,13 @@ class DataLayout {
   // "jobs/<tenant>/<job>/attempt-<epoch>"
   [[nodiscard]] static std::string attempt(const std::string& tenant, const std::string& job,
                                            int64_t epoch);
+  // Folders to walk through: blobs two levels down, temporaries of uploads, findings of files, and
+  // <tenant>/<job>/attempt-<epoch>.
+  [[nodiscard]] std::filesystem::path all_blobs() const { return root_ / "files/sha256"; }
+  [[nodiscard]] std::filesystem::path all_uploads() const { return root_ / "files/upload"; }
+  [[nodiscard]] std::filesystem::path all_findings() const { return root_ / "files/findings"; }
+  [[nodiscard]] std::filesystem::path all_jobs() const { return root_ / "jobs"; }
+
   [[nodiscard]] std::filesystem::path upload(const std::string& name) const;    // a temporary
   [[nodiscard]] std::filesystem::path findings(const std::string& file) const;  // of one file id
 

@@ -12,9 +12,20 @@ v1::File file_view(const store::FileRecord& record) {
   file.set_purpose(v1::FILE_PURPOSE_FINE_TUNE);
   file.set_bytes(record.bytes);
   file.set_sha256(record.sha256);
-  file.set_state(record.state == "READY"     ? v1::FILE_STATE_READY
-                 : record.state == "INVALID" ? v1::FILE_STATE_INVALID
-                                             : v1::FILE_STATE_PROCESSING);
+  const bool lost = record.state == "LOST";
+  file.set_state(record.state == "READY"             ? v1::FILE_STATE_READY
+                 : lost || record.state == "INVALID" ? v1::FILE_STATE_INVALID
+                                                     : v1::FILE_STATE_PROCESSING);
+  if (lost) {
+    file.clear_findings();  // what was odd in bytes that are gone helps nobody
+    file.clear_finding_counts();
+    auto& finding = *file.add_findings();
+    finding.set_code("bytes_lost");
+    finding.set_severity(v1::Finding::SEVERITY_ERROR);
+    finding.set_message("the file's bytes are gone from the server's disk");
+    finding.set_hint("upload the file again");
+    (*file.mutable_finding_counts())["bytes_lost"] = 1;
+  }
   *file.mutable_create_time() = timestamp(record.created_ms);
   return file;
 }

@@ -131,13 +131,14 @@ base::Result<Files::Uploaded> Files::upload(const auth::Principal& who,
     return kept.status();
   }
   DEX_RETURN_IF_ERROR(blobs_.settle(path, writer.sha256()));
-  return kept;
+  DEX_ASSIGN_OR_RETURN(const auto stored, files_.get(who.tenant(), kept->id));
+  return Uploaded{file_view(stored), kept->replayed};
 }
 
-base::Result<Files::Uploaded> Files::keep(const std::string& tenant,
-                                          const v1::UploadFileRequest::Header& header,
-                                          const base::FileWriter& written,
-                                          const data::Report& report) {
+base::Result<store::FileRepository::Put> Files::keep(const std::string& tenant,
+                                                     const v1::UploadFileRequest::Header& header,
+                                                     const base::FileWriter& written,
+                                                     const data::Report& report) {
   DEX_ASSIGN_OR_RETURN(const std::string key, request_key(header.request_id(), ids_));
   auto body = header;  // the same header with other bytes is another request
   body.clear_request_id();
@@ -161,9 +162,7 @@ base::Result<Files::Uploaded> Files::keep(const std::string& tenant,
     std::error_code ignored;
     fs::remove(findings_file, ignored);
   }
-  DEX_RETURN_IF_ERROR(put.status());
-  DEX_ASSIGN_OR_RETURN(const auto stored, files_.get(tenant, put->id));
-  return Uploaded{file_view(stored), put->replayed};
+  return put;
 }
 
 base::Result<v1::File> Files::get(const auth::Principal& who, const v1::GetFileRequest& request) {

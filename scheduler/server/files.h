@@ -54,9 +54,10 @@ class Files {
                         const std::function<bool(std::string)>& sink);
 
  private:
-  base::Result<Uploaded> keep(const std::string& tenant,
-                              const v1::UploadFileRequest::Header& header,
-                              const base::FileWriter& written, const data::Report& report);
+  base::Result<store::FileRepository::Put> keep(const std::string& tenant,
+                                                const v1::UploadFileRequest::Header& header,
+                                                const base::FileWriter& written,
+                                                const data::Report& report);
 
   store::FileRepository& files_;
   BlobStore& blobs_;

@@ -62,9 +62,11 @@ base::Result<core::DataFacts> FineTuningJobs::facts(const std::string& tenant,
   if (!record.ok())
     return base::Status(record.status()).with_violation(field, record.status().message());
   if (record->state == "READY") return core::data_facts(file_view(*record));
-  const bool invalid = record->state == "INVALID";
-  const std::string text =
-      invalid ? "has faults that ListFindings names" : "is still being checked";
+  const bool lost = record->state == "LOST";
+  const bool invalid = lost || record->state == "INVALID";
+  const std::string text = lost      ? "has lost its bytes on the server; upload it again"
+                           : invalid ? "has faults that ListFindings names"
+                                     : "is still being checked";
   return base::failed_precondition(invalid ? "FILE_INVALID" : "FILE_NOT_READY",
                                    field + ": the file '" + file + "' " + text)
       .with_violation(field, text);

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "scheduler/server/janitor.h"
 #include "scheduler/server/metrics.h"
 #include "scheduler/server/rpc_services.h"
 #include "scheduler/server/sweeper.h"
@@ -96,6 +97,7 @@ struct Scheduler::Parts {
   WorkerRpc worker_rpc{workers_room, worker_logic, claims};
 
   std::unique_ptr<Sweeper> sweeper;
+  std::unique_ptr<Janitor> janitor;
   std::unique_ptr<rpc::Server> server;
   std::unique_ptr<rpc::Server> worker_server;
   std::unique_ptr<monitor::HttpServer> monitor;
@@ -117,6 +119,9 @@ base::Result<std::unique_ptr<Scheduler>> Scheduler::start(const SchedulerOptions
   sweeper.sweep_ms = options.sweep_ms;
   sweeper.changed = parts.on_change;
   parts.sweeper = std::make_unique<Sweeper>(parts.store, parts.metrics, parts.clock, sweeper);
+  parts.janitor = std::make_unique<Janitor>(
+      Janitor::Parts{parts.blobs, parts.files, parts.jobs, parts.layout, parts.clock},
+      Janitor::Options{});
 
   rpc::Server::Options door;
   door.address = options.listen;
@@ -168,10 +173,12 @@ void Scheduler::stop(std::chrono::milliseconds grace) {
   if (parts.worker_server) parts.worker_server->stop(grace);
   if (parts.server) parts.server->stop(grace);
   if (parts.sweeper) parts.sweeper->request_stop();
+  if (parts.janitor) parts.janitor->request_stop();
   parts.store.close();  // nobody needs an answer any more: waits for a dead store end at once
   parts.claims.close();
   parts.watches.close();
   if (parts.sweeper) parts.sweeper->stop();
+  if (parts.janitor) parts.janitor->stop();
   parts.monitor.reset();
 }
 

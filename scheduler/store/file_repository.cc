@@ -99,4 +99,30 @@ base::Result<bool> FileRepository::named(const std::string& sha256) {
   return reply.as_int() == 1;
 }
 
+base::Result<bool> FileRepository::exists(const std::string& id) {
+  DEX_ASSIGN_OR_RETURN(const Reply reply, store_.command({"EXISTS", store_.key("file:" + id)}));
+  return reply.as_int() == 1;
+}
+
+base::Result<std::vector<std::string>> FileRepository::contents() {
+  const std::string start = store_.key("blob:");
+  std::vector<std::string> contents;
+  std::string at = "0";
+  do {
+    DEX_ASSIGN_OR_RETURN(const Reply page,
+                         store_.command({"SCAN", at, "MATCH", start + "*", "COUNT", "100"}));
+    at = page.str(0);
+    for (const Reply& found : page.at(1).elements)
+      contents.push_back(found.text.substr(start.size()));
+  } while (at != "0");
+  return contents;
+}
+
+base::Result<int64_t> FileRepository::set_bytes(const std::string& sha256, bool there) {
+  DEX_ASSIGN_OR_RETURN(const Reply reply,
+                       store_.run("file", {"bytes", "", sha256, there ? "1" : "0"}));
+  if (reply.str(0) != "OK") return unexpected("file", reply);
+  return reply.num(1);
+}
+
 }  // namespace dex::store

@@ -36,6 +36,13 @@ class FileRepository {
   base::Result<Deleted> remove(const std::string& tenant, const std::string& id);
   // Whether any record names these bytes.
   base::Result<bool> named(const std::string& sha256);
+  base::Result<bool> exists(const std::string& id);
+  // Every content that some record names, of all tenants. What comes or goes meanwhile may be
+  // missing, or be named twice.
+  base::Result<std::vector<std::string>> contents();
+  // Tells all records of this content whether its bytes are there: they become LOST, or what they
+  // were before. Answers how many changed.
+  base::Result<int64_t> set_bytes(const std::string& sha256, bool there);
 
  private:
   Store& store_;

@@ -25,6 +25,10 @@ Status file_refused(const std::string& id, const std::string& state) {
     return base::failed_precondition("FILE_INVALID",
                                      "The file '" + id + "' has faults; ListFindings names them.");
   }
+  if (state == "LOST") {
+    return base::failed_precondition(
+        "FILE_INVALID", "The bytes of the file '" + id + "' are gone; upload it again.");
+  }
   if (!state.empty()) {
     return base::failed_precondition("FILE_NOT_READY",
                                      "The file '" + id + "' is " + state + ", must be READY.");

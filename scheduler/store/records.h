@@ -86,7 +86,7 @@ struct ClaimedJob {
 
 struct FileRecord {
   std::string id, tenant, filename, purpose, sha256, format;
-  std::string state;  // PROCESSING READY INVALID
+  std::string state;  // PROCESSING READY INVALID LOST (its bytes are gone from the disk)
   int64_t bytes = 0, created_ms = 0;
   std::string info;                // opaque: statistics and the first findings
   std::vector<std::string> users;  // live jobs that name it, at most 20; filled by get

@@ -3,7 +3,8 @@
 -- ARGV: clock, op, tenant, and for
 --   put: request_id, req_sha, ttl_ms, max_files, id, number of fields, field, value, …  (sha256, state, bytes, … opaque here)
 --   delete: id
--- Replies: OK [last 0|1: no other record names the bytes] [sha256] | DUP id | CONFLICT id | QUOTA count max | IDTAKEN |
+--   bytes: sha256, there 0|1 (no tenant: every record that names them; LOST while they are gone, then as it was before)
+-- Replies: delete: OK last 0|1 (no other record names the bytes) sha256 · bytes: OK changed · put: OK | DUP id | CONFLICT id | QUOTA count max | IDTAKEN |
 --   NOTFOUND | INUSE job
 local op, t = arg(), arg()
 if op == 'delete' then
@@ -17,6 +18,23 @@ if op == 'delete' then
   call('ZREM', P .. 'tfiles:' .. t, id)
   call('SREM', P .. 'blob:' .. f.sha256, id)
   return {'OK', call('SCARD', P .. 'blob:' .. f.sha256) == 0 and '1' or '0', f.sha256}
+end
+
+if op == 'bytes' then
+  local sha256, there, changed = arg(), arg(), 0
+  for _, id in ipairs(call('SMEMBERS', P .. 'blob:' .. sha256)) do
+    local key = P .. 'file:' .. id
+    local state, before = unpack(call('HMGET', key, 'state', 'before'))
+    if there == '0' and state and state ~= 'LOST' then
+      call('HSET', key, 'state', 'LOST', 'before', state)
+      changed = changed + 1
+    elseif there == '1' and state == 'LOST' then
+      call('HSET', key, 'state', before)
+      call('HDEL', key, 'before')
+      changed = changed + 1
+    end
+  end
+  return {'OK', fmt(changed)}
 end
 
 local request_id, sha = arg(), arg()

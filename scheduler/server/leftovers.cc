@@ -1,0 +1,109 @@
+#include "scheduler/server/leftovers.h"
+
+#include <sys/stat.h>
+
+#include <filesystem>
+
+#include "services/base/files.h"
+#include "services/base/ids.h"
+
+namespace dex::server {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::string_view kAttempt = "attempt-";
+
+// The entries of a folder, empty when it can't be read.
+std::vector<fs::path> entries(const fs::path& folder) {
+  std::vector<fs::path> found;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    found.push_back(it->path());
+  return found;
+}
+
+// A regular file that was last written to a day before `now_ms` or earlier.
+bool is_old_file(const fs::path& path, int64_t now_ms) {
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return false;
+  const int64_t written_ms = info.st_mtim.tv_sec * 1000 + info.st_mtim.tv_nsec / 1'000'000;
+  return written_ms + kLeftoverAge_ms <= now_ms;
+}
+
+bool is_attempt(const std::string& name) {
+  return name.starts_with(kAttempt) && name.size() > kAttempt.size() &&
+         name.find_first_not_of("0123456789", kAttempt.size()) == std::string::npos;
+}
+
+// The attempt directories of one job: names without the path.
+std::vector<std::string> attempts_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  for (const fs::path& path : entries(folder)) {
+    std::error_code gone;
+    const std::string name = path.filename().string();
+    if (is_attempt(name) && fs::symlink_status(path, gone).type() == fs::file_type::directory)
+      names.push_back(name);
+  }
+  return names;
+}
+
+}  // namespace
+
+base::Result<int64_t> remove_dead_uploads(const DataLayout& layout, store::FileRepository& files,
+                                          int64_t now_ms) {
+  int64_t removed = 0;
+  std::error_code ignored;
+  for (const fs::path& path : entries(layout.all_uploads())) {
+    if (path.extension() == ".part" && is_old_file(path, now_ms))
+      removed += fs::remove(path, ignored) ? 1 : 0;
+  }
+  for (const fs::path& path : entries(layout.all_findings())) {
+    // "<file>.pb", or "<file>.pb.tmp" while it is written.
+    const std::string name = path.filename().string();
+    const std::string id = name.substr(0, name.find('.'));
+    if (!base::is_id(id, "file-") || !is_old_file(path, now_ms)) continue;
+    DEX_ASSIGN_OR_RETURN(const bool known, files.exists(id));
+    if (!known) removed += fs::remove(path, ignored) ? 1 : 0;
+  }
+  return removed;
+}
+
+std::vector<std::string> needless_attempts(const store::JobRecord& job,
+                                           const std::vector<std::string>& attempts,
+                                           int64_t now_ms) {
+  if (!job.terminal() || job.finished_ms <= 0 || job.finished_ms + kLeftoverAge_ms > now_ms)
+    return {};
+  std::vector<std::string> needless;
+  for (const std::string& attempt : attempts) {
+    const std::string inside = "jobs/" + job.tenant + "/" + job.id + "/" + attempt + "/";
+    if (!job.result_uri.starts_with(inside) && !job.checkpoint.uri.starts_with(inside))
+      needless.push_back(attempt);
+  }
+  return needless;
+}
+
+base::Result<int64_t> remove_needless_attempts(const DataLayout& layout, store::JobRepository& jobs,
+                                               int64_t now_ms, const std::stop_token& stop) {
+  int64_t removed = 0;
+  for (const fs::path& tenant : entries(layout.all_jobs())) {
+    for (const fs::path& folder : entries(tenant)) {
+      if (stop.stop_requested()) return removed;
+      const std::string id = folder.filename().string();
+      const auto attempts =
+          base::is_id(id, "ftjob-") ? attempts_in(folder) : std::vector<std::string>();
+      if (attempts.empty()) continue;
+      const auto job = jobs.get(tenant.filename().string(), id);
+      if (job.status().code() == base::Code::kNotFound) continue;
+      DEX_RETURN_IF_ERROR(job.status());
+      for (const std::string& attempt : needless_attempts(*job, attempts, now_ms)) {
+        DEX_RETURN_IF_ERROR(base::remove_tree(folder / attempt));
+        ++removed;
+      }
+    }
+  }
+  return removed;
+}
+
+}  // namespace dex::server

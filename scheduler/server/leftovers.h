@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "scheduler/server/data_layout.h"
+#include "scheduler/store/file_repository.h"
+#include "scheduler/store/job_repository.h"
+#include "services/base/status.h"
+
+// What killed uploads and ended jobs leave in the data directory. Everything here waits a day
+// before it removes something, and may run while others work; blocks on disk and store.
+namespace dex::server {
+
+inline constexpr int64_t kLeftoverAge_ms = int64_t{24} * 3600 * 1000;
+
+// Temporaries of uploads that nobody has written to for a day, and findings as old whose file has
+// no record. An upload that goes on writes all the time, and one that pauses for 30 s is ended
+// (rpc::Room::Options::idle_upload). Answers how many files went.
+base::Result<int64_t> remove_dead_uploads(const DataLayout& layout, store::FileRepository& files,
+                                          int64_t now_ms);
+
+// Those of a job's attempt directories ("attempt-<epoch>") that nobody needs (jobs.md §7): none
+// while the job lives or within a day of its end; then all but the one that was published and the
+// one with the last checkpoint. Pure.
+std::vector<std::string> needless_attempts(const store::JobRecord& job,
+                                           const std::vector<std::string>& attempts,
+                                           int64_t now_ms);
+
+// Removes them for all jobs. Directories of jobs that the store does not know are left alone. Ends
+// early, and well, when `stop` is requested. Answers how many went.
+base::Result<int64_t> remove_needless_attempts(const DataLayout& layout, store::JobRepository& jobs,
+                                               int64_t now_ms, const std::stop_token& stop);
+
+}  // namespace dex::server

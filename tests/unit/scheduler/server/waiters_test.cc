@@ -1,0 +1,94 @@
+#include "scheduler/server/waiters.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+#include <semaphore>
+
+namespace dex::server {
+namespace {
+
+using std::chrono::hours;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// Long enough for any machine; only a failure waits for it.
+constexpr seconds kPatience{30};
+
+TEST(WaitersTest, LooksAtOnceAndAgainAtEachWake) {
+  Waiters waiters{hours(1)};  // the period never comes
+  std::counting_semaphore<> looked{0};
+  std::atomic<int> looks{0};
+  waiters.add([&] {
+    const bool done = ++looks == 3;
+    looked.release();
+    return done;
+  });
+  ASSERT_TRUE(looked.try_acquire_for(kPatience)) << "the first look needs no wake";
+  EXPECT_EQ(waiters.waiting(), 1u);
+  for (int i = 0; i < 2; ++i) {
+    waiters.wake();
+    ASSERT_TRUE(looked.try_acquire_for(kPatience));
+  }
+  waiters.close();
+  EXPECT_EQ(looks, 3);
+}
+
+TEST(WaitersTest, WhoIsDoneIsForgottenAndItsThingsAreFreed) {
+  Waiters waiters{hours(1)};
+  auto held = std::make_shared<std::promise<void>>();
+  std::weak_ptr<std::promise<void>> watched = held;
+  auto asked = held->get_future();
+  waiters.add([held] {
+    held->set_value();
+    return true;
+  });
+  held.reset();
+  ASSERT_EQ(asked.wait_for(kPatience), std::future_status::ready);
+  while (waiters.waiting() > 0) std::this_thread::yield();
+  EXPECT_TRUE(watched.expired());
+}
+
+TEST(WaitersTest, LooksByItselfAsAnotherReplicaWakesNobodyHere) {
+  Waiters waiters{milliseconds(1)};
+  std::promise<void> third;
+  int looks = 0;
+  waiters.add([&] {
+    if (++looks == 3) third.set_value();
+    return looks == 3;
+  });
+  EXPECT_EQ(third.get_future().wait_for(kPatience), std::future_status::ready);
+}
+
+TEST(WaitersTest, AWakeDuringALookIsNotLost) {
+  Waiters waiters{hours(1)};
+  std::promise<void> second;
+  int looks = 0;
+  waiters.add([&] {
+    if (++looks == 1) waiters.wake();  // the change came just after this look had read the store
+    if (looks == 2) second.set_value();
+    return looks == 2;
+  });
+  EXPECT_EQ(second.get_future().wait_for(kPatience), std::future_status::ready);
+}
+
+TEST(WaitersTest, CloseEndsWaitingAndRefusesLaterOnes) {
+  Waiters waiters{hours(1)};
+  std::counting_semaphore<> looked{0};
+  waiters.add([&] {
+    looked.release();
+    return false;
+  });
+  ASSERT_TRUE(looked.try_acquire_for(kPatience));
+  waiters.close();
+  EXPECT_EQ(waiters.waiting(), 0u);
+  waiters.add([&]() -> bool {
+    ADD_FAILURE() << "asked after close";
+    return true;
+  });
+  EXPECT_EQ(waiters.waiting(), 0u);
+}
+
+}  // namespace
+}  // namespace dex::server
