@@ -131,7 +131,10 @@ base::Result<Files::Uploaded> Files::upload(const auth::Principal& who,
     return kept.status();
   }
   DEX_RETURN_IF_ERROR(blobs_.settle(path, writer.sha256()));
-  DEX_ASSIGN_OR_RETURN(const auto stored, files_.get(who.tenant(), kept->id));
+  DEX_ASSIGN_OR_RETURN(auto stored, files_.get(who.tenant(), kept->id));
+  // Not LOST, whatever a recover() that looked a moment ago is about to take back: settle() has
+  // just seen the bytes.
+  stored.state = report.ready ? "READY" : "INVALID";
   return Uploaded{file_view(stored), kept->replayed};
 }
 

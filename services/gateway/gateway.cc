@@ -40,7 +40,9 @@ class Gateway::Impl {
                   metrics_.snapshot_now();
                   balancer_.keep_only(table);
                 }),
-        front_({room_, scheduler_, {routes_, balancer_, metrics_}, metrics_}) {}
+        front_(
+            {room_, scheduler_, {routes_, balancer_, metrics_, options.route_patience}, metrics_}) {
+  }
 
   base::Status listen(const Options& options) {
     DEX_RETURN_IF_ERROR(auth::check_listen_address("--listen", options.listen));

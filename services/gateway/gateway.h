@@ -17,6 +17,9 @@ class Gateway {
     std::string listen = "127.0.0.1:50051";      // gRPC
     std::string http_listen = "127.0.0.1:8080";  // HTTP
     std::string metrics_listen = "127.0.0.1:0";  // /metrics /healthz /readyz alone
+    // How long a generation for a model that no worker serves waits for one to appear in the
+    // routes.
+    std::chrono::milliseconds route_patience{1000};
     std::string version = "0";
     std::string commit = "unknown";
   };

@@ -4,6 +4,7 @@
 
 #include "dex/v1/inference.pb.h"
 #include "services/rpc/headers.h"
+#include "services/rpc/room.h"
 #include "services/rpc/status.h"
 
 namespace dex::gateway {
@@ -48,27 +49,80 @@ void InferenceCall::OnReadDone(bool ok) {
   const std::lock_guard lock(mutex_);
   if (finished_) return;
   base::Status status =
-      ok ? route() : base::invalid_argument("MISSING_FIELD", "the call carries no request");
-  if (status.ok()) status = try_worker();
-  if (status.ok()) return;
-  parts_.metrics.rejected(status.reason());
-  ended_ = std::move(status);
-  finish_if_done();
+      ok ? read() : base::invalid_argument("MISSING_FIELD", "the call carries no request");
+  if (status.ok()) status = route();
+  if (!status.ok()) refuse(std::move(status));
 }
 
-base::Status InferenceCall::route() {
+base::Status InferenceCall::read() {
   v1::GenerateRequest request;
   grpc::ProtoBufferReader reader(&request_);
   if (!reader.status().ok() || !request.ParseFromZeroCopyStream(&reader)) {
     return base::invalid_argument("INVALID_FIELD",
                                   "the request is not a dex.v1.GenerateRequest in protobuf form");
   }
-  const auto table = parts_.routes.table();
-  if (!table) return no_routes_yet();
-  DEX_ASSIGN_OR_RETURN(
-      target_, table->resolve(call().principal().tenant(), request.model(), request.adapter()));
-  candidates_ = table->workers(target_);
+  model_ = request.model();
+  adapter_ = request.adapter();
   return {};
+}
+
+base::Status InferenceCall::route() {
+  while (true) {
+    const auto table = parts_.routes.table();
+    if (!table) return no_routes_yet();
+    DEX_ASSIGN_OR_RETURN(target_, table->resolve(call().principal().tenant(), model_, adapter_));
+    candidates_ = table->workers(target_);
+    if (!candidates_.empty() || gave_up_) return try_worker();
+    if (wait_for_routes(table.get())) return {};
+  }
+}
+
+bool InferenceCall::wait_for_routes(const RouteTable* known) {
+  const std::weak_ptr<LiveCall> weak = weak_from_this();
+  const auto with_call = [weak](void (InferenceCall::*then)()) {
+    return [weak, then] {
+      if (const auto live = weak.lock()) (static_cast<InferenceCall&>(*live).*then)();
+    };
+  };
+  news_ = parts_.routes.on_newer(known, with_call(&InferenceCall::look_again));
+  if (!news_) return false;
+  // One patience for the whole wait, however many routes come that help nothing.
+  if (!patience_) {
+    patience_ = room_.timer().at(std::chrono::steady_clock::now() + parts_.route_patience,
+                                 with_call(&InferenceCall::give_up));
+  }
+  return true;
+}
+
+void InferenceCall::stop_waiting() {
+  if (news_) parts_.routes.forget(*news_);
+  if (patience_) room_.timer().cancel(*patience_);
+  news_.reset();
+  patience_.reset();
+}
+
+void InferenceCall::look_again() {
+  const std::lock_guard lock(mutex_);
+  if (!news_) return;  // ended meanwhile
+  news_.reset();
+  base::Status status = route();
+  if (!news_) stop_waiting();
+  if (!status.ok()) refuse(std::move(status));
+}
+
+void InferenceCall::give_up() {
+  const std::lock_guard lock(mutex_);
+  if (!patience_) return;
+  stop_waiting();
+  gave_up_ = true;
+  base::Status status = route();
+  if (!status.ok()) refuse(std::move(status));
+}
+
+void InferenceCall::refuse(base::Status why) {
+  parts_.metrics.rejected(why.reason());
+  ended_ = std::move(why);
+  finish_if_done();
 }
 
 base::Status InferenceCall::try_worker() {
@@ -181,6 +235,7 @@ void InferenceCall::end(base::Status why) {
   const std::lock_guard lock(mutex_);
   if (finished_) return;
   if (!ended_) ended_ = std::move(why);
+  stop_waiting();
   outbox_.clear();
   if (upstream_ != nullptr) {
     upstream_->context().TryCancel();

@@ -24,15 +24,17 @@ namespace dex::gateway {
 // handed on as it came, with the routed base, adapter and content hash as metadata. Replies pass as
 // bytes. If the worker is lost before a token was handed on, the request is repeated once, at
 // another worker (jobs.md §9): so a stream's first message, which names what answers, waits for the
-// second.
+// second. A model that no worker serves is waited for a little: a worker that has just become ready
+// may be on its way in the next routes.
 class InferenceCall final : public grpc::ServerGenericBidiReactor,
                             public rpc::LiveCall,
                             private Upstream::Owner {
  public:
   struct Parts {  // all outlive the call
-    const RouteWatcher& routes;
+    RouteWatcher& routes;
     Balancer& balancer;
     Metrics& metrics;
+    std::chrono::milliseconds route_patience;  // for a worker, before NO_WORKER; 0: none
   };
   InferenceCall(rpc::Room& room, grpc::CallbackServerContext& context, auth::Principal principal,
                 std::string method, bool streaming, const Parts& parts);
@@ -53,8 +55,15 @@ class InferenceCall final : public grpc::ServerGenericBidiReactor,
   void on_reply(bool ok) override;
   void on_end(const grpc::Status& status, const grpc::ClientContext& context) override;
 
+  void look_again();  // newer routes are there; on the watcher's thread
+  void give_up();     // the patience is over; on the timer's thread
+
   // All of these are called with mutex_ held.
-  base::Status route();                     // reads request_; fills target_ and candidates_
+  base::Status read();                            // request_ → model_ and adapter_
+  base::Status route();                           // try_worker, or waits for a worker
+  bool wait_for_routes(const RouteTable* known);  // false: newer ones are there already
+  void stop_waiting();
+  void refuse(base::Status why);
   base::Status try_worker();                // opens upstream_ at the best worker other than tried_
   bool repeat(const grpc::Status& status);  // true: the call goes on at another worker
   void hand_out();                          // writes what may be written to the client
@@ -68,6 +77,10 @@ class InferenceCall final : public grpc::ServerGenericBidiReactor,
   const Parts parts_;
   std::mutex mutex_;  // guards all below
   grpc::ByteBuffer request_;
+  std::string model_, adapter_;
+  std::optional<rpc::Timer::Ticket> patience_;  // armed while it waits for routes
+  std::optional<RouteWatcher::Ticket> news_;    // likewise
+  bool gave_up_ = false;
   Target target_;
   std::vector<RouteTable::Worker> candidates_;
   std::optional<Balancer::Lease> place_;

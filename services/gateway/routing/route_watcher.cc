@@ -39,6 +39,19 @@ std::shared_ptr<const RouteTable> RouteWatcher::table() const {
   return table_;
 }
 
+std::optional<RouteWatcher::Ticket> RouteWatcher::on_newer(const RouteTable* known,
+                                                           std::function<void()> look) {
+  const std::lock_guard lock(mutex_);
+  if (table_.get() != known) return std::nullopt;
+  waiting_.emplace(++next_, std::move(look));
+  return next_;
+}
+
+void RouteWatcher::forget(Ticket ticket) {
+  const std::lock_guard lock(mutex_);
+  waiting_.erase(ticket);
+}
+
 void RouteWatcher::work(const std::stop_token& stop) {
   milliseconds wait = kShortestPause;
   while (!stop.stop_requested()) {
@@ -60,13 +73,16 @@ bool RouteWatcher::watch_once(const std::stop_token& stop) {
   while (stream->Read(&snapshot)) {
     auto table = std::make_shared<const RouteTable>(std::move(snapshot));
     snapshot = {};
+    std::map<Ticket, std::function<void()>> waiting;
     {
       const std::lock_guard lock(mutex_);
       table_ = table;
+      waiting.swap(waiting_);
     }
     if (!came) spdlog::info("routes come from the scheduler, revision {}", table->revision());
     came = true;
     on_snapshot_(*table);
+    for (const auto& [_, look] : waiting) look();
   }
   const grpc::Status status = stream->Finish();
   if (came && !stop.stop_requested()) {

@@ -2,9 +2,12 @@
 
 #include <grpcpp/channel.h>
 
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -24,6 +27,13 @@ class RouteWatcher {
   // The current table; null before the first snapshot.
   [[nodiscard]] std::shared_ptr<const RouteTable> table() const;
 
+  // Calls `look` once, on the watcher's thread, when a table newer than `known` is in place.
+  // nullopt: it is there already, look now.
+  using Ticket = uint64_t;
+  std::optional<Ticket> on_newer(const RouteTable* known, std::function<void()> look);
+  // Drops a waiting call; one that is just running is not waited for.
+  void forget(Ticket ticket);
+
  private:
   void work(const std::stop_token& stop);
   bool watch_once(const std::stop_token& stop);  // true: at least one snapshot came
@@ -32,7 +42,9 @@ class RouteWatcher {
   const std::string gateway_id_;
   const std::function<void(const RouteTable&)> on_snapshot_;
   mutable std::mutex mutex_;
-  std::shared_ptr<const RouteTable> table_;  // guarded by mutex_
+  std::shared_ptr<const RouteTable> table_;          // guarded by mutex_
+  std::map<Ticket, std::function<void()>> waiting_;  // guarded by mutex_
+  Ticket next_ = 0;                                  // guarded by mutex_
   std::jthread thread_;
 };
 

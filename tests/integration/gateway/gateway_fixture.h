@@ -14,16 +14,24 @@ namespace dex::gateway {
 // A gateway before a fake scheduler, and a client's channel to it.
 class GatewayTest : public ::testing::Test {
  protected:
-  void SetUp() override {
+  void SetUp() override { start(std::chrono::milliseconds(0)); }
+
+  // Instead of the gateway that is there: one that waits so long for a worker. Returns once it has
+  // routes.
+  void start(std::chrono::milliseconds route_patience) {
     Gateway::Options options;
+    options.route_patience = route_patience;
     options.scheduler = scheduler_->address();
     options.listen = options.http_listen = options.metrics_listen = "127.0.0.1:0";
+    gateway_.reset();
     auto started = Gateway::start(options);
     ASSERT_TRUE(started.ok()) << started.status().to_string();
     gateway_ = std::move(started).value();
     channel_ = rpc::channel(gateway_->grpc_address());
     files_ = v1::FileService::NewStub(channel_);
     inference_ = v1::InferenceService::NewStub(channel_);
+    for (int i = 0; i < 20'000 && !http("/readyz").starts_with("HTTP/1.1 200"); ++i) {
+    }
   }
 
   // Sets the routes and waits until the gateway answers /readyz and works with that revision: the

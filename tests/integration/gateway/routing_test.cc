@@ -12,6 +12,13 @@ using rpc::Event;
 using std::chrono::seconds;
 using std::chrono::steady_clock;
 
+// Not answered: the call has reached the gateway and waits there, or is still on its way. Either is
+// right for what follows.
+template <typename Future>
+bool waits(const Future& call) {
+  return call.wait_for(std::chrono::milliseconds(100)) == std::future_status::timeout;
+}
+
 class RoutingTest : public GatewayTest {
  protected:
   struct Tokens {
@@ -74,6 +81,47 @@ TEST_F(RoutingTest, WithoutRoutesTheGatewaySaysSo) {
               ::testing::AnyOf("STORE_UNAVAILABLE", "MODEL_NOT_FOUND"));
   route(routes_to({}));
   EXPECT_EQ(generate("smol").status().reason(), "NO_WORKER");
+}
+
+TEST_F(RoutingTest, AWorkerThatIsJustComingIsWaitedFor) {
+  route(routes_to({}));
+  start(seconds(60));
+  auto call = std::async(std::launch::async, [&] { return generate("smol"); });
+  EXPECT_TRUE(waits(call));
+  auto routes = routes_to({});
+  add_adapter(routes, "x");  // news that help nothing
+  scheduler_->set_routes(routes);
+  EXPECT_TRUE(waits(call));
+  scheduler_->set_routes(routes_to({&a_}));
+  const auto reply = call.get();
+  ASSERT_TRUE(reply.ok()) << reply.status().to_string();
+  EXPECT_EQ(reply->text(), "a");
+}
+
+TEST_F(RoutingTest, TheWaitForAWorkerEndsByItselfAndWithTheClient) {
+  route(routes_to({}));
+  start(std::chrono::milliseconds(50));
+  EXPECT_EQ(generate("smol").status().reason(), "NO_WORKER");
+
+  start(std::chrono::hours(1));
+  const auto tokens = stream();
+  auto end = std::async(std::launch::async, [&] { return tokens->next(); });
+  EXPECT_TRUE(waits(end));
+  tokens->context.TryCancel();
+  EXPECT_EQ(end.get(), "");
+  EXPECT_EQ(tokens->finish().code(), base::Code::kCancelled);
+  // An unknown name is no matter of time.
+  EXPECT_EQ(generate("unheard-of").status().reason(), "MODEL_NOT_FOUND");
+  gateway_->stop(std::chrono::milliseconds(200));  // nobody is left who would hold it up
+}
+
+TEST_F(RoutingTest, AStopEndsTheWaitForAWorker) {
+  route(routes_to({}));
+  start(std::chrono::hours(1));
+  auto call = std::async(std::launch::async, [&] { return generate("smol"); });
+  EXPECT_TRUE(waits(call));
+  gateway_->stop(std::chrono::milliseconds(200));
+  EXPECT_EQ(call.get().status().code(), base::Code::kUnavailable);
 }
 
 TEST_F(RoutingTest, TheLessLoadedWorkerAnswers) {
