@@ -15,12 +15,19 @@ std::string replicas_text(const v1::Adapter& adapter) {
   return std::to_string(loaded) + "/" + std::to_string(adapter.replicas_size());
 }
 
+// How much the branch does; "–" for an adapter that has none.
+std::string branch_text(const v1::BranchEffect& effect) {
+  const bool none = effect.verdict() == v1::BranchEffect::VERDICT_NOT_APPLICABLE ||
+                    effect.verdict() == v1::BranchEffect::VERDICT_UNSPECIFIED;
+  return none ? "–" : short_name(effect.verdict());
+}
+
 Table adapter_table(const std::vector<v1::Adapter>& adapters) {
   Table table = {{"ID", "LOADED", "CLASS", "SIZE", "BRANCH", "VERSION", "CREATED"}};
   for (const auto& adapter : adapters) {
     table.push_back({adapter.id(), replicas_text(adapter), adapter.artifact_class(),
                      human_bytes(static_cast<double>(adapter.bytes())),
-                     short_name(adapter.branch_effect().verdict()), adapter.version(),
+                     branch_text(adapter.branch_effect()), adapter.version(),
                      local_time(adapter.create_time())});
   }
   return table;
@@ -35,8 +42,11 @@ int show(Context& context, const base::Result<v1::Adapter>& adapter) {
 int list(Context& context, const v1::ListAdaptersRequest& request) {
   const auto reply = context.client.list_adapters(request);
   if (!reply.ok()) return context.output.failure(reply.status());
-  context.output.result(*reply, "",
-                        adapter_table({reply->adapters().begin(), reply->adapters().end()}));
+  std::vector<std::string> ids;
+  for (const auto& adapter : reply->adapters()) ids.push_back(adapter.id());
+  context.output.list(*reply, ids,
+                      adapter_table({reply->adapters().begin(), reply->adapters().end()}),
+                      "no adapters yet; a job that succeeds makes one: dexctl jobs create --help");
   return kDone;
 }
 

@@ -2,6 +2,8 @@
 
 #include "client/cli/command.h"
 #include "client/cli/exit_code.h"
+#include "client/cli/job_view.h"
+#include "services/base/version.h"
 
 namespace dex::cli {
 
@@ -22,7 +24,10 @@ Table model_table(const std::vector<v1::Model>& models) {
 int list_models(Context& context) {
   const auto reply = context.client.list_models();
   if (!reply.ok()) return context.output.failure(reply.status());
-  context.output.result(*reply, "", model_table({reply->models().begin(), reply->models().end()}));
+  std::vector<std::string> names;
+  for (const auto& model : reply->models()) names.push_back(model.name());
+  context.output.list(*reply, names, model_table({reply->models().begin(), reply->models().end()}),
+                      "no base models; the server's models.json lists none");
   return kDone;
 }
 
@@ -37,24 +42,23 @@ int list_presets(Context& context) {
   const auto reply = context.client.list_presets();
   if (!reply.ok()) return context.output.failure(reply.status());
   Table table = {{"NAME", "VERSION", "WHAT"}};
-  for (const auto& preset : reply->presets())
+  std::vector<std::string> names;
+  for (const auto& preset : reply->presets()) {
+    names.push_back(preset.name());
     table.push_back({preset.name(), preset.version(), preset.summary()});
-  context.output.result(*reply, "", table);
+  }
+  context.output.list(*reply, names, table, "no presets");
   return kDone;
 }
 
-// The preset's values are a spec; its JSON is the form in which `jobs create --spec` takes them.
 int show_preset(Context& context, const std::string& name, const std::string& model) {
   const auto preset = context.client.get_preset(name, model);
   if (!preset.ok()) return context.output.failure(preset.status());
-  Table table = {{"VALUE", "FROM"}};
-  for (const auto& [path, source] : preset->sources()) table.push_back({path, source});
-  context.output.result(*preset, preset->name(), table);
-  if (context.output.format() == Format::kTable) {
-    context.output.out() << to_json(preset->spec()) << "\n";
-    if (!preset->paper_method())
-      context.output.note("this is not the paper's method; preset \"paper\" is");
-  }
+  context.output.result(*preset, preset->name(), value_table(preset->spec(), preset->sources()));
+  if (context.output.format() != Format::kTable) return kDone;
+  context.output.note(preset->version() + ": " + preset->summary());
+  if (!preset->paper_method())
+    context.output.note("this is not the paper's method; preset \"paper\" is");
   return kDone;
 }
 
@@ -62,7 +66,9 @@ int show_version(Context& context) {
   const auto reply = context.client.capabilities();
   if (!reply.ok()) return context.output.failure(reply.status());
   context.output.result(*reply, reply->version(),
-                        {{"SERVER", "COMMIT"}, {reply->version(), reply->commit()}});
+                        {{"", "VERSION", "COMMIT"},
+                         {"server", reply->version(), reply->commit()},
+                         {"dexctl", std::string(base::version()), std::string(base::commit())}});
   return kDone;
 }
 
@@ -76,17 +82,16 @@ CLI::App* add_verb(CLI::App& noun, const std::string& name, const std::string& w
 }
 
 void add_catalog(CLI::App& app, Action& action) {
-  auto* models = app.add_subcommand("models", "base models");
+  auto* models = app.add_subcommand("models", "base models: list, show");
   models->require_subcommand(1);
   auto* verb = add_verb(*models, "list", "what can be adapted here", "dexctl models list");
   verb->callback([&action] { action = list_models; });
   auto name = std::make_shared<std::string>();
-  verb = add_verb(*models, "show", "one base model",
-                  "dexctl models show smollm2-135m-instruct --output json");
+  verb = add_verb(*models, "show", "one base model", "dexctl models show smollm2-135m-instruct");
   verb->add_option("name", *name, "model name")->required();
   verb->callback([&action, name] { action = [=](Context& c) { return show_model(c, *name); }; });
 
-  auto* presets = app.add_subcommand("presets", "ready settings for a domain");
+  auto* presets = app.add_subcommand("presets", "ready settings for a domain: list, show");
   presets->require_subcommand(1);
   verb = add_verb(*presets, "list", "all presets in a sentence each", "dexctl presets list");
   verb->callback([&action] { action = list_presets; });
@@ -99,7 +104,7 @@ void add_catalog(CLI::App& app, Action& action) {
     action = [=](Context& c) { return show_preset(c, *name, *model); };
   });
 
-  verb = add_verb(app, "version", "version of the server", "dexctl version");
+  verb = add_verb(app, "version", "versions of the server and of dexctl", "dexctl version");
   verb->callback([&action] { action = show_version; });
 }
 

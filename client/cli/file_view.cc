@@ -17,11 +17,11 @@ Table file_table(const std::vector<v1::File>& files) {
 }
 
 Table findings_table(const std::vector<v1::Finding>& findings) {
-  Table table = {{"LINE", "SEVERITY", "CODE", "WHERE", "WHAT"}};
+  Table table = {{"LINE", "SEVERITY", "CODE", "WHERE", "WHAT", "REMEDY"}};
   for (const auto& finding : findings) {
     table.push_back({finding.line() > 0 ? std::to_string(finding.line()) : "file",
                      short_name(finding.severity()), finding.code(), finding.json_path(),
-                     finding.message()});
+                     finding.message(), finding.hint()});
   }
   return table;
 }

@@ -27,15 +27,19 @@ int upload(Context& context, const UploadArguments& arguments) {
   context.output.result(*file, file->id(), file_table({*file}));
   show_findings(context.output, *file);
   if (file->state() == v1::FILE_STATE_READY) return kDone;
-  context.output.note(red(context.output.terminal(), "invalid") + " " + file->filename() +
-                      " can't be used for training; repair the lines above and upload it again");
+  context.output.note(
+      red(context.output.terminal(), "invalid") + " " + file->filename() +
+      " can't be used for training; repair what is named above, then upload it again");
   return kUserFault;
 }
 
 int list(Context& context, const v1::ListFilesRequest& request) {
   const auto reply = context.client.list_files(request);
   if (!reply.ok()) return context.output.failure(reply.status());
-  context.output.result(*reply, "", file_table({reply->files().begin(), reply->files().end()}));
+  std::vector<std::string> ids;
+  for (const auto& file : reply->files()) ids.push_back(file.id());
+  context.output.list(*reply, ids, file_table({reply->files().begin(), reply->files().end()}),
+                      "no files yet; upload one: dexctl files upload rows.jsonl");
   return kDone;
 }
 
@@ -50,8 +54,11 @@ int get(Context& context, const std::string& id) {
 int findings(Context& context, const v1::ListFindingsRequest& request) {
   const auto reply = context.client.list_findings(request);
   if (!reply.ok()) return context.output.failure(reply.status());
-  context.output.result(*reply, "",
-                        findings_table({reply->findings().begin(), reply->findings().end()}));
+  std::vector<std::string> codes;  // a finding has no other name
+  for (const auto& finding : reply->findings()) codes.push_back(finding.code());
+  context.output.list(*reply, codes,
+                      findings_table({reply->findings().begin(), reply->findings().end()}),
+                      "nothing to complain about");
   return kDone;
 }
 

@@ -18,13 +18,23 @@ std::string number(double value, const char* pattern) {
   return buffer.data();
 }
 
-std::string state_text(const v1::FineTuningJob& job) {
-  std::string text = short_name(job.state());
-  if (job.state() == v1::JOB_STATE_QUEUED &&
-      job.waiting_reason() != v1::WAITING_REASON_UNSPECIFIED) {
-    text += " (" + short_name(job.waiting_reason()) + ")";
+// Why a queued job does not run yet.
+std::string waiting_text(v1::WaitingReason reason) {
+  switch (reason) {
+    case v1::WAITING_REASON_CAPACITY:
+      return " (for a worker)";
+    case v1::WAITING_REASON_QUOTA:
+      return " (limit of running jobs)";
+    case v1::WAITING_REASON_RETRY_BACKOFF:
+      return " (for the next try)";
+    default:
+      return "";
   }
-  return text;
+}
+
+std::string state_text(const v1::FineTuningJob& job) {
+  const bool queued = job.state() == v1::JOB_STATE_QUEUED;
+  return short_name(job.state()) + (queued ? waiting_text(job.waiting_reason()) : "");
 }
 
 std::string progress_text(const v1::FineTuningJob& job) {
@@ -34,13 +44,38 @@ std::string progress_text(const v1::FineTuningJob& job) {
 
 std::string loss_text(const v1::FineTuningJob& job) {
   const auto& metrics = job.metrics();
-  if (!metrics.has_base_valid_loss() || !metrics.has_valid_loss()) return "";
+  if (!metrics.has_base_valid_loss() || !metrics.has_valid_loss()) return "–";
   return number(metrics.base_valid_loss(), "%.4f") + " → " + number(metrics.valid_loss(), "%.4f");
 }
 
-// Scalars of a message as "path value source" rows, depth first.
+std::string scalar_text(const google::protobuf::Message& message,
+                        const google::protobuf::FieldDescriptor& field) {
+  using google::protobuf::FieldDescriptor;
+  const auto* reflection = message.GetReflection();
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return number(reflection->GetDouble(message, &field), "%g");
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return short_name(*reflection->GetEnum(message, &field));
+    case FieldDescriptor::CPPTYPE_STRING:
+      return reflection->GetString(message, &field);
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return reflection->GetBool(message, &field) ? "true" : "false";
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return std::to_string(reflection->GetUInt32(message, &field));
+    case FieldDescriptor::CPPTYPE_INT64:
+      return std::to_string(reflection->GetInt64(message, &field));
+    default:
+      return "";
+  }
+}
+
+using Sources = google::protobuf::Map<std::string, std::string>;
+
+// Scalars of a message as rows of path, value, source, depth first. Paths and values are as --set
+// takes them.
 void add_values(const google::protobuf::Message& message, const std::string& prefix,
-                const google::protobuf::Map<std::string, std::string>& sources, Table& table) {
+                const Sources& sources, Table& table) {
   std::vector<const google::protobuf::FieldDescriptor*> fields;
   const auto* reflection = message.GetReflection();
   reflection->ListFields(message, &fields);
@@ -51,33 +86,10 @@ void add_values(const google::protobuf::Message& message, const std::string& pre
       add_values(reflection->GetMessage(message, field), path + ".", sources, table);
       continue;
     }
-    std::string value;
-    switch (field->cpp_type()) {
-      case google::protobuf::FieldDescriptor::CPPTYPE_DOUBLE:
-        value = number(reflection->GetDouble(message, field), "%g");
-        break;
-      case google::protobuf::FieldDescriptor::CPPTYPE_ENUM:
-        value = reflection->GetEnum(message, field)->name();
-        break;
-      case google::protobuf::FieldDescriptor::CPPTYPE_STRING:
-        value = reflection->GetString(message, field);
-        break;
-      case google::protobuf::FieldDescriptor::CPPTYPE_BOOL:
-        value = reflection->GetBool(message, field) ? "true" : "false";
-        break;
-      case google::protobuf::FieldDescriptor::CPPTYPE_UINT32:
-        value = std::to_string(reflection->GetUInt32(message, field));
-        break;
-      case google::protobuf::FieldDescriptor::CPPTYPE_INT64:
-        value = std::to_string(reflection->GetInt64(message, field));
-        break;
-      default:
-        continue;
-    }
     const auto source = sources.find(path);
     const std::string from = source == sources.end() ? "" : source->second;
     // What holds for every job is left out: the page is for what this job decides.
-    if (from != "DEFAULT") table.push_back({"  " + path, value, from});
+    if (from != "DEFAULT") table.push_back({path, scalar_text(message, *field), lower(from)});
   }
 }
 
@@ -94,10 +106,11 @@ std::string local_time(const google::protobuf::Timestamp& time) {
 }
 
 Table job_table(const std::vector<v1::FineTuningJob>& jobs) {
-  Table table = {{"ID", "STATE", "STEP", "MODEL", "CREATED", "VALIDATION LOSS", "RESULT"}};
+  Table table = {{"ID", "STATE", "STEP", "MODEL", "CREATED", "VALIDATION LOSS", "ADAPTER"}};
   for (const auto& job : jobs) {
     table.push_back({job.id(), state_text(job), progress_text(job), job.model(),
-                     local_time(job.create_time()), loss_text(job), job.fine_tuned_model()});
+                     local_time(job.create_time()), loss_text(job),
+                     job.fine_tuned_model().empty() ? "–" : job.fine_tuned_model()});
   }
   return table;
 }
@@ -105,10 +118,10 @@ Table job_table(const std::vector<v1::FineTuningJob>& jobs) {
 Table job_details(const v1::FineTuningJob& job) {
   Table table = {{"JOB", job.id()}};
   const auto add = [&](const std::string& key, const std::string& value) {
-    if (!value.empty()) table.push_back({key, value});
+    if (!value.empty() && value != "–") table.push_back({key, value});
   };
   add("state", state_text(job));
-  if (job.state() == v1::JOB_STATE_RUNNING) add("phase", short_name(job.phase()));
+  if (job.state() == v1::JOB_STATE_RUNNING) add("phase", words(short_name(job.phase())));
   if (job.has_queue_position()) add("queue position", std::to_string(job.queue_position()));
   add("attempt", job.attempt() ? std::to_string(job.attempt()) : "");
   add("model", job.model());
@@ -118,9 +131,10 @@ Table job_details(const v1::FineTuningJob& job) {
   if (job.progress().has_train_loss())
     add("training loss", number(job.progress().train_loss(), "%.4f"));
   add("validation loss", loss_text(job));
-  if (job.branch_effect().verdict() != v1::BranchEffect::VERDICT_UNSPECIFIED) {
-    add("branch effect", short_name(job.branch_effect().verdict()) + " (" +
-                             number(job.branch_effect().value(), "%.5f") +
+  const auto verdict = job.branch_effect().verdict();
+  if (verdict != v1::BranchEffect::VERDICT_UNSPECIFIED &&
+      verdict != v1::BranchEffect::VERDICT_NOT_APPLICABLE) {
+    add("branch effect", short_name(verdict) + " (" + number(job.branch_effect().value(), "%.5f") +
                              " of the heads' output)");
   }
   add("adapter", job.fine_tuned_model());
@@ -129,10 +143,15 @@ Table job_details(const v1::FineTuningJob& job) {
   return table;
 }
 
+Table value_table(const v1::FineTuningJobSpec& spec, const Sources& sources) {
+  Table table = {{"FIELD", "VALUE", "FROM"}};
+  add_values(spec, "", sources, table);
+  return table;
+}
+
 std::string estimate_text(const v1::Estimate& estimate, const Terminal& terminal) {
-  Table values = {{"EFFECTIVE VALUE", "", "FROM"}};
-  add_values(estimate.effective_config().spec(), "", estimate.effective_config().sources(), values);
-  std::string text = render(values, terminal) + "\n";
+  const auto& config = estimate.effective_config();
+  std::string text = render(value_table(config.spec(), config.sources()), terminal) + "\n";
   Table facts = {{"ESTIMATE", ""}};
   facts.push_back({"  updates", std::to_string(estimate.total_steps()) + " of about " +
                                     std::to_string(estimate.train_tokens_per_step()) + " tokens"});

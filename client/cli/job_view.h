@@ -11,8 +11,11 @@ namespace dex::cli {
 Table job_table(const std::vector<v1::FineTuningJob>& jobs);
 // One job in full, for people: state, progress, figures, where the result is.
 Table job_details(const v1::FineTuningJob& job);
-// What create is about to do: the effective values with their sources (those from DEFAULT left
-// out; --output json has them), time, memory, sizes, warnings.
+// The set fields of a spec with their values and where each comes from; those from DEFAULT are left
+// out (--output json has them).
+Table value_table(const v1::FineTuningJobSpec& spec,
+                  const google::protobuf::Map<std::string, std::string>& sources);
+// What create is about to do: the effective values, time, memory, sizes, warnings.
 std::string estimate_text(const v1::Estimate& estimate, const Terminal& terminal);
 
 }  // namespace dex::cli

@@ -24,15 +24,16 @@ struct CreateArguments {
 };
 
 void add_spec_flags(CLI::App& verb, SpecFlags& flags) {
-  verb.add_option("--model", flags.model, "base model (dexctl models list)");
+  verb.add_option("--model", flags.model, "base model, needed: dexctl models list");
   verb.add_option("--training-file", flags.training_file,
-                  "file id, or a path that is uploaded first");
+                  "needed: a file id, or a path that is uploaded first");
   verb.add_option("--validation-file", flags.validation_file,
                   "likewise; without it rows are held out of the training file");
   verb.add_option("--method", flags.method,
                   "dex (default) or kvo_only, the control without a branch");
   verb.add_option("--preset", flags.preset,
-                  "auto, paper, small, medium, large, code, long-text, multilingual");
+                  "auto (default), paper, small, medium, large, code, long-text, multilingual: "
+                  "dexctl presets list");
   verb.add_option("--suffix", flags.suffix, "part of the adapter's name");
   verb.add_option("--name", flags.name, "a name for people");
   verb.add_option("--seed", flags.seed, "whole number; same seed, same result");
@@ -46,7 +47,8 @@ void add_spec_flags(CLI::App& verb, SpecFlags& flags) {
       ->allow_extra_args(false);
   verb.add_option("--metadata", flags.metadata, "key=value (may be repeated)")
       ->allow_extra_args(false);
-  verb.add_option("--spec", flags.spec_file, "JSON file with a whole spec; flags win over it");
+  verb.add_option("--spec", flags.spec_file,
+                  "JSON file of a dex.v1.FineTuningJobSpec; flags win over it");
 }
 
 // A path in place of a file id is uploaded; the id comes back.
@@ -142,7 +144,10 @@ int list(Context& context, const ListArguments& arguments) {
   }
   const auto reply = context.client.list_jobs(request);
   if (!reply.ok()) return context.output.failure(reply.status());
-  context.output.result(*reply, "", job_table({reply->jobs().begin(), reply->jobs().end()}));
+  std::vector<std::string> ids;
+  for (const auto& job : reply->jobs()) ids.push_back(job.id());
+  context.output.list(*reply, ids, job_table({reply->jobs().begin(), reply->jobs().end()}),
+                      "no such jobs; start one: dexctl jobs create --help");
   return kDone;
 }
 
@@ -168,21 +173,23 @@ int events(Context& context, const std::string& id, int64_t after) {
   v1::ListFineTuningEventsRequest request;
   request.set_id(id);
   request.set_page_size(1000);
+  Table table = {{"SEQUENCE", "TIME", "TYPE", "MESSAGE"}};
   while (true) {
     request.set_after_sequence(after);
     const auto reply = context.client.list_events(request);
     if (!reply.ok()) return context.output.failure(reply.status());
     for (const auto& event : reply->events()) {
       after = event.sequence();
-      if (context.output.format() == Format::kJson) {
-        context.output.out() << to_json(event) << "\n";
+      if (context.output.format() == Format::kTable) {
+        table.push_back({std::to_string(event.sequence()), local_time(event.create_time()),
+                         event.type(), event.message()});
       } else {
-        context.output.out() << event.sequence() << "  " << local_time(event.create_time()) << "  "
-                             << event.type() << "  " << event.message() << "\n";
+        context.output.result(event, event.id(), {});
       }
     }
     if (!reply->has_more() || reply->events().empty()) break;
   }
+  if (table.size() > 1) context.output.out() << render(table, context.output.terminal());
   context.output.out().flush();
   return kDone;
 }
@@ -212,15 +219,17 @@ void add_create_and_estimate(CLI::App& noun, Action& action) {
 }  // namespace
 
 void add_jobs(CLI::App& app, Action& action) {
-  auto* noun = app.add_subcommand("jobs", "fine-tuning jobs: create, watch, cancel");
+  auto* noun = app.add_subcommand("jobs", "fine-tuning jobs: create, list, watch, cancel");
   noun->require_subcommand(1);
   add_create_and_estimate(*noun, action);
 
   auto* verb =
       add_verb(*noun, "list", "the newest jobs", "dexctl jobs list --state running --state queued");
   auto listed = std::make_shared<ListArguments>();
-  verb->add_option("--state", listed->states,
-                   "queued, running, succeeded, failed … (may be repeated)")
+  verb->add_option(
+          "--state", listed->states,
+          "queued, validating_files, running, pausing, cancelling, paused, succeeded, failed, "
+          "cancelled or expired (may be repeated)")
       ->allow_extra_args(false);
   verb->add_option("--model", listed->model, "only jobs on this base model");
   verb->add_option("--limit", listed->limit, "how many, 1 to 1000");

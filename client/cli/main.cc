@@ -32,9 +32,9 @@ void add_globals(CLI::App& app, Globals& globals) {
                  "host:port of the platform; else DEX_SERVER, else that of a dexd on this machine "
                  "(endpoints.json in DEX_DATA_DIR or ~/.local/share/dex), else localhost:50051");
   app.add_option("--output", globals.output,
-                 "table for people, json (one compact line a result) or id for scripts")
+                 "table (default) for people, json (one compact line a result) or id for scripts")
       ->check(CLI::IsMember({"table", "json", "id"}));
-  app.add_option("--timeout", globals.timeout_seconds, "seconds that a call may take")
+  app.add_option("--timeout", globals.timeout_seconds, "seconds that a call may take (60)")
       ->check(CLI::PositiveNumber);
   app.add_flag("-q,--quiet", globals.quiet, "no progress and no notes");
   app.add_flag("--no-color", globals.no_color, "plain text (also by NO_COLOR)");
@@ -42,6 +42,16 @@ void add_globals(CLI::App& app, Globals& globals) {
 
 bool is_alive(int64_t pid) {
   return pid > 0 && (::kill(static_cast<pid_t>(pid), 0) == 0 || errno == EPERM);
+}
+
+// What is wrong with the command line, and the help of the command that was meant.
+std::string usage_error(const CLI::App* app, const CLI::Error& error) {
+  std::string command = "dexctl";
+  for (auto chosen = app->get_subcommands(); !chosen.empty();
+       chosen = chosen.front()->get_subcommands()) {
+    command += " " + chosen.front()->get_name();
+  }
+  return std::string("dexctl: ") + error.what() + "\n" + command + " --help explains\n";
 }
 
 Format format_of(const std::string& name) {
@@ -60,6 +70,10 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", "dexctl " + std::string(base::version()));
   app.require_subcommand(1);
   app.fallthrough();  // global options are taken after the command too
+  app.failure_message(usage_error);
+  app.footer(
+      "Every command has an example: dexctl jobs create --help.\n"
+      "The options of dexctl itself (dexctl --help) may stand behind any command.");
   Globals globals;
   add_globals(app, globals);
   Action action;

@@ -65,6 +65,18 @@ void Output::result(const google::protobuf::Message& message, const std::string&
   out_.flush();
 }
 
+void Output::list(const google::protobuf::Message& message, const std::vector<std::string>& ids,
+                  const Table& table, const std::string& nothing) {
+  if (format_ == Format::kId) {
+    for (const auto& id : ids) out_ << id << "\n";
+    out_.flush();
+  } else if (format_ == Format::kTable && table.size() < 2) {
+    note(nothing);
+  } else {
+    result(message, "", table);
+  }
+}
+
 void Output::note(const std::string& line) {
   if (!quiet_) err_ << line << std::endl;
 }

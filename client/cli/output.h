@@ -13,8 +13,7 @@ namespace dex::cli {
 
 enum class Format { kTable, kJson, kId };
 
-// A table for people: the first row is the head, columns are as wide as their widest cell, the last
-// one is cut to the terminal.
+// A table for people: the first row is the head, columns are as wide as their widest cell.
 using Table = std::vector<std::vector<std::string>>;
 std::string render(const Table& table, const Terminal& terminal);
 
@@ -29,6 +28,10 @@ class Output {
 
   // One result. With --output json the message, with id the id, else the table.
   void result(const google::protobuf::Message& message, const std::string& id, const Table& table);
+  // Several results in one reply: the message, one id a line, or the table. A table without rows
+  // says `nothing` on stderr instead.
+  void list(const google::protobuf::Message& message, const std::vector<std::string>& ids,
+            const Table& table, const std::string& nothing);
   void note(const std::string& line);       // stderr, unless quiet
   int failure(const base::Status& status);  // stderr; returns the exit code
   [[nodiscard]] const Terminal& terminal() const { return terminal_; }

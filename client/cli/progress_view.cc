@@ -80,7 +80,7 @@ void JobProgress::show(const v1::FineTuningJob& snapshot) {
   job_ = snapshot;
   total_steps_ = std::max(total_steps_, snapshot.progress().total_steps());
   if (changed) {
-    std::string text = "job " + snapshot.id() + ": " + short_name(snapshot.state());
+    std::string text = "job " + snapshot.id() + ": " + words(short_name(snapshot.state()));
     if (snapshot.has_queue_position())
       text += ", position " + std::to_string(snapshot.queue_position());
     if (snapshot.attempt() > 1) text += ", attempt " + std::to_string(snapshot.attempt());
@@ -117,7 +117,7 @@ void JobProgress::redraw() {
   if (job_.state() != v1::JOB_STATE_RUNNING && job_.state() != v1::JOB_STATE_VALIDATING_FILES)
     return;
   if (total_steps_ == 0 || metrics_.step() == 0) {
-    return line_.draw("  " + short_name(job_.phase()) + " …");
+    return line_.draw("  " + words(short_name(job_.phase())) + " …");
   }
   const double done = static_cast<double>(metrics_.step()) / total_steps_;
   std::string text = "  " + bar(done, 20) + " " + std::to_string(metrics_.step()) + "/" +

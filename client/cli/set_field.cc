@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "client/cli/names.h"
+
 namespace dex::cli {
 
 namespace {
@@ -50,11 +52,9 @@ const google::protobuf::EnumValueDescriptor* find_enum_value(const EnumDescripto
 }
 
 std::string enum_names(const EnumDescriptor& type) {
-  const std::string& zero = type.value(0)->name();
-  const size_t prefix = zero.rfind("UNSPECIFIED");
   std::string names;
   for (int i = 1; i < type.value_count(); ++i)
-    names += (i > 1 ? ", " : "") + type.value(i)->name().substr(prefix);
+    names += (i > 1 ? ", " : "") + short_name(*type.value(i));
   return names;
 }
 

@@ -54,6 +54,71 @@ TEST(NamesTest, ShortNamesDropThePrefix) {
   EXPECT_EQ(short_name(v1::JOB_STATE_VALIDATING_FILES), "validating_files");
   EXPECT_EQ(short_name(v1::JOB_STATE_UNSPECIFIED), "");
   EXPECT_EQ(short_name(v1::BranchEffect::VERDICT_INERT), "inert");
+  EXPECT_EQ(words("loading_model"), "loading model");
+}
+
+// What lists print in one format.
+std::string listed(Format format, const std::vector<std::string>& ids, std::string* err = nullptr) {
+  std::ostringstream out;
+  std::ostringstream notes;
+  Output output(format, Terminal{}, false, out, notes);
+  v1::ListFineTuningJobsResponse reply;
+  std::vector<v1::FineTuningJob> jobs;
+  for (const auto& id : ids) {
+    reply.add_jobs()->set_id(id);
+    jobs.push_back(reply.jobs(reply.jobs_size() - 1));
+  }
+  output.list(reply, ids, job_table(jobs), "no such jobs");
+  if (err != nullptr) *err = notes.str();
+  return out.str();
+}
+
+TEST(OutputTest, ListsGiveOneIdALineATableOrTheReply) {
+  EXPECT_EQ(listed(Format::kId, {"ftjob-1", "ftjob-2"}), "ftjob-1\nftjob-2\n");
+  EXPECT_EQ(listed(Format::kId, {}), "");
+  EXPECT_THAT(listed(Format::kTable, {"ftjob-1"}), HasSubstr("ID       STATE"));
+  EXPECT_THAT(listed(Format::kJson, {}), HasSubstr("\"jobs\":[]"));
+}
+
+TEST(OutputTest, AnEmptyTableSaysWhatToDoOnStderr) {
+  std::string err;
+  EXPECT_EQ(listed(Format::kTable, {}, &err), "");
+  EXPECT_EQ(err, "no such jobs\n");
+  listed(Format::kJson, {}, &err);
+  EXPECT_EQ(err, "");
+}
+
+TEST(JobViewTest, TablesShowWordsNotNamesOfEnums) {
+  v1::FineTuningJob job;
+  job.set_id("ftjob-1");
+  job.set_state(v1::JOB_STATE_QUEUED);
+  job.set_waiting_reason(v1::WAITING_REASON_CAPACITY);
+  EXPECT_THAT(render(job_table({job}), Terminal{}), HasSubstr("queued (for a worker)"));
+  job.set_state(v1::JOB_STATE_RUNNING);
+  job.set_phase(v1::JOB_PHASE_LOADING_MODEL);
+  EXPECT_THAT(render(job_details(job), Terminal{}), HasSubstr("phase    loading model"));
+  job.mutable_branch_effect()->set_verdict(v1::BranchEffect::VERDICT_WEAK);
+  EXPECT_THAT(render(job_details(job), Terminal{}), HasSubstr("weak (0.00000"));
+  // A control without a branch has no effect to speak of.
+  job.mutable_branch_effect()->set_verdict(v1::BranchEffect::VERDICT_NOT_APPLICABLE);
+  EXPECT_THAT(render(job_details(job), Terminal{}), testing::Not(HasSubstr("branch")));
+}
+
+TEST(JobViewTest, ValuesAreAsSetTakesThemAndDefaultsAreLeftOut) {
+  v1::FineTuningJobSpec spec;
+  spec.mutable_dex()->mutable_lambda()->set_schedule(v1::Lambda::SCHEDULE_PAPER_EQ4);
+  spec.mutable_hyperparameters()->set_learning_rate(2e-5);
+  spec.mutable_hyperparameters()->set_packing(true);
+  spec.set_seed(7);
+  google::protobuf::Map<std::string, std::string> sources;
+  sources["dex.lambda.schedule"] = "PRESET";
+  sources["hyperparameters.learning_rate"] = "USER";
+  sources["hyperparameters.packing"] = "DEFAULT";
+  const Table expected = {{"FIELD", "VALUE", "FROM"},
+                          {"seed", "7", ""},
+                          {"dex.lambda.schedule", "paper_eq4", "preset"},
+                          {"hyperparameters.learning_rate", "2e-05", "user"}};
+  EXPECT_EQ(value_table(spec, sources), expected);
 }
 
 TEST(HumanTest, ShortFormsForPeople) {

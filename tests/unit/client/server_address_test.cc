@@ -132,6 +132,13 @@ TEST_F(DexctlTest, NamesTheFileWhoseDexdIsGoneOrDoesNotAnswer) {
   EXPECT_THAT(output(), HasSubstr("no answer from 127.0.0.1:1 (named by " + file() + ")"));
 }
 
+TEST_F(DexctlTest, AWrongCommandLineNamesTheHelpThatExplainsIt) {
+  EXPECT_EQ(run({"jobs", "get"}), kUsage);
+  EXPECT_THAT(output(), HasSubstr("dexctl jobs get --help explains"));
+  EXPECT_EQ(run({"jobs", "create", "--help"}), kDone);
+  EXPECT_THAT(output(), HasSubstr("Example:\n  dexctl jobs create --model"));
+}
+
 TEST_F(DexctlTest, HelpTellsTheOrder) {
   EXPECT_EQ(run({"--help"}), kDone);
   // As words: help texts are broken into lines.

@@ -38,7 +38,7 @@ TEST(SetFieldTest, ErrorsNamePlaceValueAndWhatThereIs) {
   EXPECT_THAT(unknown.message(), HasSubstr("\"lamda\""));
   EXPECT_THAT(unknown.message(), HasSubstr("lambda"));
   EXPECT_THAT(set_field(spec, "dex.lambda.schedule", "linear").message(),
-              HasSubstr("one of PAPER_EQ4, COSINE"));
+              HasSubstr("one of paper_eq4, cosine"));
   EXPECT_THAT(set_field(spec, "hyperparameters.max_steps", "-3").message(),
               HasSubstr("whole number of at least 0"));
   EXPECT_THAT(set_field(spec, "hyperparameters.learning_rate", "fast").message(),
