@@ -40,6 +40,40 @@ TEST_F(RecordsTest, BytesAreSharedUntilTheLastRecordGoes) {
   EXPECT_FALSE(*files_->named("abc"));
 }
 
+TEST_F(RecordsTest, RecordsWithoutBytesAreLostUntilTheyAreBackAndTakeNoJobs) {
+  auto invalid = file("file-2");
+  invalid.state = "INVALID";
+  ASSERT_TRUE(files_->put("a", "1", "x", file("file-1"), 100).ok());
+  ASSERT_TRUE(files_->put("b", "2", "x", invalid, 100).ok());
+  ASSERT_TRUE(files_->put("a", "3", "x", file("file-3", "other"), 100).ok());
+  auto contents = *files_->contents();
+  std::sort(contents.begin(), contents.end());
+  EXPECT_EQ(contents, (std::vector<std::string>{"abc", "other"}));
+
+  EXPECT_EQ(*files_->set_bytes("abc", true), 0);
+  EXPECT_EQ(*files_->set_bytes("abc", false), 2);
+  EXPECT_EQ(*files_->set_bytes("abc", false), 0);  // sent twice
+  EXPECT_EQ(files_->get("a", "file-1")->state, "LOST");
+  EXPECT_EQ(files_->get("b", "file-2")->state, "LOST");
+  EXPECT_EQ(files_->get("a", "file-3")->state, "READY");
+  JobRepository::Submission submission;
+  submission.request_id = submission.request_sha256 = "r";
+  submission.jobs.resize(1);
+  submission.jobs[0].id = "ftjob-1";
+  submission.jobs[0].files = {"file-1"};
+  const auto refused = jobs_->submit("a", submission).status();
+  EXPECT_EQ(refused.reason(), "FILE_INVALID");
+  EXPECT_NE(refused.message().find("upload it again"), std::string::npos);
+
+  EXPECT_EQ(*files_->set_bytes("abc", true), 2);
+  EXPECT_EQ(*files_->set_bytes("abc", true), 0);
+  EXPECT_EQ(files_->get("a", "file-1")->state, "READY");
+  EXPECT_EQ(files_->get("b", "file-2")->state, "INVALID");
+  EXPECT_EQ(*files_->set_bytes("unheard-of", false), 0);
+  EXPECT_TRUE(*files_->exists("file-1"));
+  EXPECT_FALSE(*files_->exists("file-9"));
+}
+
 TEST_F(RecordsTest, FileQuotaIsExact) {
   ASSERT_TRUE(files_->put("a", "1", "x", file("file-1"), 2).ok());
   ASSERT_TRUE(files_->put("a", "2", "x", file("file-2"), 2).ok());

@@ -17,9 +17,9 @@ using std::chrono::seconds;
 constexpr seconds kPatience{30};
 
 TEST(WaitersTest, LooksAtOnceAndAgainAtEachWake) {
-  Waiters waiters{hours(1)};  // the period never comes
   std::counting_semaphore<> looked{0};
   std::atomic<int> looks{0};
+  Waiters waiters{hours(1)};  // the period never comes; declared last, so its thread ends first
   waiters.add([&] {
     const bool done = ++looks == 3;
     looked.release();
@@ -51,9 +51,9 @@ TEST(WaitersTest, WhoIsDoneIsForgottenAndItsThingsAreFreed) {
 }
 
 TEST(WaitersTest, LooksByItselfAsAnotherReplicaWakesNobodyHere) {
-  Waiters waiters{milliseconds(1)};
   std::promise<void> third;
   int looks = 0;
+  Waiters waiters{milliseconds(1)};
   waiters.add([&] {
     if (++looks == 3) third.set_value();
     return looks == 3;
@@ -62,9 +62,9 @@ TEST(WaitersTest, LooksByItselfAsAnotherReplicaWakesNobodyHere) {
 }
 
 TEST(WaitersTest, AWakeDuringALookIsNotLost) {
-  Waiters waiters{hours(1)};
   std::promise<void> second;
   int looks = 0;
+  Waiters waiters{hours(1)};
   waiters.add([&] {
     if (++looks == 1) waiters.wake();  // the change came just after this look had read the store
     if (looks == 2) second.set_value();
@@ -74,8 +74,8 @@ TEST(WaitersTest, AWakeDuringALookIsNotLost) {
 }
 
 TEST(WaitersTest, CloseEndsWaitingAndRefusesLaterOnes) {
-  Waiters waiters{hours(1)};
   std::counting_semaphore<> looked{0};
+  Waiters waiters{hours(1)};
   waiters.add([&] {
     looked.release();
     return false;
