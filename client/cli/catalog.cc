@@ -77,7 +77,8 @@ int show_version(Context& context) {
 CLI::App* add_verb(CLI::App& noun, const std::string& name, const std::string& what,
                    const std::string& example) {
   auto* verb = noun.add_subcommand(name, what);
-  verb->footer("Example:\n  " + example);
+  verb->footer("Example:\n  " + example +
+               "\n\nMore options (--server, --output json, --timeout …): dexctl --help");
   return verb;
 }
 
