@@ -96,7 +96,7 @@ TEST(JobViewTest, TablesShowWordsNotNamesOfEnums) {
   EXPECT_THAT(render(job_table({job}), Terminal{}), HasSubstr("queued (for a worker)"));
   job.set_state(v1::JOB_STATE_RUNNING);
   job.set_phase(v1::JOB_PHASE_LOADING_MODEL);
-  EXPECT_THAT(render(job_details(job), Terminal{}), HasSubstr("phase    loading model"));
+  EXPECT_THAT(render(job_details(job), Terminal{}), HasSubstr("phase  loading model"));
   job.mutable_branch_effect()->set_verdict(v1::BranchEffect::VERDICT_WEAK);
   EXPECT_THAT(render(job_details(job), Terminal{}), HasSubstr("weak (0.00000"));
   // A control without a branch has no effect to speak of.
