@@ -99,7 +99,7 @@ void JobProgress::show(const v1::FineTuningEvent& event) {
         (metrics_.step() >= last_printed_step_ + stride || metrics_.step() == total_steps_)) {
       last_printed_step_ = metrics_.step();
       say("step " + std::to_string(metrics_.step()) + "/" + std::to_string(total_steps_) + "  " +
-          figures(metrics_));
+          figures(metrics_) + time_left());
     }
     return redraw();
   }
@@ -120,16 +120,16 @@ void JobProgress::redraw() {
     return line_.draw("  " + words(short_name(job_.phase())) + " …");
   }
   const double done = static_cast<double>(metrics_.step()) / total_steps_;
-  std::string text = "  " + bar(done, 20) + " " + std::to_string(metrics_.step()) + "/" +
-                     std::to_string(total_steps_) + "  " + figures(metrics_);
-  if (metrics_.tokens_per_second() > 0 && metrics_.trained_tokens() > 0) {
-    const double a_step = static_cast<double>(metrics_.trained_tokens()) / metrics_.step();
-    text +=
-        "  " +
-        human_seconds(a_step * (total_steps_ - metrics_.step()) / metrics_.tokens_per_second()) +
-        " left";
-  }
-  line_.draw(text);
+  line_.draw("  " + bar(done, 20) + " " + std::to_string(metrics_.step()) + "/" +
+             std::to_string(total_steps_) + "  " + figures(metrics_) + time_left());
+}
+
+std::string JobProgress::time_left() const {
+  if (metrics_.step() == 0 || metrics_.step() >= total_steps_) return "";
+  if (metrics_.tokens_per_second() <= 0 || metrics_.trained_tokens() <= 0) return "";
+  const double a_step = static_cast<double>(metrics_.trained_tokens()) / metrics_.step();
+  const double steps = total_steps_ - metrics_.step();
+  return "  " + human_seconds(a_step * steps / metrics_.tokens_per_second()) + " left";
 }
 
 }  // namespace dex::cli

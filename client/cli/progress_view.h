@@ -44,6 +44,7 @@ class JobProgress {
  private:
   void say(const std::string& text);  // a line that stays
   void redraw();
+  std::string time_left() const;  // "  3 m 20 s left", or nothing when it can't be told
 
   Output& output_;
   StatusLine line_;

@@ -135,5 +135,27 @@ TEST_F(BadInputTest, GenerationsAreRefusedByName) {
   EXPECT_THAT(long_prompt.err, HasSubstr("8192"));
 }
 
+// A base whose weights are cut off: dexd says so and ends, and leaves nothing running.
+TEST(BrokenBaseTest, IsNamedAtTheStart) {
+  namespace fs = std::filesystem;
+  const support::TemporaryDirectory directory;
+  const fs::path models = fs::path(DEX_DEPS_DIR) / "models", folder = directory / kModel;
+  fs::create_directory(folder);
+  for (const auto& entry : fs::directory_iterator(models / kModel)) {
+    fs::create_symlink(entry.path(), folder / entry.path().filename());
+  }
+  fs::remove(folder / "model.safetensors");
+  fs::copy_file(models / kModel / "model.safetensors", folder / "model.safetensors");
+  fs::resize_file(folder / "model.safetensors", 100'000'000);
+  fs::copy_file(models / "models.json", directory / "models.json");
+  const Outcome outcome =
+      support::run_program("dexd", {"--data-dir", directory / "data", "--grpc-port", "0",
+                                    "--http-port", "0", "--models", directory / "models.json"});
+  EXPECT_EQ(outcome.code, 1) << outcome.err;
+  EXPECT_THAT(outcome.out + outcome.err, HasSubstr("model.safetensors"));
+  EXPECT_THAT(outcome.out + outcome.err, HasSubstr("none of the models of"));
+  EXPECT_FALSE(fs::exists(directory / "data/endpoints.json"));
+}
+
 }  // namespace
 }  // namespace dex

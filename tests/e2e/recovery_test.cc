@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <signal.h>
 
-#include <fstream>
+#include <sstream>
 
 #include "services/base/sha256.h"
 #include "tests/e2e/small_job.h"
@@ -43,6 +43,16 @@ class RecoveryTest : public testing::Test {
         },
         240'000);
   }
+  // The step from which the job's last attempt went on, as its events tell.
+  int resumed_from(const std::string& id) {
+    std::istringstream events(platform_.ctl({"jobs", "events", id}).out);
+    int step = -1;
+    for (std::string line; std::getline(events, line);) {
+      const auto event = nlohmann::json::parse(line);
+      if (event.at("type") == "training_start") step = event["training_start"]["resumed_from_step"];
+    }
+    return step;
+  }
   nlohmann::json ended(const std::string& id) {
     return platform_.ctl({"jobs", "watch", id}).json();
   }
@@ -70,6 +80,7 @@ TEST_F(RecoveryTest, AKilledTrainerGoesOnFromItsCheckpointToTheSameWeights) {
   EXPECT_EQ(job.at("state"), "JOB_STATE_SUCCEEDED");
   EXPECT_EQ(job.at("attempt"), 2);
   EXPECT_EQ(job.at("progress").at("step"), 10);
+  EXPECT_GE(resumed_from(id), 2) << "a run from step 0 would end with the same weights too";
   EXPECT_EQ(weights_of(job), weights_of(straight));
 }
 
@@ -96,7 +107,23 @@ TEST_F(RecoveryTest, AStoppedPlatformGoesOnWithTheJobAtTheNextStart) {
   platform_.start();
   const auto job = ended(id);
   EXPECT_EQ(job.at("state"), "JOB_STATE_SUCCEEDED");
-  EXPECT_EQ(job.at("attempt"), 2) << "given back at the stop, taken up again, no retry charged";
+  EXPECT_EQ(job.at("attempt"), 2) << "given back at the stop and taken up again";
+  EXPECT_GE(resumed_from(id), 2);
+}
+
+// kill -9 of dexd takes all of its processes along; the next start finds the job and goes on.
+TEST_F(RecoveryTest, AKilledPlatformGoesOnWithTheJobAtTheNextStart) {
+  const std::string id = start_job(10);
+  ASSERT_TRUE(reaches(id, 3));
+  const auto trainers = platform_.processes("dex-trainer");
+  ASSERT_EQ(trainers.size(), 1u);
+  ASSERT_EQ(kill(platform_.pid(), SIGKILL), 0);
+  EXPECT_TRUE(support::eventually([&] { return kill(trainers[0], 0) != 0; }, 30'000));
+  platform_.start();
+  const auto job = ended(id);
+  EXPECT_EQ(job.at("state"), "JOB_STATE_SUCCEEDED");
+  EXPECT_EQ(job.at("attempt"), 2);
+  EXPECT_GE(resumed_from(id), 2);
 }
 
 TEST_F(RecoveryTest, ACancelledJobStopsAndItsTrainerIsGone) {

@@ -2,7 +2,7 @@
 # Every C++ file is as clang-format leaves it. usage: format.sh CLANG_FORMAT REPOSITORY
 set -euo pipefail
 cd "$2"
-mapfile -t files < <(git ls-files '*.h' '*.cc')
+mapfile -t files < <(find services scheduler worker client deploy tests -name '*.h' -o -name '*.cc' | sort)
 ((${#files[@]})) || { echo "format.sh: no file found" >&2; exit 1; }
 "$1" --dry-run --Werror "${files[@]}" 2>&1 | grep -E 'error|warning' | head -20 && { echo "mend it with: clang-format -i FILE" >&2; exit 1; }
 echo "${#files[@]} files are formatted"

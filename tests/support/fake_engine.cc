@@ -1,5 +1,6 @@
 // An engine without a model: echoes prompts. "count N" gives N tokens, "forever" tokens until it is
-// cancelled, "die" ends the process, "long" an error. Adapters whose path ends in "broken" fail.
+// cancelled, "die" ends the process, "long" an error. Adapters and models whose path ends in
+// "broken" fail.
 
 #include <chrono>
 #include <cstdlib>
@@ -54,6 +55,7 @@ class FakeEngine {
   }
   void take(const iv1::EngineCommand& command) {
     if (command.has_start()) {
+      if (command.start().model_dir().ends_with("broken")) std::exit(17);
       iv1::EngineReport report;
       report.mutable_ready()->set_version("fake");
       send(report);

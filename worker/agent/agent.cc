@@ -24,6 +24,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr int64_t kLook_ms = 200;
+
 // The models whose engines this worker runs.
 base::Result<std::vector<BaseModelEntry>> served_models(const AgentOptions& options,
                                                         const std::vector<BaseModelEntry>& all) {
@@ -174,7 +176,9 @@ base::Status run_agent(const AgentOptions& options, const base::StopSignals& sig
         [slot = slots.back().get(), drain = signals.token()] { slot->run(drain); });
   }
 
-  signals.wait(-1);
+  // A worker none of whose models can be loaded ends and says so: no restart mends a file.
+  bool broken = false;
+  while (!signals.wait(kLook_ms) && !broken) broken = engines.all_broken();
   spdlog::info("draining");
   iv1::DrainRequest farewell;
   farewell.set_worker_id(options.worker_id);
@@ -188,7 +192,10 @@ base::Status run_agent(const AgentOptions& options, const base::StopSignals& sig
   farewell.set_gone(true);
   (void)client.drain(farewell).ok();
   spdlog::info("worker {} is gone", options.worker_id);
-  return {};
+  if (!broken) return {};
+  return base::failed_precondition(
+      "MODEL_BROKEN", "none of the models of " + options.models_file.string() +
+                          " can be loaded; the engine's last line says which file is wrong");
 }
 
 }  // namespace dex::agent

@@ -13,6 +13,8 @@ namespace {
 
 constexpr int64_t kWrite_ms = 10'000;
 constexpr size_t kMostOutgoing = 4096;
+constexpr int64_t kEndByItself_ms = 2'000;
+constexpr int kExitBrokenModel = 17;  // of dex-engine
 
 base::Status lost(const std::string& base) {
   return base::unavailable("ENGINE_LOST", "the engine of " + base + " ended; it is started again");
@@ -137,6 +139,8 @@ void Engine::take(const iv1::EngineReport& report) {
     case iv1::EngineReport::kReady:
       spdlog::info("engine of {} serves: {}, {} tokens at most", base(), report.ready().dtype(),
                    report.ready().max_model_len());
+      broken_ = false;
+      served_ = true;
       send_all(adapters_.engine_started());
       set_state(iv1::EngineStatus::STATE_SERVING);
       break;
@@ -193,8 +197,10 @@ void Engine::end_child(bool orderly) {
     (void)channel_->write(command.SerializeAsString(), 1'000).ok();
     process_->wait(options_.stop_grace_ms);
   }
-  channel_.reset();  // an engine whose channel is closed ends by itself
+  channel_.reset();  // an engine whose channel is closed ends by itself, with a code that tells why
+  process_->wait(kEndByItself_ms);
   const auto exit = process_->terminate(orderly ? 1'000 : 100);
+  broken_ = !served_ && exit.signal == 0 && exit.code == kExitBrokenModel;
   spdlog::info("engine of {}: process {} ended with {}", base(), process_->pid(), exit.to_string());
   process_.reset();
 }

@@ -27,7 +27,8 @@ namespace dex::agent {
 // Keeps a dex-engine running for one base model and passes generations to it. When the process ends
 // its requests fail at once with UNAVAILABLE ENGINE_LOST and it is started again, after 1 s, then
 // 2, … up to 60 s. run() belongs to one thread that lives as long as the engine may (the child dies
-// with it); everything else is thread-safe and never blocks.
+// with it); everything else is thread-safe and never blocks. An engine that says, by its exit code,
+// that its model can't be loaded is tried again like any other, and broken() is true meanwhile.
 class Engine {
  public:
   struct Options {
@@ -64,6 +65,8 @@ class Engine {
   void refuse_new() { draining_ = true; }
 
   [[nodiscard]] iv1::EngineStatus status() const;
+  // It has never served, and its last start ended because the model's files can't be loaded.
+  [[nodiscard]] bool broken() const { return broken_; }
   [[nodiscard]] size_t open_requests() const { return requests_.size(); }
   [[nodiscard]] const std::string& base() const { return options_.model.name; }
 
@@ -88,6 +91,8 @@ class Engine {
   AdapterBook adapters_;
   RequestTable requests_;
   std::atomic<bool> draining_ = false;
+  std::atomic<bool> broken_ = false;
+  bool served_ = false;  // of run()'s thread
 
   // Of run()'s thread.
   std::unique_ptr<base::Subprocess> process_;

@@ -63,6 +63,11 @@ bool EngineSet::any_serving() const {
   });
 }
 
+bool EngineSet::all_broken() const {
+  return !engines_.empty() &&
+         std::ranges::all_of(engines_, [](const auto& engine) { return engine->broken(); });
+}
+
 void EngineSet::set_desired(
     const google::protobuf::RepeatedPtrField<iv1::DesiredAdapter>& desired) {
   for (const auto& engine : engines_) {

@@ -28,6 +28,8 @@ class EngineSet {
   [[nodiscard]] Engine* find(const std::string& base) const;  // null: not served here
   [[nodiscard]] std::vector<iv1::EngineStatus> status() const;
   [[nodiscard]] bool any_serving() const;
+  // There are engines, and none of their models can be loaded.
+  [[nodiscard]] bool all_broken() const;
   void set_desired(const google::protobuf::RepeatedPtrField<iv1::DesiredAdapter>& desired);
   // Brings the gauges up to date; before each scrape.
   void export_load() const;

@@ -105,7 +105,8 @@ class Server {
 
   int run() {
     const auto start = await_start();
-    if (!start || !load(*start)) return 1;
+    if (!start) return 1;
+    if (!load(*start)) return kBrokenModel;
     std::jthread writer([this] { outgoing_.write_all([this] { return load_report(); }); });
     std::jthread loader([this] { load_adapters(); });
     std::jthread stepper([this](const std::stop_token& stop) { engine_->run(stop); });

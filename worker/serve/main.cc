@@ -13,6 +13,7 @@
 #include "services/base/signals.h"
 #include "services/base/subprocess.h"
 #include "services/base/version.h"
+#include "worker/serve/fold_command.h"
 #include "worker/serve/frame_server.h"
 #include "worker/serve/local_commands.h"
 #include "worker/serve/serving_model.h"
@@ -28,6 +29,8 @@ Generate text:
   dex-engine generate --model DIR --adapter DIR --chat --prompt "Write a sort in Python." --seed 7
 Log-probability of each token from the second on, as a JSON array:
   dex-engine score --model DIR --dtype f32 --tokens 504,4041,282,1330
+The adapter inside the model, as a plain Hugging Face folder that any program loads:
+  dex-engine fold --model DIR --adapter DIR --out DIR
 How fast it is here:
   dex-engine measure --model DIR --prompt-tokens 128 --new-tokens 64 --batch 1
 Under an agent (frames of proto/dex/internal/v1/frames.proto over an inherited socket):
@@ -150,6 +153,11 @@ int main(int argc, char** argv) {
       app.add_subcommand("score", "log-probability of each token from the second on, a JSON array");
   add_model(*score_app, where);
   score_app->add_option("--tokens", score_tokens, "ids, e.g. 1,2,3")->required();
+  std::string folded;
+  auto* fold_app = app.add_subcommand(
+      "fold", "writes the model with the adapter inside, prints how exact it is");
+  add_model(*fold_app, where);
+  fold_app->add_option("--out", folded, "folder to make")->required()->type_name("DIR");
   auto* measure_app = add_measure(app, where, measure);
   auto* serve_app = app.add_subcommand("serve", "answers an agent's frames");
   serve_app->add_option("--frames-fd", frames_fd, "inherited socket to the agent")->required();
@@ -170,6 +178,7 @@ int main(int argc, char** argv) {
   if (serve_app->parsed()) return run_framed(frames_fd);
   if (score_app->parsed())
     return run_local([&] { serve::score(where, score_tokens, clock, std::cout); });
+  if (fold_app->parsed()) return run_local([&] { serve::fold(where, folded, std::cout); });
   if (measure_app->parsed())
     return run_local([&] { serve::measure(where, measure, clock, std::cout); });
   return run_local([&] { serve::generate(where, generate, clock, std::cout, std::cerr); });

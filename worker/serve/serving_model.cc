@@ -129,7 +129,13 @@ std::shared_ptr<const ServingModel> load_serving_model(const std::filesystem::pa
                            model->config.head_dim, model->config.rope_theta);
   model->cos = copy(cos);
   model->sin = copy(sin);
-  model->weights_sha256 = weights_sha256.empty() ? model::base_weights_sha256(dir) : weights_sha256;
+  // Adapters are held against this hash: it must be that of the bytes which answer.
+  model->weights_sha256 = model::base_weights_sha256(dir);
+  if (!weights_sha256.empty() && model->weights_sha256 != weights_sha256) {
+    throw std::runtime_error("[serve] the weights in " + dir.string() + " have SHA-256 " +
+                             model->weights_sha256 + ", the model list says " + weights_sha256 +
+                             ": put the right files there, or correct the list");
+  }
   model->bytes = storage->views.bytes();
   model->storage = storage;
   return model;

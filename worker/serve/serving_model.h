@@ -48,8 +48,8 @@ Dtype parse_dtype(const std::string& text);
 
 // Loads `dir`. With kF32 nothing is ever rounded: bf16 weights stay as they are, since widening
 // them is exact, but KV cache and folded weights are fp32. With kBf16 weights stored in fp32 are
-// rounded once. `weights_sha256` empty: computed here, which reads every byte (0.2 s). Throws as
-// model::load_weights does.
+// rounded once. Reads every byte for their hash (0.2 s for 270 MB); throws "[serve] …" when that is
+// not `weights_sha256` (empty: any), else as model::load_weights does.
 std::shared_ptr<const ServingModel> load_serving_model(const std::filesystem::path& dir,
                                                        Dtype dtype,
                                                        const std::string& weights_sha256 = {});

@@ -69,6 +69,18 @@ TEST(EngineGoldenTest, ScoresRandomAdaptersAsTransformers) {
     EXPECT_LT(largest_difference(found, expected["token_logprobs"].get<std::vector<double>>()),
               2e-3)
         << name;
+
+    // Folded into a plain folder: what the branch itself gives, and what this engine gives.
+    const std::string folder = (dir / (name + "-folded")).string();
+    const auto certificate = nlohmann::json::parse(
+        run_engine({"fold", "--model", model_folder().string(), "--adapter", (dir / name).string(),
+                    "--dtype", "f32", "--out", folder}));
+    EXPECT_LE(certificate["largest_logit_difference"].get<double>(), 1e-4) << name;
+    const auto folded =
+        nlohmann::json::parse(run_engine({"score", "--model", folder, "--dtype", "f32", "--threads",
+                                          "2", "--tokens", joined(tokens)}));
+    EXPECT_LT(largest_difference(folded.get<std::vector<double>>(), found), 1e-4) << name;
+    std::filesystem::remove_all(folder);
   }
 }
 

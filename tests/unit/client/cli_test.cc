@@ -141,9 +141,12 @@ TEST(JobProgressTest, OffATerminalItPrintsAboutTwentyPlainLines) {
     v1::FineTuningEvent event;
     event.mutable_metrics()->set_step(step);
     event.mutable_metrics()->set_train_loss(3.5);
+    event.mutable_metrics()->set_trained_tokens(1000 * step);
+    event.mutable_metrics()->set_tokens_per_second(500);
     progress.show(event);
   }
   const std::string text = err.str();
+  EXPECT_THAT(text, HasSubstr("step 100/200  loss 3.5000  λ 0.0000  500 tok/s  3 m 20 s left\n"));
   EXPECT_THAT(text, HasSubstr("step 200/200  loss 3.5000"));
   const auto lines = std::count(text.begin(), text.end(), '\n');
   EXPECT_GE(lines, 20);

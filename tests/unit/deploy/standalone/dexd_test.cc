@@ -120,6 +120,17 @@ TEST_F(DexdTest, StartsInOrderPublishesAndStopsInReverse) {
   EXPECT_FALSE(fs::exists(data_ / "endpoints.json")) << "nobody is there any more";
 }
 
+TEST_F(DexdTest, CtrlCStopsEverythingInOrder) {
+  auto dexd = start();
+  dexd->signal(SIGINT);
+  const auto exit = dexd->wait(kPatience_ms);
+  ASSERT_TRUE(exit);
+  EXPECT_TRUE(exit->success()) << exit->to_string();
+  EXPECT_THAT(journal(),
+              testing::EndsWith("stop dex-worker\nstop dex-gateway\nstop dex-scheduler\n"));
+  EXPECT_TRUE(processes("").empty());
+}
+
 TEST_F(DexdTest, SecretsAndFoldersAreForTheOwnerOnly) {
   auto dexd = start();
   const auto mode = [](const fs::path& path) {

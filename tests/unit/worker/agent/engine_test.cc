@@ -231,5 +231,22 @@ TEST_F(EngineTest, DrainRefusesNewRequestsAndLetsOpenOnesEnd) {
   context.TryCancel();
 }
 
+// A worker with nothing else to serve ends on this (agent.cc).
+TEST_F(EngineTest, AModelThatCannotBeLoadedIsKnownAsBroken) {
+  EXPECT_FALSE(engines_.all_broken()) << "this one serves";
+  Engine::Options options;
+  options.program = DEX_BINARY_DIR "/tests/dex-fake-engine";
+  options.model.name = "torn";
+  options.model.folder = "/models/broken";
+  options.first_backoff_ms = 10;
+  EngineSet broken(paths_, metrics_);
+  broken.add(std::make_unique<Engine>(options, clock_, worker_metrics_, metrics_));
+  EXPECT_FALSE(broken.all_broken()) << "not before it was tried";
+  broken.start();
+  EXPECT_TRUE(eventually([&] { return broken.all_broken(); }));
+  EXPECT_FALSE(broken.any_serving());
+  broken.stop();
+}
+
 }  // namespace
 }  // namespace dex::agent

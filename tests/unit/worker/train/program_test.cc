@@ -111,6 +111,49 @@ TEST_F(ProgramTest, SpecErrorsNameFieldAndValue) {
   EXPECT_THAT(text(directory_ / "err.txt"), HasSubstr("missing.jsonl"));
 }
 
+// A disk that is really full: a tmpfs with room for two checkpoints, in a mount namespace of its
+// own.
+TEST_F(ProgramTest, AFullDiskEndsTheRunWithItsLastCheckpointIntact) {
+  ASSERT_TRUE(alone(start(100), "straight")->wait(kPatienceMs)->success());
+  uint64_t checkpoint = 0;
+  for (const auto& file : fs::directory_iterator(directory_ / "straight/step-100")) {
+    checkpoint += (file.file_size() + 4095) / 4096 * 4096;
+  }
+  const fs::path spec = directory_ / "full.json", disk = directory_ / "disk";
+  std::ofstream(spec) << start(100).dump();
+  fs::create_directory(disk);
+  base::Subprocess::Options options;
+  options.program = "unshare";
+  options.args = {"--map-root-user",
+                  "--mount",
+                  "sh",
+                  "-c",
+                  "mount -t tmpfs -o size=$1 tmpfs \"$2\" || exit 99\n"
+                  "\"$3\" --spec \"$4\" --attempt-dir \"$2/attempt\"; code=$?\n"
+                  "cp -r \"$2/attempt\" \"$5\"; exit $code",
+                  "sh",
+                  std::to_string(checkpoint * 5 / 2),
+                  disk,
+                  kTrainer,
+                  spec,
+                  directory_ / "kept"};
+  options.stdout_file = directory_ / "out.txt";
+  options.stderr_file = directory_ / "err.txt";
+  auto full = base::Subprocess::start(options);
+  ASSERT_TRUE(full.ok()) << full.status().to_string();
+  EXPECT_EQ((*full)->wait(kPatienceMs)->code, 14) << text(directory_ / "err.txt");
+  EXPECT_THAT(text(directory_ / "err.txt"), HasSubstr("No space left"));
+  EXPECT_TRUE(fs::exists(directory_ / "kept/step-40/MANIFEST.json"));
+  EXPECT_FALSE(fs::exists(directory_ / "kept/step-60"));
+
+  auto second = start(100);
+  second["attempt"] = 2;
+  second["checkpointDir"] = (directory_ / "kept/step-40").string();
+  ASSERT_TRUE(alone(second, "after")->wait(kPatienceMs)->success()) << text(directory_ / "err.txt");
+  EXPECT_EQ(text(directory_ / "after/final/adapter_model.safetensors"),
+            text(directory_ / "straight/final/adapter_model.safetensors"));
+}
+
 TEST_F(ProgramTest, KilledInTheMiddleGoesOnFromItsCheckpointToTheSameWeights) {
   ASSERT_TRUE(alone(start(), "straight")->wait(kPatienceMs)->success())
       << text(directory_ / "err.txt");
