@@ -31,6 +31,7 @@ void add_jobs(CLI::App& app, Action& action);
 void add_adapters(CLI::App& app, Action& action);
 void add_catalog(CLI::App& app, Action& action);  // models, presets, version
 void add_generate(CLI::App& app, Action& action);
+void add_study(CLI::App& app, Action& action);
 void add_chat(CLI::App& app, Action& action);
 
 // The noun's verb with an example in its help, and the options that `fill` adds.

@@ -1,10 +1,9 @@
 #include <CLI/CLI.hpp>
-#include <filesystem>
 #include <iostream>
 
 #include "client/cli/command.h"
 #include "client/cli/exit_code.h"
-#include "client/cli/file_view.h"
+#include "client/cli/file_argument.h"
 #include "client/cli/job_spec.h"
 #include "client/cli/job_view.h"
 #include "client/cli/names.h"
@@ -51,32 +50,12 @@ void add_spec_flags(CLI::App& verb, SpecFlags& flags) {
                   "JSON file of a dex.v1.FineTuningJobSpec; flags win over it");
 }
 
-// A path in place of a file id is uploaded; the id comes back.
-base::Result<std::string> file_id(Context& context, const std::string& id_or_path) {
-  std::error_code error;
-  if (id_or_path.empty() || !std::filesystem::exists(id_or_path, error)) return id_or_path;
-  v1::UploadFileRequest::Header header;
-  header.set_purpose(v1::FILE_PURPOSE_FINE_TUNE);
-  UploadBar bar(context.output);
-  DEX_ASSIGN_OR_RETURN(
-      const v1::File file,
-      context.client.upload_file(id_or_path, header,
-                                 [&](int64_t sent, int64_t total) { bar.show(sent, total); }));
-  bar.clear();
-  show_findings(context.output, file);
-  if (file.state() != v1::FILE_STATE_READY) {
-    return base::failed_precondition(
-        "FILE_INVALID", id_or_path + " can't be used for training (uploaded as " + file.id() + ")");
-  }
-  context.output.note("uploaded " + id_or_path + " as " + file.id());
-  return file.id();
-}
-
 base::Result<v1::FineTuningJobSpec> spec_with_files(Context& context, const SpecFlags& flags) {
   DEX_ASSIGN_OR_RETURN(v1::FineTuningJobSpec spec, make_spec(flags));
-  DEX_ASSIGN_OR_RETURN(*spec.mutable_training_file(), file_id(context, spec.training_file()));
+  DEX_ASSIGN_OR_RETURN(*spec.mutable_training_file(), file_argument(context, spec.training_file()));
   if (spec.has_validation_file()) {
-    DEX_ASSIGN_OR_RETURN(*spec.mutable_validation_file(), file_id(context, spec.validation_file()));
+    DEX_ASSIGN_OR_RETURN(*spec.mutable_validation_file(),
+                         file_argument(context, spec.validation_file()));
   }
   return spec;
 }

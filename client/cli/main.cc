@@ -82,6 +82,7 @@ int run(int argc, char** argv) {
   add_adapters(app, action);
   add_generate(app, action);
   add_chat(app, action);
+  add_study(app, action);
   add_catalog(app, action);
   try {
     app.parse(argc, argv);

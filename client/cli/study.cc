@@ -1,0 +1,300 @@
+// `dexctl study`: the same data, budget and seeds for every method, and a report of what came out.
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "client/cli/command.h"
+#include "client/cli/exit_code.h"
+#include "client/cli/file_argument.h"
+#include "client/cli/progress_view.h"
+#include "client/cli/study_plan.h"
+#include "client/cli/study_report.h"
+#include "services/base/files.h"
+
+namespace dex::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+using base::Result;
+using base::Status;
+using nlohmann::json;
+
+constexpr int64_t kLargestState = 1 << 20;
+constexpr uint32_t kDecodedTokens = 48;
+constexpr const char* kPrompt = "The following is a list of things that are known about the sea:";
+
+struct Arguments {
+  SpecFlags spec;
+  std::string methods = "dex,kvo_only,lora,full,adapter", seeds = "1,2,3";
+  std::string preset = "auto";
+  std::string out = "study";
+  int speed_pairs = 3;
+  bool plan_only = false;
+};
+
+// The jobs of a study, kept in its folder: the same command goes on where it was broken off, also
+// after the server has forgotten the request ids.
+class JobBook {
+ public:
+  static Result<JobBook> open(const fs::path& file) {
+    JobBook book(file);
+    if (!fs::exists(file)) return book;
+    DEX_ASSIGN_OR_RETURN(const std::string text, base::read_file(file, kLargestState));
+    const auto parsed = json::parse(text, nullptr, false);
+    if (!parsed.is_object()) {
+      return base::failed_precondition(
+          "INVALID_FIELD", file.string() + " is not a study's list of jobs; choose another --out");
+    }
+    for (const auto& [request, job] : parsed.items()) book.jobs_[request] = job;
+    return book;
+  }
+  [[nodiscard]] std::string find(const std::string& request_id) const {
+    const auto found = jobs_.find(request_id);
+    return found == jobs_.end() ? "" : found->second;
+  }
+  Status put(const std::string& request_id, const std::string& job) {
+    jobs_[request_id] = job;
+    return base::write_file_atomically(file_, json(jobs_).dump(1) + "\n", 0644);
+  }
+
+ private:
+  explicit JobBook(fs::path file) : file_(std::move(file)) {}
+  fs::path file_;
+  std::map<std::string, std::string> jobs_;
+};
+
+// Finds or creates the run's job and waits for its end.
+Result<v1::FineTuningJob> run_job(Context& context, const StudyPlan& plan, const StudyRun& run,
+                                  JobBook& book) {
+  v1::CreateFineTuningJobRequest request;
+  DEX_ASSIGN_OR_RETURN(*request.mutable_spec(), spec_of(plan, run));
+  request.set_request_id(request_id_of(request.spec()));
+  std::string id = book.find(request.request_id());
+  if (id.empty()) {
+    DEX_ASSIGN_OR_RETURN(const auto created, context.client.create_job(request));
+    id = created.id();
+    DEX_RETURN_IF_ERROR(book.put(request.request_id(), id));
+  }
+  JobProgress progress(context.output);
+  const bool show = context.output.terminal().interactive;
+  const Status watched =
+      context.client.watch_job(id, 0, [&](const v1::WatchFineTuningJobResponse& message) {
+        if (show && message.has_snapshot()) progress.show(message.snapshot());
+        if (show && message.has_event() && message.event().has_metrics())
+          progress.show(message.event());
+        return true;
+      });
+  progress.clear();
+  DEX_RETURN_IF_ERROR(watched);
+  return context.client.get_job(id);
+}
+
+// Milliseconds a token of greedy decoding, the first one not counted.
+Result<double> decode_ms(Context& context, const std::string& model) {
+  v1::GenerateRequest request;
+  request.set_model(model);
+  request.set_prompt(kPrompt);
+  request.set_max_tokens(kDecodedTokens);
+  request.set_temperature(0);
+  request.set_ignore_eos(true);
+  DEX_ASSIGN_OR_RETURN(const auto reply, context.client.generate(request));
+  const double tokens = reply.usage().completion_tokens() - 1;
+  return (reply.timing().total_ms() - reply.timing().first_token_ms()) / tokens;
+}
+
+// Adapter and base in turn; the first pair warms up and is not counted.
+Status measure_slowdown(Context& context, const std::string& base_model, int pairs,
+                        RunResult& result) {
+  for (int pair = 0; pair <= pairs; ++pair) {
+    DEX_ASSIGN_OR_RETURN(const double of_base, decode_ms(context, base_model));
+    DEX_ASSIGN_OR_RETURN(const double of_adapter, decode_ms(context, result.adapter));
+    if (pair > 0) result.slowdowns.push_back(of_adapter / of_base);
+  }
+  return {};
+}
+
+RunResult result_of(const StudyRun& run, const v1::FineTuningJob& job) {
+  RunResult result;
+  result.run = run;
+  result.job = job.id();
+  result.adapter = job.fine_tuned_model();
+  if (job.state() != v1::JOB_STATE_SUCCEEDED) {
+    result.failure = job.has_error() ? job.error().code() + ": " + job.error().message()
+                                     : "the job did not succeed";
+  }
+  const auto& metrics = job.metrics();
+  result.base_loss = metrics.base_valid_loss();
+  result.loss = metrics.valid_loss();
+  result.trained_tokens = job.trained_tokens();
+  result.trained_parameters = metrics.trained_parameters();
+  result.added_parameters = metrics.added_parameters();
+  result.peak_memory_bytes = metrics.peak_host_memory_bytes();
+  result.tokens_per_second = metrics.tokens_per_second();
+  return result;
+}
+
+std::string line_of(const RunResult& result) {
+  if (!result.failure.empty()) return result.run.name() + ": failed, " + result.failure;
+  char text[160];
+  std::snprintf(text, sizeof text, ": held-out loss %.4f (base %.4f), %.0f tok/s", result.loss,
+                result.base_loss, result.tokens_per_second);
+  return result.run.name() + text;
+}
+
+class Study {
+ public:
+  Study(Context& context, const Arguments& arguments, StudyPlan plan, std::string data)
+      : context_(context), arguments_(arguments), plan_(std::move(plan)), data_(std::move(data)) {}
+
+  Status run() {
+    DEX_RETURN_IF_ERROR(base::make_directories(arguments_.out));
+    DEX_ASSIGN_OR_RETURN(JobBook book, JobBook::open(fs::path(arguments_.out) / "jobs.json"));
+    const auto runs = runs_of(plan_);
+    for (const auto& run : runs) {
+      DEX_ASSIGN_OR_RETURN(const auto job, run_job(context_, plan_, run, book));
+      RunResult result = result_of(run, job);
+      if (result.failure.empty()) look_at_adapter(result);
+      results_.push_back(std::move(result));
+      context_.output.note("  [" + std::to_string(results_.size()) + "/" +
+                           std::to_string(runs.size()) + "] " + line_of(results_.back()));
+      // After every run, so that a study that is broken off has its report so far.
+      DEX_RETURN_IF_ERROR(write());
+    }
+    return {};
+  }
+
+  [[nodiscard]] std::string report() const {
+    return markdown(data_, command(), plan_, summarise(plan_, results_));
+  }
+
+ private:
+  // Size, and the speed of decoding with the method's first adapter.
+  void look_at_adapter(RunResult& result) {
+    const auto adapter = context_.client.get_adapter(result.adapter);
+    if (adapter.ok()) result.artefact_bytes = adapter->bytes();
+    if (result.run.seed != plan_.seeds.front() || arguments_.speed_pairs == 0) return;
+    const Status measured =
+        measure_slowdown(context_, plan_.common.model, arguments_.speed_pairs, result);
+    if (!measured.ok()) result.not_served = "decoding not measured: " + measured.message();
+  }
+
+  Status write() const {
+    const auto rows = summarise(plan_, results_);
+    const fs::path out = arguments_.out;
+    DEX_RETURN_IF_ERROR(base::write_file_atomically(out / "report.md",
+                                                    markdown(data_, command(), plan_, rows), 0644));
+    DEX_RETURN_IF_ERROR(base::write_file_atomically(
+        out / "report.json", to_json(data_, command(), plan_, rows, results_).dump(2) + "\n",
+        0644));
+    return base::write_file_atomically(out / "loss.svg", loss_svg(rows, results_), 0644);
+  }
+
+  [[nodiscard]] std::string command() const {
+    std::string text = "dexctl study --model " + plan_.common.model + " --training-file " + data_ +
+                       " --methods " + arguments_.methods + " --seeds " + arguments_.seeds +
+                       " --preset " + plan_.preset + " --max-steps " + plan_.common.max_steps;
+    if (!plan_.common.batch_size.empty()) text += " --batch-size " + plan_.common.batch_size;
+    if (!plan_.common.max_seq_length.empty())
+      text += " --max-seq-length " + plan_.common.max_seq_length;
+    for (const auto& set : plan_.common.sets) text += " --set " + set;
+    return text;
+  }
+
+  Context& context_;
+  const Arguments& arguments_;
+  const StudyPlan plan_;
+  const std::string data_;  // as named on the command line
+  std::vector<RunResult> results_;
+};
+
+// What every method would cost; refuses before the first job what a later one would be refused for.
+Result<double> estimate_all(Context& context, const StudyPlan& plan) {
+  double seconds = 0;
+  for (const auto& method : plan.methods) {
+    DEX_ASSIGN_OR_RETURN(const auto spec, spec_of(plan, {method, plan.seeds.front()}));
+    DEX_ASSIGN_OR_RETURN(const auto estimate, context.client.estimate_job(spec));
+    const double all =
+        estimate.expected_duration_seconds() * static_cast<double>(plan.seeds.size());
+    context.output.note("  " + method + ": " + std::to_string(plan.seeds.size()) + " × " +
+                        human_seconds(estimate.expected_duration_seconds()) + ", trains " +
+                        human_count(static_cast<double>(estimate.trained_parameters())) +
+                        " parameters");
+    seconds += all;
+  }
+  return seconds;
+}
+
+Result<StudyPlan> plan_of(Context& context, const Arguments& arguments) {
+  StudyPlan plan;
+  DEX_ASSIGN_OR_RETURN(plan.methods, parse_methods(arguments.methods));
+  DEX_ASSIGN_OR_RETURN(plan.seeds, parse_seeds(arguments.seeds));
+  plan.preset = arguments.preset;
+  plan.common = arguments.spec;
+  DEX_ASSIGN_OR_RETURN(plan.common.training_file,
+                       file_argument(context, plan.common.training_file));
+  DEX_ASSIGN_OR_RETURN(plan.common.validation_file,
+                       file_argument(context, plan.common.validation_file));
+  return plan;
+}
+
+int study(Context& context, const Arguments& arguments) {
+  const auto plan = plan_of(context, arguments);
+  if (!plan.ok()) return context.output.failure(plan.status());
+  context.output.note("study: " + std::to_string(plan->methods.size()) + " methods, " +
+                      std::to_string(plan->seeds.size()) + " seeds; the report goes to " +
+                      arguments.out + "/");
+  const auto seconds = estimate_all(context, *plan);
+  if (!seconds.ok()) return context.output.failure(seconds.status());
+  context.output.note("  about " + human_seconds(*seconds) + " in all on one worker");
+  if (arguments.plan_only) return kDone;
+  Study study(context, arguments, *plan,
+              fs::path(arguments.spec.training_file).filename().string());
+  const Status status = study.run();
+  if (status.code() == base::Code::kCancelled) {
+    context.output.note("the job that runs goes on; the same command takes the study up again");
+    return kInterrupted;
+  }
+  if (!status.ok()) return context.output.failure(status);
+  context.output.out() << study.report() << std::flush;
+  return kDone;
+}
+
+}  // namespace
+
+void add_study(CLI::App& app, Action& action) {
+  auto* verb = add_verb(app, "study",
+                        "compare methods on your data: equal budgets, several seeds, one report",
+                        "dexctl study --model smollm2-135m-instruct --training-file train.jsonl "
+                        "--validation-file valid.jsonl --methods dex,kvo_only,lora --seeds 1,2,3 "
+                        "--max-steps 60 --batch-size 4 --max-seq-length 256");
+  auto arguments = std::make_shared<Arguments>();
+  auto& spec = arguments->spec;
+  verb->add_option("--model", spec.model, "base model")->required();
+  verb->add_option("--training-file", spec.training_file, "file id, or a path that is uploaded")
+      ->required();
+  verb->add_option("--validation-file", spec.validation_file, "likewise; the losses are over it")
+      ->required();
+  verb->add_option("--methods", arguments->methods, "of dex, kvo_only, lora, full, adapter")
+      ->capture_default_str();
+  verb->add_option("--seeds", arguments->seeds, "1,2,3 or 1-5; each is one order of the data")
+      ->capture_default_str();
+  verb->add_option("--preset", arguments->preset, "of dex")->capture_default_str();
+  verb->add_option("--max-steps", spec.max_steps, "updates of every run")->required();
+  verb->add_option("--batch-size", spec.batch_size, "sequences an update");
+  verb->add_option("--max-seq-length", spec.max_seq_length, "tokens a sequence");
+  verb->add_option("--set", spec.sets, "a field of every run: evaluation.max_tokens=8192")
+      ->allow_extra_args(false);
+  verb->add_option("--out", arguments->out, "folder of report.md, report.json, loss.svg, jobs.json")
+      ->capture_default_str();
+  verb->add_option("--speed-pairs", arguments->speed_pairs,
+                   "generations of adapter and base in turn, 0 to measure none")
+      ->check(CLI::Range(0, 100))
+      ->capture_default_str();
+  verb->add_flag("--plan", arguments->plan_only, "only show what it would take");
+  verb->callback(
+      [&action, arguments] { action = [=](Context& c) { return study(c, *arguments); }; });
+}
+
+}  // namespace dex::cli

@@ -1,0 +1,276 @@
+#include "client/cli/study_report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "client/cli/terminal.h"
+
+namespace dex::cli {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kControl = "kvo_only";
+constexpr int kDigits = 4;  // of a loss in nats
+
+std::string fixed(double value, int digits) {
+  char buffer[64];
+  std::snprintf(buffer, sizeof buffer, "%.*f", digits, value);
+  return buffer;
+}
+
+const RunResult* success(const std::vector<RunResult>& results, const std::string& method,
+                         uint64_t seed) {
+  for (const auto& result : results) {
+    if (result.run.method == method && result.run.seed == seed && result.failure.empty())
+      return &result;
+  }
+  return nullptr;
+}
+
+void summarise_speed(const std::vector<RunResult>& results, MethodSummary& row) {
+  std::vector<double> training, slowdowns;
+  for (const auto& result : results) {
+    if (result.run.method != row.method || !result.failure.empty()) continue;
+    training.push_back(result.tokens_per_second);
+    slowdowns.insert(slowdowns.end(), result.slowdowns.begin(), result.slowdowns.end());
+  }
+  row.tokens_per_second = median(training);
+  row.slowdown = median(slowdowns);
+  row.slowdown_min = row.slowdown_max = row.slowdown;
+  if (slowdowns.empty()) return;
+  row.slowdown_min = *std::min_element(slowdowns.begin(), slowdowns.end());
+  row.slowdown_max = *std::max_element(slowdowns.begin(), slowdowns.end());
+}
+
+void take(const RunResult& result, MethodSummary& row) {
+  row.trained_parameters = std::max(row.trained_parameters, result.trained_parameters);
+  row.added_parameters = std::max(row.added_parameters, result.added_parameters);
+  row.trained_tokens = std::max(row.trained_tokens, result.trained_tokens);
+  row.peak_memory_bytes = std::max(row.peak_memory_bytes, result.peak_memory_bytes);
+  row.artefact_bytes = std::max(row.artefact_bytes, result.artefact_bytes);
+  if (!result.not_served.empty() &&
+      std::find(row.notes.begin(), row.notes.end(), result.not_served) == row.notes.end())
+    row.notes.push_back(result.not_served);
+}
+
+json to_json(const Interval& interval) {
+  json out = {{"n", interval.n}};
+  if (interval.n > 0) out["value"] = interval.mean;
+  if (interval.known()) {
+    out["low"] = interval.low;
+    out["high"] = interval.high;
+    out["confidence"] = 0.95;
+    out["interval"] = "STUDENT_T";
+  }
+  return out;
+}
+
+std::string slowdown_text(const MethodSummary& row) {
+  if (std::isnan(row.slowdown)) return "–";
+  return "× " + fixed(row.slowdown, 2) + " (" + fixed(row.slowdown_min, 2) + "–" +
+         fixed(row.slowdown_max, 2) + ")";
+}
+
+std::string verdict(const std::string& what, const Interval& difference) {
+  std::string out = what + " " + text(difference, kDigits) + " nats a token: ";
+  if (!difference.known()) return out + "one seed says nothing about a difference";
+  if (!difference.excludes_zero()) return out + "no difference that these seeds can show";
+  return out + (difference.mean < 0 ? "better" : "worse");
+}
+
+void write_table(std::ostream& out, const std::vector<MethodSummary>& rows) {
+  out << "| method | held-out loss | against the base | against " << kControl
+      << " | trained | added | training | peak memory | artefact | decoding time |\n"
+      << "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n";
+  for (const auto& row : rows) {
+    if (row.loss.n == 0) continue;
+    out << "| `" << row.method << "` | " << text(row.loss, kDigits) << " | "
+        << text(row.against_base, kDigits) << " | "
+        << (row.against_control.n > 0 ? text(row.against_control, kDigits) : "–") << " | "
+        << human_count(static_cast<double>(row.trained_parameters)) << " | "
+        << human_count(static_cast<double>(row.added_parameters)) << " | "
+        << fixed(row.tokens_per_second, 0) << " tok/s | "
+        << human_bytes(static_cast<double>(row.peak_memory_bytes)) << " | "
+        << human_bytes(static_cast<double>(row.artefact_bytes)) << " | " << slowdown_text(row)
+        << " |\n";
+  }
+}
+
+}  // namespace
+
+std::vector<MethodSummary> summarise(const StudyPlan& plan, const std::vector<RunResult>& results) {
+  std::vector<MethodSummary> rows;
+  for (const auto& method : plan.methods) {
+    MethodSummary row;
+    row.method = method;
+    std::vector<double> losses, from_base, from_control;
+    for (const uint64_t seed : plan.seeds) {
+      const RunResult* result = success(results, method, seed);
+      if (!result) continue;
+      losses.push_back(result->loss);
+      from_base.push_back(result->loss - result->base_loss);
+      const RunResult* control = success(results, kControl, seed);
+      if (control && method != kControl) from_control.push_back(result->loss - control->loss);
+      take(*result, row);
+    }
+    for (const auto& result : results) {
+      if (result.run.method == method && !result.failure.empty())
+        row.notes.push_back("seed " + std::to_string(result.run.seed) + ": " + result.failure);
+    }
+    if (!losses.empty()) row.loss = t_interval(losses);
+    if (!from_base.empty()) row.against_base = t_interval(from_base);
+    if (!from_control.empty()) row.against_control = t_interval(from_control);
+    summarise_speed(results, row);
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+std::string markdown(const std::string& data, const std::string& command, const StudyPlan& plan,
+                     const std::vector<MethodSummary>& rows) {
+  std::ostringstream out;
+  out << "# Methods compared on " << data << "\n\n"
+      << "Model `" << plan.common.model << "`, " << plan.common.max_steps << " updates";
+  if (!plan.common.batch_size.empty()) out << " of " << plan.common.batch_size << " sequences";
+  if (!plan.common.max_seq_length.empty())
+    out << " of at most " << plan.common.max_seq_length << " tokens";
+  out << ", " << plan.seeds.size() << (plan.seeds.size() == 1 ? " seed" : " seeds")
+      << "; `dex` with preset `" << plan.preset << "`. Made by:\n\n    " << command << "\n\n";
+  write_table(out, rows);
+  out << "\nLoss: nats a token on the validation rows, of the published weights; mean over seeds "
+         "with "
+         "its 95 % Student interval. Differences are paired by seed: one seed is one order of the "
+         "data for every method. Negative is better. Trained and added: parameters. Training and "
+         "decoding were measured on the machine that ran the study; decoding time is that of the "
+         "adapter divided by the base's, in turn, median and range.\n\n";
+  for (const auto& row : rows) {
+    if (row.loss.n > 0) {
+      out << "- " << verdict("`" + row.method + "` against the base:", row.against_base) << ".\n";
+      if (row.against_control.n > 0) {
+        out << "- "
+            << verdict("`" + row.method + "` against `" + kControl + "`:", row.against_control)
+            << ".\n";
+      }
+    }
+    for (const auto& note : row.notes) out << "- `" << row.method << "`: " << note << "\n";
+  }
+  return out.str();
+}
+
+json to_json(const std::string& data, const std::string& command, const StudyPlan& plan,
+             const std::vector<MethodSummary>& rows, const std::vector<RunResult>& results) {
+  json methods = json::array(), runs = json::array();
+  for (const auto& row : rows) {
+    json entry = {{"method", row.method},
+                  {"loss", to_json(row.loss)},
+                  {"against_base", to_json(row.against_base)},
+                  {"against_kvo_only", to_json(row.against_control)},
+                  {"trained_parameters", row.trained_parameters},
+                  {"added_parameters", row.added_parameters},
+                  {"trained_tokens", row.trained_tokens},
+                  {"peak_memory_bytes", row.peak_memory_bytes},
+                  {"artefact_bytes", row.artefact_bytes},
+                  {"notes", row.notes}};
+    if (!std::isnan(row.tokens_per_second)) entry["tokens_per_second"] = row.tokens_per_second;
+    if (!std::isnan(row.slowdown)) {
+      entry["decoding_time_ratio"] = {
+          {"median", row.slowdown}, {"min", row.slowdown_min}, {"max", row.slowdown_max}};
+    }
+    methods.push_back(std::move(entry));
+  }
+  for (const auto& result : results) {
+    runs.push_back({{"method", result.run.method},
+                    {"seed", result.run.seed},
+                    {"job", result.job},
+                    {"adapter", result.adapter},
+                    {"failure", result.failure},
+                    {"base_loss", result.base_loss},
+                    {"loss", result.loss},
+                    {"trained_tokens", result.trained_tokens},
+                    {"tokens_per_second", result.tokens_per_second},
+                    {"peak_memory_bytes", result.peak_memory_bytes},
+                    {"decoding_time_ratios", result.slowdowns}});
+  }
+  return {{"data", data},
+          {"command", command},
+          {"model", plan.common.model},
+          {"updates", plan.common.max_steps},
+          {"seeds", plan.seeds},
+          {"preset", plan.preset},
+          {"methods", methods},
+          {"runs", runs}};
+}
+
+std::string loss_svg(const std::vector<MethodSummary>& rows,
+                     const std::vector<RunResult>& results) {
+  std::vector<const MethodSummary*> shown;
+  double low = std::numeric_limits<double>::infinity(), high = -low;
+  const auto widen = [&](double value) {
+    low = std::min(low, value);
+    high = std::max(high, value);
+  };
+  for (const auto& row : rows) {
+    if (row.loss.n == 0) continue;
+    shown.push_back(&row);
+    widen(row.loss.known() ? row.loss.low : row.loss.mean);
+    widen(row.loss.known() ? row.loss.high : row.loss.mean);
+  }
+  for (const auto& result : results) {
+    if (result.failure.empty()) widen(result.loss);
+  }
+  if (shown.empty()) return "";
+  const double margin = std::max(0.05 * (high - low), 1e-4);
+  low -= margin;
+  high += margin;
+  constexpr int kLeft = 110, kWidth = 560, kRow = 34, kTop = 34;
+  const int height = kTop + kRow * static_cast<int>(shown.size()) + 40;
+  const auto x = [&](double loss) {
+    return fixed(kLeft + (loss - low) / (high - low) * kWidth, 1);
+  };
+  std::ostringstream out;
+  out << "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " << kLeft + kWidth + 30 << " "
+      << height << "\" role=\"img\" font-family=\"system-ui, sans-serif\" font-size=\"13\">\n"
+      << "<title>Held-out loss by method, mean with 95 % interval, dots are seeds</title>\n"
+      << "<style>text{fill:#333}line{stroke:#777}.mean{fill:#1b5e9e}.seed{fill:none;stroke:#777}"
+         "@media(prefers-color-scheme:dark){text{fill:#ddd}.mean{fill:#7db8ee}}</style>\n"
+      << "<text x=\"" << kLeft
+      << "\" y=\"18\">held-out loss, nats a token (left is better)</text>\n";
+  int y = kTop + kRow / 2;
+  for (const auto* row : shown) {
+    out << "<text x=\"" << kLeft - 12 << "\" y=\"" << y + 4 << "\" text-anchor=\"end\">"
+        << row->method << "</text>\n";
+    if (row->loss.known()) {
+      out << "<line x1=\"" << x(row->loss.low) << "\" x2=\"" << x(row->loss.high) << "\" y1=\"" << y
+          << "\" y2=\"" << y << "\" stroke-width=\"2\"/>\n";
+    }
+    for (const auto& result : results) {
+      if (result.run.method == row->method && result.failure.empty()) {
+        out << "<circle class=\"seed\" cx=\"" << x(result.loss) << "\" cy=\"" << y
+            << "\" r=\"3\"/>\n";
+      }
+    }
+    out << "<circle class=\"mean\" cx=\"" << x(row->loss.mean) << "\" cy=\"" << y
+        << "\" r=\"5\"><title>" << row->method << " " << text(row->loss, kDigits)
+        << "</title></circle>\n";
+    y += kRow;
+  }
+  const int axis = kTop + kRow * static_cast<int>(shown.size()) + 4;
+  out << "<line x1=\"" << kLeft << "\" x2=\"" << kLeft + kWidth << "\" y1=\"" << axis << "\" y2=\""
+      << axis << "\"/>\n";
+  for (int tick = 0; tick <= 4; ++tick) {
+    const double loss = low + (high - low) * tick / 4;
+    out << "<text x=\"" << x(loss) << "\" y=\"" << axis + 18 << "\" text-anchor=\"middle\">"
+        << fixed(loss, 3) << "</text>\n";
+  }
+  out << "</svg>\n";
+  return out.str();
+}
+
+}  // namespace dex::cli

@@ -1,0 +1,54 @@
+#include "client/cli/study_statistics.h"
+
+#include <algorithm>
+#include <boost/math/distributions/students_t.hpp>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <numeric>
+
+namespace dex::cli {
+
+namespace {
+
+std::string fixed(double value, int digits) {
+  char buffer[64];
+  std::snprintf(buffer, sizeof buffer, "%.*f", digits, value);
+  return buffer;
+}
+
+}  // namespace
+
+Interval t_interval(const std::vector<double>& values, double confidence) {
+  Interval out;
+  out.n = values.size();
+  const auto n = static_cast<double>(values.size());
+  out.mean = std::accumulate(values.begin(), values.end(), 0.0) / n;
+  out.low = out.high = std::numeric_limits<double>::quiet_NaN();
+  if (!out.known()) return out;
+  double squares = 0;
+  for (const double value : values) squares += (value - out.mean) * (value - out.mean);
+  const boost::math::students_t t(n - 1);
+  const double half =
+      boost::math::quantile(t, 0.5 + confidence / 2) * std::sqrt(squares / (n - 1) / n);
+  out.low = out.mean - half;
+  out.high = out.mean + half;
+  return out;
+}
+
+std::string text(const Interval& interval, int digits) {
+  const std::string mean = fixed(interval.mean, digits);
+  if (!interval.known()) return mean + " (one run)";
+  // A range that may begin with a minus is written with "to".
+  const char* between = interval.low < 0 ? " to " : "–";
+  return mean + " (" + fixed(interval.low, digits) + between + fixed(interval.high, digits) + ")";
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) return std::numeric_limits<double>::quiet_NaN();
+  std::sort(values.begin(), values.end());
+  const size_t n = values.size();
+  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+}  // namespace dex::cli

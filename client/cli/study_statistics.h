@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace dex::cli {
+
+// A mean with its Student t interval. One value alone has no interval: low and high are then NaN.
+struct Interval {
+  double mean = 0, low = 0, high = 0;
+  size_t n = 0;
+  [[nodiscard]] bool known() const { return n >= 2; }
+  // Zero is outside: with a difference, the two sides differ at this confidence.
+  [[nodiscard]] bool excludes_zero() const { return known() && (low > 0 || high < 0); }
+};
+
+// mean ± t(confidence, n − 1)·s/√n, s the sample standard deviation. `values` must not be empty.
+Interval t_interval(const std::vector<double>& values, double confidence = 0.95);
+
+// "2.1761 (2.1702–2.1820)"; "2.1761 (one run)" without an interval.
+std::string text(const Interval& interval, int digits);
+
+double median(std::vector<double> values);  // NaN when empty
+
+}  // namespace dex::cli
