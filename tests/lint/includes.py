@@ -58,7 +58,7 @@ ROOMS = {
         ("services/base", "services/text", "services/data", "worker/kernels", "worker/model"),
         ("libtorch",),
     ),
-    "client": (("services/base", "services/rpc", "services/text", "services/data", "proto"), ("grpc", "protobuf")),
+    "client": (("services/base", "services/rpc", "services/text", "services/data", "proto"), ("grpc", "protobuf", "boost")),
     "deploy/standalone": (("services/base",), ()),
 }
 
