@@ -22,12 +22,18 @@ void add_message(v1::ChatInput& chat, const std::string& role, const std::string
   message->set_content(content);
 }
 
-// One answer, printed as it comes and added to the conversation.
+// One answer, printed as it comes (for scripts: whole) and added to the conversation.
 base::Status answer(Context& context, const Arguments& arguments, v1::ChatInput& chat) {
   v1::GenerateRequest request;
   request.set_model(arguments.model);
   *request.mutable_chat() = chat;
   arguments.sampling.apply(request);
+  if (context.output.format() != Format::kTable) {
+    DEX_ASSIGN_OR_RETURN(const auto reply, context.client.generate(request));
+    context.output.result(reply, reply.id(), {});
+    add_message(chat, "assistant", reply.text());
+    return {};
+  }
   std::string text;
   const base::Status status =
       context.client.generate_stream(request, [&](const v1::GenerateStreamResponse& event) {

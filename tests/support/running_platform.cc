@@ -140,6 +140,10 @@ std::string RunningPlatform::log() const {
 
 Outcome RunningPlatform::ctl(std::vector<std::string> args, int64_t limit_ms) const {
   args.insert(args.end(), {"--output", "json"});
+  return plain_ctl(args, limit_ms);
+}
+
+Outcome RunningPlatform::plain_ctl(const std::vector<std::string>& args, int64_t limit_ms) const {
   return run_program("dexctl", args, limit_ms, {{"DEX_SERVER", server()}});
 }
 

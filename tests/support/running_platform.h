@@ -39,6 +39,8 @@ class RunningPlatform {
 
   // dexctl with --output json against this platform.
   Outcome ctl(std::vector<std::string> args, int64_t limit_ms = 600'000) const;
+  // dexctl as people use it: tables, streams.
+  Outcome plain_ctl(const std::vector<std::string>& args, int64_t limit_ms = 600'000) const;
   // The addresses in endpoints.json.
   [[nodiscard]] const nlohmann::json& endpoints() const { return endpoints_; }
   [[nodiscard]] std::string server() const { return endpoints_.at("grpc"); }

@@ -1,0 +1,168 @@
+// Every verb of dexctl against a real platform: what people read, what scripts read, exit codes.
+#include <gmock/gmock.h>
+#include <signal.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "tests/e2e/small_job.h"
+
+namespace dex {
+namespace {
+
+using support::Outcome;
+using support::RunningPlatform;
+using testing::ContainsRegex;
+using testing::HasSubstr;
+
+constexpr const char* kModel = "smollm2-135m-instruct";
+
+// One platform with one finished job for all tests.
+class DexctlTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    directory_ = new support::TemporaryDirectory;
+    platform_ = new RunningPlatform(*directory_ / "data");
+    platform_->start();
+    file_ = new std::string(platform_->upload_rows("code", "train", 20));
+    const std::string validation = platform_->upload_rows("code", "validation", 10);
+    const Outcome followed =
+        platform_->ctl(support::with(support::small_job(*file_, validation, 4), {"--follow"}));
+    EXPECT_EQ(followed.code, 0) << followed.err;
+    job_ = new nlohmann::json(followed.json());
+  }
+  static void TearDownTestSuite() {
+    delete platform_;
+    delete directory_;
+    delete file_;
+    delete job_;
+  }
+
+  static std::string id() { return job_->at("id"); }
+  static std::string adapter() { return job_->at("fine_tuned_model"); }
+
+  static support::TemporaryDirectory* directory_;
+  static RunningPlatform* platform_;
+  static std::string* file_;
+  static nlohmann::json* job_;
+};
+support::TemporaryDirectory* DexctlTest::directory_ = nullptr;
+RunningPlatform* DexctlTest::platform_ = nullptr;
+std::string* DexctlTest::file_ = nullptr;
+nlohmann::json* DexctlTest::job_ = nullptr;
+
+TEST_F(DexctlTest, WhatPeopleRead) {
+  struct Case {
+    std::vector<std::string> args;
+    const char* says;  // a regular expression, over both outputs
+  };
+  const Case cases[] = {
+      {{"files", "list"}, "code.train.jsonl"},
+      {{"files", "get", *file_}, "ready"},
+      {{"files", "findings", *file_}, "nothing|LINE"},
+      {{"jobs", "list"}, "succeeded"},
+      {{"jobs", "get", id()}, "succeeded"},
+      {{"jobs", "events", id()}, "eval_complete"},
+      {{"jobs", "watch", id()}, "succeeded"},
+      {{"adapters", "list"}, "ft:smollm2"},
+      {{"adapters", "get", adapter()}, "KVO"},
+      {{"adapters", "load", adapter()}, "ft:smollm2"},
+      {{"adapters", "unload", adapter()}, "ft:smollm2"},
+      {{"presets", "list"}, "long_text"},
+      {{"presets", "show", "code"}, "lambda"},
+      {{"models", "list"}, kModel},
+      {{"models", "show", kModel}, "135"},
+      {{"version"}, "server"},
+      {{"chat", kModel, "--message", "Say hello.", "--max-tokens", "4"}, "[a-zA-Z]"},
+  };
+  for (const auto& test : cases) {
+    const Outcome outcome = platform_->plain_ctl(test.args);
+    const std::string command = test.args[0] + (test.args.size() > 1 ? " " + test.args[1] : "");
+    EXPECT_EQ(outcome.code, 0) << command << ": " << outcome.err;
+    EXPECT_THAT(outcome.out + outcome.err, ContainsRegex(test.says)) << command;
+    EXPECT_EQ(outcome.out.find("_UNSPECIFIED"), std::string::npos) << command;
+  }
+}
+
+TEST_F(DexctlTest, StreamedAndWholeTextAreTheSame) {
+  const std::vector<std::string> args = {
+      "generate", adapter(),       "--prompt", "def add(a, b):", "--max-tokens",
+      "12",       "--temperature", "0.8",      "--seed",         "3"};
+  const Outcome streamed = platform_->plain_ctl(args);
+  const Outcome whole = platform_->plain_ctl(support::with(args, {"--no-stream"}));
+  ASSERT_EQ(streamed.code, 0) << streamed.err;
+  EXPECT_EQ(streamed.out, whole.out);
+  EXPECT_EQ(platform_->ctl(args).json().at("text").get<std::string>() + "\n", whole.out);
+  const auto chat = platform_->ctl({"chat", kModel, "--message", "Hi", "--max-tokens", "3"});
+  EXPECT_EQ(chat.json().at("model"), kModel);
+}
+
+TEST_F(DexctlTest, ScriptsFindWhatTheyRelyOn) {
+  for (const char* key : {"id", "state", "attempt", "progress", "fine_tuned_model"}) {
+    EXPECT_TRUE(job_->contains(key)) << key;
+  }
+  const auto files = platform_->ctl({"files", "list"}).json().at("files");
+  EXPECT_GE(files.size(), 2u);
+  std::istringstream ids(platform_->plain_ctl({"jobs", "list", "--output", "id"}).out);
+  std::string first;
+  std::getline(ids, first);
+  EXPECT_TRUE(first.starts_with("ftjob-")) << first;
+  // A path in place of a file id finds the file that is there.
+  const auto copy = *directory_ / "again.jsonl";
+  EXPECT_EQ(platform_->plain_ctl({"files", "download", *file_, copy}).code, 0);
+  const Outcome estimate = platform_->ctl(
+      {"jobs", "estimate", "--model", kModel, "--training-file", copy, "--max-steps", "4"});
+  EXPECT_EQ(estimate.code, 0) << estimate.err;
+  EXPECT_THAT(estimate.err, HasSubstr("is there already as"));
+  EXPECT_EQ(platform_->ctl({"files", "list"}).json().at("files").size(), files.size());
+}
+
+TEST_F(DexctlTest, FilesGoWhenNothingNeedsThem) {
+  const auto path = *directory_ / "own.jsonl";
+  {
+    std::ofstream out(path);
+    for (int i = 0; i < 12; ++i) out << R"({"text": "row )" << i << "\"}\n";
+  }
+  const std::string own = platform_->ctl({"files", "upload", path}).json().at("id");
+  EXPECT_EQ(platform_->ctl({"files", "delete", own}).code, 0);
+  const Outcome gone = platform_->ctl({"files", "get", own});
+  EXPECT_EQ(gone.code, 3);
+  EXPECT_THAT(gone.err, HasSubstr("RESOURCE_NOT_FOUND"));
+}
+
+TEST_F(DexctlTest, ExitCodesTellWhoHasToAct) {
+  EXPECT_EQ(platform_->plain_ctl({"jobs", "frobnicate"}).code, 2);
+  EXPECT_EQ(platform_->plain_ctl({"jobs", "create", "--model", kModel}).code, 2) << "needs --yes";
+  EXPECT_EQ(platform_->plain_ctl({"jobs", "get", "ftjob-00000000000000000000000000"}).code, 3);
+  EXPECT_EQ(platform_->plain_ctl({"jobs", "cancel", id()}).code, 3) << "it has ended";
+  // Nobody there: the operator's matter, told with the address and within the time given.
+  const Outcome nobody = support::run_program(
+      "dexctl", {"models", "list", "--server", "127.0.0.1:1", "--timeout", "2"});
+  EXPECT_EQ(nobody.code, 4) << nobody.err;
+  EXPECT_THAT(nobody.err, HasSubstr("127.0.0.1:1"));
+}
+
+TEST_F(DexctlTest, CtrlCEndsTheWatchingAndNotTheJob) {
+  const std::string job = platform_->ctl(support::small_job(*file_, *file_, 400)).json().at("id");
+  base::Subprocess::Options options;
+  options.program = std::string(DEX_BINARY_DIR) + "/bin/dexctl";
+  options.args = {"jobs", "watch", job, "--server", platform_->server()};
+  options.stdout_file = *directory_ / "watch.out";
+  options.stderr_file = *directory_ / "watch.err";
+  auto watch = base::Subprocess::start(options);
+  ASSERT_TRUE(watch.ok());
+  const auto said = [&] {
+    std::ostringstream text;
+    text << std::ifstream(*directory_ / "watch.err").rdbuf();
+    return text.str();
+  };
+  ASSERT_TRUE(support::eventually([&] { return said().find(job) != std::string::npos; }, 60'000));
+  (*watch)->signal(SIGINT);
+  EXPECT_EQ((*watch)->wait(30'000)->code, 130);
+  EXPECT_THAT(said(), HasSubstr("dexctl jobs watch " + job + " --after"));
+  EXPECT_EQ(platform_->ctl({"jobs", "cancel", job, "--wait"}).code, 0) << "it was still there";
+  EXPECT_EQ(platform_->plain_ctl({"jobs", "watch", job}).code, 5) << "a cancelled job";
+}
+
+}  // namespace
+}  // namespace dex
