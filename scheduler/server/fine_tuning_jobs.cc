@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "scheduler/core/presets.h"
 #include "scheduler/server/file_view.h"
 #include "scheduler/server/job_view.h"
 #include "scheduler/server/page.h"
@@ -44,8 +45,8 @@ bool matches(const v1::FineTuningJob& job, const v1::ListFineTuningJobsRequest::
   if (!filter.model().empty() && filter.model() != job.model()) return false;
   if (!filter.preset().empty()) {
     const std::string& version = job.effective_config().preset_version();  // "code@1"
-    if (filter.preset() != version && filter.preset() != version.substr(0, version.find('@')))
-      return false;
+    const std::string wanted = core::canonical_preset_name(filter.preset());
+    if (wanted != version && wanted != version.substr(0, version.find('@'))) return false;
   }
   return std::all_of(filter.metadata().begin(), filter.metadata().end(), [&job](const auto& pair) {
     const auto found = job.metadata().find(pair.first);
