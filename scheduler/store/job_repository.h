@@ -38,9 +38,9 @@ class JobRepository {
   // Newest first, at most 100.
   base::Result<std::vector<JobRecord>> list(const std::string& tenant, const Cursor& cursor,
                                             int count);
-  // Whether this call ended or stopped the job, was one of those that found it CANCELLED or
-  // CANCELLING, or repeats `request`. FAILED_PRECONDITION JOB_STATE_CONFLICT names the state of a
-  // job that ended otherwise.
+  // Ends a waiting job at once, orders a running one to stop; OK also for one that is CANCELLED or
+  // CANCELLING. FAILED_PRECONDITION JOB_STATE_CONFLICT names the state of a job that ended
+  // otherwise.
   struct Cancelled {
     std::string state;      // stored, afterwards; of a replay: empty
     bool replayed = false;  // `request` was known: nothing was done, whatever the job is now
