@@ -2,7 +2,6 @@
 
 #include <google/protobuf/util/json_util.h>
 
-#include <algorithm>
 
 #include "client/cli/set_field.h"
 #include "services/base/files.h"
@@ -42,9 +41,7 @@ Status apply_method(const SpecFlags& flags, v1::FineTuningJobSpec& spec) {
                                   "--method \"" + flags.method + "\" is not one of dex, kvo_only");
   }
   if (!flags.preset.empty()) {
-    std::string preset = flags.preset;
-    std::replace(preset.begin(), preset.end(), '-', '_');
-    spec.mutable_dex()->set_preset(preset);
+    spec.mutable_dex()->set_preset(flags.preset);
   }
   return {};
 }

@@ -6,6 +6,8 @@
 #include <set>
 #include <sstream>
 
+#include "proto/spec_values.h"
+
 namespace dex::core {
 
 namespace {
@@ -15,87 +17,19 @@ using dex::v1::FineTuningJobSpec;
 using dex::v1::HeadSelection;
 using dex::v1::Lambda;
 
-std::string show(double value) {
-  std::ostringstream out;
-  out << value;
-  return out.str();
-}
-
-// Collects range errors; `path` is the field's name in the reply.
-class RangeChecker {
+// Collects problems; `path` is the field's name in the reply.
+class Collector {
  public:
-  void between(const std::string& path, bool present, double value, double low, double high) {
-    if (!present) return;
-    if (!std::isfinite(value)) {
-      add("INVALID_FIELD", path, "must be a finite number, got " + show(value));
-    } else if (value < low || value > high) {
-      add("VALUE_OUT_OF_RANGE", path,
-          "must be between " + show(low) + " and " + show(high) + ", got " + show(value));
-    }
-  }
-  void positive(const std::string& path, bool present, double value) {
-    if (!present) return;
-    if (!std::isfinite(value) || value <= 0) {
-      add(std::isfinite(value) ? "VALUE_OUT_OF_RANGE" : "INVALID_FIELD", path,
-          "must be a number above 0, got " + show(value));
-    }
-  }
   void add(std::string reason, const std::string& path, std::string what) {
     problems.push_back({std::move(reason), path, std::move(what)});
   }
+  // The values of `spec` each by itself (proto/spec_values.h).
+  void add_bad_values(const FineTuningJobSpec& spec) {
+    for (proto::BadValue& bad : proto::bad_values(spec))
+      add(bad.out_of_range ? "VALUE_OUT_OF_RANGE" : "INVALID_FIELD", bad.path, std::move(bad.what));
+  }
   std::vector<Problem> problems;
 };
-
-void check_hyperparameters(const dex::v1::Hyperparameters& h, RangeChecker& check) {
-  const std::string at = "hyperparameters.";
-  check.between(at + "n_epochs", h.has_n_epochs(), h.n_epochs(), 1, 100);
-  check.between(at + "max_steps", h.has_max_steps(), h.max_steps(), 0, 10'000'000);
-  check.between(at + "max_seq_length", h.has_max_seq_length(), h.max_seq_length(), 16, 10'000'000);
-  check.between(at + "batch_size", h.has_batch_size(), h.batch_size(), 1, 4096);
-  check.between(at + "micro_batch_size", h.has_micro_batch_size(), h.micro_batch_size(), 1, 4096);
-  check.positive(at + "learning_rate", h.has_learning_rate(), h.learning_rate());
-  check.positive(at + "branch_learning_rate", h.has_branch_learning_rate(),
-                 h.branch_learning_rate());
-  check.positive(at + "lambda_learning_rate", h.has_lambda_learning_rate(),
-                 h.lambda_learning_rate());
-  check.between(at + "learning_rate_multiplier", h.has_learning_rate_multiplier(),
-                h.learning_rate_multiplier(), 0.01, 100);
-  check.between(at + "warmup_ratio", h.has_warmup_ratio(), h.warmup_ratio(), 0, 0.5);
-  check.between(at + "max_grad_norm", h.has_max_grad_norm(), h.max_grad_norm(), 0, 1e6);
-  check.between(at + "weight_decay", h.has_weight_decay(), h.weight_decay(), 0, 1);
-  check.between(at + "adam_beta1", h.has_adam_beta1(), h.adam_beta1(), 0, 0.9999);
-  check.between(at + "adam_beta2", h.has_adam_beta2(), h.adam_beta2(), 0, 0.999999);
-  if (h.has_learning_rate() && h.has_learning_rate_multiplier()) {
-    check.add("CONFLICTING_FIELDS", at + "learning_rate_multiplier",
-              "can't be given together with learning_rate; give one of them");
-  }
-}
-
-void check_lambda(const Lambda& lambda, RangeChecker& check) {
-  const std::string at = "dex.lambda.";
-  check.between(at + "init", lambda.has_init(), lambda.init(), -10, 10);
-  check.between(at + "learn_init", lambda.has_learn_init(), lambda.learn_init(), -10, 10);
-  check.between(at + "start", lambda.has_start(), lambda.start(), -10, 10);
-  check.between(at + "end", lambda.has_end(), lambda.end(), -10, 10);
-  check.between(at + "anneal_fraction", lambda.anneal_case() == Lambda::kAnnealFraction,
-                lambda.anneal_fraction(), 0, 1);
-  if (lambda.anneal_case() == Lambda::kAnnealSteps && lambda.anneal_steps() < 0) {
-    check.add("VALUE_OUT_OF_RANGE", at + "anneal_steps",
-              "must be ≥ 0, got " + std::to_string(lambda.anneal_steps()));
-  }
-}
-
-void check_heads(const HeadSelection& heads, RangeChecker& check) {
-  const std::string at = "dex.head_selection.";
-  check.between(at + "fraction", heads.has_fraction(), heads.fraction(), 0, 1);
-  check.between(at + "tau", heads.has_tau(), heads.tau(), -1000, 1000);
-  check.between(at + "eta", heads.has_eta(), heads.eta(), -1000, 1000);
-  const auto& calibration = heads.calibration();
-  check.between(at + "calibration.n_sequences", calibration.has_n_sequences(),
-                calibration.n_sequences(), 1, 1024);
-  check.between(at + "calibration.seq_length", calibration.has_seq_length(),
-                calibration.seq_length(), 16, 1'000'000);
-}
 
 bool fits_alphabet(const std::string& text, size_t most, const std::string& extra) {
   return !text.empty() && text.size() <= most && std::all_of(text.begin(), text.end(), [&](char c) {
@@ -103,7 +37,7 @@ bool fits_alphabet(const std::string& text, size_t most, const std::string& extr
   });
 }
 
-void check_names(const FineTuningJobSpec& spec, RangeChecker& check) {
+void check_names(const FineTuningJobSpec& spec, Collector& check) {
   if (spec.model().empty()) check.add("MISSING_FIELD", "model", "is missing: name a base model");
   if (spec.training_file().empty()) {
     check.add("MISSING_FIELD", "training_file", "is missing: give the id of an uploaded file");
@@ -180,14 +114,14 @@ const std::vector<Effect>& effects() {
       {"dex.head_selection.reselect_every_steps", threshold, "criterion THRESHOLD"},
       {"dex.bottleneck.width_ratio", bottleneck, "projection BOTTLENECK"},
       {"dex.bottleneck.scope", bottleneck, "projection BOTTLENECK"},
+      {"dex.w_d_init", [=](const auto& s) { return !bottleneck(s); }, "another projection"},
       {"hyperparameters.branch_learning_rate", with_branch, "method dex"},
       {"hyperparameters.learning_rate", trains_kvo, "train KVO_DEX"},
   };
   return list;
 }
 
-void check_head_lists(const HeadSelection& heads, const dex::v1::Model& model,
-                      RangeChecker& check) {
+void check_head_lists(const HeadSelection& heads, const dex::v1::Model& model, Collector& check) {
   std::set<uint32_t> layers;
   for (const auto& entry : heads.heads()) {
     const std::string layer = "layer " + std::to_string(entry.layer());
@@ -212,10 +146,23 @@ void check_head_lists(const HeadSelection& heads, const dex::v1::Model& model,
   }
 }
 
+// m = round(width_ratio·d) of method.md §3.2 must leave something to project to.
+void check_bottleneck(const DexMethod& dex, const dex::v1::Model& model, Collector& check) {
+  if (dex.projection() != DexMethod::PROJECTION_BOTTLENECK) return;
+  const double ratio = dex.bottleneck().width_ratio();
+  if (ratio * model.head_dim() >= 0.5) return;
+  std::ostringstream what;
+  what << ratio << " of head_dim " << model.head_dim() << " leaves no column: give at least "
+       << 0.5 / model.head_dim();
+  check.add("VALUE_OUT_OF_RANGE", "dex.bottleneck.width_ratio", what.str());
+}
+
 // method.md §2.5: configurations in which the branch can never get a gradient.
-void check_dead_points(const DexMethod& dex, int64_t updates, RangeChecker& check) {
+void check_dead_points(const DexMethod& dex, int64_t updates, Collector& check) {
   const Lambda& lambda = dex.lambda();
-  const bool linear = dex.w_d_init() == DexMethod::BRANCH_INIT_LINEAR;
+  // A bottleneck has a start of its own: one factor 0, so the branch is 0 whatever w_d_init says.
+  const bool linear = dex.w_d_init() == DexMethod::BRANCH_INIT_LINEAR &&
+                      dex.projection() != DexMethod::PROJECTION_BOTTLENECK;
   if (lambda.schedule() == Lambda::SCHEDULE_PAPER_EQ4) {
     const int64_t anneal =
         lambda.anneal_case() == Lambda::kAnnealSteps
@@ -266,31 +213,18 @@ base::Status to_status(const std::vector<Problem>& problems) {
 }
 
 std::vector<Problem> check_values(const FineTuningJobSpec& spec) {
-  RangeChecker check;
+  Collector check;
   check_names(spec, check);
-  check.between("validation_split", spec.has_validation_split(), spec.validation_split(), 0, 0.5);
-  check.between("skip_budget_ratio", spec.has_skip_budget_ratio(), spec.skip_budget_ratio(), 0,
-                0.1);
-  check.between("priority", spec.has_priority(), spec.priority(), 0, 9);
-  check.between("max_retries", spec.has_max_retries(), spec.max_retries(), 0, 10);
-  check.between("deadline_seconds", spec.has_deadline_seconds(), spec.deadline_seconds(), 0, 1e9);
+  check.add_bad_values(spec);
   if (spec.has_validation_file() && spec.has_validation_split()) {
     check.add("CONFLICTING_FIELDS", "validation_split",
               "can't be given together with validation_file");
   }
-  check_hyperparameters(spec.hyperparameters(), check);
-  check_lambda(spec.dex().lambda(), check);
-  check_heads(spec.dex().head_selection(), check);
-  check.between("dex.bottleneck.width_ratio", spec.dex().bottleneck().has_width_ratio(),
-                spec.dex().bottleneck().width_ratio(), 0.01, 16);
-  check.between("watchdog.non_finite_patience", spec.watchdog().has_non_finite_patience(),
-                spec.watchdog().non_finite_patience(), 1, 1000);
-  check.between("watchdog.stall_seconds", spec.watchdog().has_stall_seconds(),
-                spec.watchdog().stall_seconds(), 1, 86400);
-  check.between("checkpoints.every_seconds", spec.checkpoints().has_every_seconds(),
-                spec.checkpoints().every_seconds(), 1, 1e7);
-  check.between("checkpoints.keep_last", spec.checkpoints().has_keep_last(),
-                spec.checkpoints().keep_last(), 1, 64);
+  const auto& hyper = spec.hyperparameters();
+  if (hyper.has_learning_rate() && hyper.has_learning_rate_multiplier()) {
+    check.add("CONFLICTING_FIELDS", "hyperparameters.learning_rate_multiplier",
+              "can't be given together with learning_rate; give one of them");
+  }
   return check.problems;
 }
 
@@ -306,12 +240,14 @@ std::vector<Problem> drop_unused(FineTuningJobSpec& spec, Sources& sources) {
       sources.erase(effect.path);
     }
   }
+  drop_empty(spec);
   return problems;
 }
 
 std::vector<Problem> check_resolved(const FineTuningJobSpec& spec, const dex::v1::Model& model,
                                     int64_t updates) {
-  RangeChecker check;
+  Collector check;
+  check.add_bad_values(spec);  // also of the values that were chosen here
   const auto& hyper = spec.hyperparameters();
   if (static_cast<int64_t>(hyper.max_seq_length()) > model.context_length()) {
     check.add("VALUE_OUT_OF_RANGE", "hyperparameters.max_seq_length",
@@ -325,6 +261,7 @@ std::vector<Problem> check_resolved(const FineTuningJobSpec& spec, const dex::v1
   }
   if (spec.has_dex()) {
     check_head_lists(spec.dex().head_selection(), model, check);
+    check_bottleneck(spec.dex(), model, check);
     check_dead_points(spec.dex(), updates, check);
   }
   return check.problems;

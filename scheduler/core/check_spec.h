@@ -21,16 +21,17 @@ struct Problem {
 // when there is none.
 base::Status to_status(const std::vector<Problem>& problems);
 
-// What can be said of the user's own values before a preset is applied: ranges, NaN, forms of
-// names.
+// What can be said of the user's own values before a preset is applied: limits, NaN, unknown enum
+// numbers, forms of names.
 std::vector<Problem> check_values(const dex::v1::FineTuningJobSpec& spec);
 
 // Removes the preset's values that have no effect under the final choice (a COSINE start under
-// PAPER_EQ4, say) and reports those that the user has set (UNUSED_FIELD).
+// PAPER_EQ4, say) and blocks that are empty then, and reports values that the user has set
+// (UNUSED_FIELD).
 std::vector<Problem> drop_unused(dex::v1::FineTuningJobSpec& spec, Sources& sources);
 
-// What needs the whole resolved spec and the model: limits of the model, head lists, dead points
-// (method.md §2.5, §3.6). `updates` is N, or an upper estimate of it.
+// What needs the whole resolved spec and the model: computed values, limits of the model, head
+// lists, dead points (method.md §2.5, §3.6). `updates` is N, or an upper estimate of it.
 std::vector<Problem> check_resolved(const dex::v1::FineTuningJobSpec& spec,
                                     const dex::v1::Model& model, int64_t updates);
 

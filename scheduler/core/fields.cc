@@ -113,4 +113,14 @@ void clear_field(Message& message, const std::string& path) {
   holder->GetReflection()->ClearField(holder, place.field);
 }
 
+void drop_empty(Message& message) {
+  for (const FieldDescriptor* field : set_fields(message)) {
+    if (!is_submessage(*field)) continue;
+    Message* below = message.GetReflection()->MutableMessage(&message, field);
+    drop_empty(*below);
+    if (!field->real_containing_oneof() && set_fields(*below).empty())
+      message.GetReflection()->ClearField(&message, field);
+  }
+}
+
 }  // namespace dex::core

@@ -26,4 +26,8 @@ void fill_unset(const google::protobuf::Message& from, google::protobuf::Message
 bool has_field(const google::protobuf::Message& message, const std::string& path);
 void clear_field(google::protobuf::Message& message, const std::string& path);
 
+// Clears submessages in which nothing is set, from the inside out. A oneof's choice stays: an empty
+// kvo_only says something.
+void drop_empty(google::protobuf::Message& message);
+
 }  // namespace dex::core

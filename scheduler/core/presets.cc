@@ -205,8 +205,15 @@ const std::vector<std::string_view>& preset_names() {
   return names;
 }
 
+std::string canonical_preset_name(std::string_view name) {
+  std::string canonical(name);
+  std::replace(canonical.begin(), canonical.end(), '-', '_');
+  return canonical;
+}
+
 base::Result<Preset> preset(std::string_view requested, SizeClass size) {
-  std::string_view name = requested;
+  const std::string canonical = canonical_preset_name(requested);
+  std::string_view name = canonical;
   if (const size_t at = name.find('@'); at != std::string_view::npos) {
     if (name.substr(at + 1) != kVersion) {
       return base::invalid_argument("UNKNOWN_PRESET",

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -15,6 +16,9 @@ SizeClass size_class(int64_t parameters);
 // Names in the order in which they are shown: paper, small, medium, large, code, long_text,
 // multilingual.
 const std::vector<std::string_view>& preset_names();
+
+// The name as presets carry it: a command line's long-text@1 is long_text@1.
+std::string canonical_preset_name(std::string_view name);
 
 // The preset's values for a base model of this class, each with its source (paper, brief, ours).
 // `name` may carry a version ("code@1") and be "auto", which means the size class. UNKNOWN_PRESET

@@ -16,9 +16,30 @@ using dex::v1::FineTuningJobSpec;
 using dex::v1::Hyperparameters;
 using dex::v1::Lambda;
 
+// The other values that a choice needs which the preset did not make: COSINE its ends, THRESHOLD
+// its thresholds, BOTTLENECK its width (api.md §3; by size: method.md §5). Those of choices that
+// nobody made are dropped again as unused.
+void add_partners(SizeClass size, FineTuningJobSpec& spec) {
+  const FineTuningJobSpec by_size = preset("auto", size).value().spec();
+  auto& dex = *spec.mutable_dex();
+  dex.mutable_lambda()->set_start(by_size.dex().lambda().start());
+  dex.mutable_lambda()->set_end(by_size.dex().lambda().end());
+  dex.mutable_lambda()->set_learn_init(0);
+  spec.mutable_hyperparameters()->set_lambda_learning_rate(1e-4);
+  auto& heads = *dex.mutable_head_selection();
+  heads.set_fraction(0.5);
+  heads.set_tau(by_size.dex().head_selection().tau());
+  heads.set_eta(by_size.dex().head_selection().eta());
+  heads.set_entropy_unit(by_size.dex().head_selection().entropy_unit());
+  heads.set_contribution_unit(by_size.dex().head_selection().contribution_unit());
+  dex.mutable_bottleneck()->set_width_ratio(1.5);
+  dex.mutable_bottleneck()->set_scope(dex::v1::DexMethod::Bottleneck::SCOPE_PER_HEAD);
+}
+
 // Values that hold whatever the preset (api.md §3).
-FineTuningJobSpec defaults() {
+FineTuningJobSpec defaults(SizeClass size) {
   FineTuningJobSpec spec;
+  add_partners(size, spec);
   spec.set_priority(4);
   spec.set_max_retries(2);
   spec.set_deadline_seconds(0);
@@ -101,15 +122,28 @@ void fill_automatic(const ResolveInput& input, FineTuningJobSpec& spec, Sources&
   });
 }
 
-void apply_multiplier(FineTuningJobSpec& spec) {
+// Scales the rates that the user did not give. The multiplier goes: the rates say what is used, and
+// resolving the effective spec again must not scale them twice. They count as the user's then.
+void apply_multiplier(FineTuningJobSpec& spec, Sources& sources) {
   auto& hyper = *spec.mutable_hyperparameters();
   if (!hyper.has_learning_rate_multiplier()) return;
-  const double factor = hyper.learning_rate_multiplier();
-  if (hyper.has_learning_rate()) hyper.set_learning_rate(hyper.learning_rate() * factor);
-  if (hyper.has_branch_learning_rate())
-    hyper.set_branch_learning_rate(hyper.branch_learning_rate() * factor);
-  if (hyper.has_lambda_learning_rate())
-    hyper.set_lambda_learning_rate(hyper.lambda_learning_rate() * factor);
+  const auto scaled = [&, factor = hyper.learning_rate_multiplier()](const char* name,
+                                                                     double rate) {
+    std::string& source = sources[std::string("hyperparameters.") + name];
+    if (source == "USER") return rate;
+    source = "USER";
+    return rate * factor;
+  };
+  if (hyper.has_learning_rate())
+    hyper.set_learning_rate(scaled("learning_rate", hyper.learning_rate()));
+  if (hyper.has_branch_learning_rate()) {
+    hyper.set_branch_learning_rate(scaled("branch_learning_rate", hyper.branch_learning_rate()));
+  }
+  if (hyper.has_lambda_learning_rate()) {
+    hyper.set_lambda_learning_rate(scaled("lambda_learning_rate", hyper.lambda_learning_rate()));
+  }
+  hyper.clear_learning_rate_multiplier();
+  sources.erase("hyperparameters.learning_rate_multiplier");
 }
 
 // Ten evaluations a run that together cost at most about a sixth of its training (a scored token is
@@ -162,9 +196,9 @@ base::Result<Resolved> resolve(const ResolveInput& input) {
     fill_unset(chosen.spec(), spec, "PRESET", sources);
     result.config.set_preset_version(chosen.version());
   }
-  fill_unset(defaults(), spec, "DEFAULT", sources);
+  fill_unset(defaults(size), spec, "DEFAULT", sources);
   DEX_RETURN_IF_ERROR(to_status(drop_unused(spec, sources)));
-  apply_multiplier(spec);
+  apply_multiplier(spec, sources);
   fill_automatic(input, spec, sources);
 
   result.workload = workload(spec, input.training, input.validation ? &*input.validation : nullptr);

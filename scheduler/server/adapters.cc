@@ -148,11 +148,14 @@ base::Result<v1::Adapter> Adapters::get(const auth::Principal& who,
   return adapter;
 }
 
-base::Status Adapters::load(const auth::Principal& who, const v1::LoadAdapterRequest& request) {
+base::Result<bool> Adapters::load(const auth::Principal& who,
+                                  const v1::LoadAdapterRequest& request) {
   DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kAdaptersServe));
-  DEX_RETURN_IF_ERROR(adapters_.desire(who.tenant(), request.id(), true));
+  DEX_ASSIGN_OR_RETURN(const auto key, identity_of(request, ids_));
+  DEX_ASSIGN_OR_RETURN(const bool replayed,
+                       adapters_.desire(who.tenant(), request.id(), true, key));
   changed_();
-  return {};
+  return replayed;
 }
 
 base::Result<Adapters::Loading> Adapters::loading(const auth::Principal& who,
@@ -178,13 +181,15 @@ base::Result<Adapters::Loading> Adapters::loading(const auth::Principal& who,
   return loading;
 }
 
-base::Result<v1::Adapter> Adapters::unload(const auth::Principal& who,
-                                           const v1::UnloadAdapterRequest& request) {
+base::Result<Answer<v1::Adapter>> Adapters::unload(const auth::Principal& who,
+                                                   const v1::UnloadAdapterRequest& request) {
   DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kAdaptersServe));
-  DEX_RETURN_IF_ERROR(adapters_.desire(who.tenant(), request.id(), false));
+  DEX_ASSIGN_OR_RETURN(const auto key, identity_of(request, ids_));
+  DEX_ASSIGN_OR_RETURN(const bool replayed,
+                       adapters_.desire(who.tenant(), request.id(), false, key));
   changed_();
   DEX_ASSIGN_OR_RETURN(const auto record, adapters_.get(who.tenant(), request.id()));
-  return adapter_view(record);
+  return Answer<v1::Adapter>{adapter_view(record), replayed};
 }
 
 base::Status Adapters::download(const auth::Principal& who,

@@ -5,9 +5,11 @@
 
 #include "dex/v1/adapters.pb.h"
 #include "scheduler/server/data_layout.h"
+#include "scheduler/server/request_key.h"
 #include "scheduler/store/adapter_repository.h"
 #include "scheduler/store/worker_repository.h"
 #include "services/auth/principal.h"
+#include "services/base/ids.h"
 #include "services/base/status.h"
 
 namespace dex::server {
@@ -18,15 +20,20 @@ class Adapters {
  public:
   // All outlive this object. `changed` is called when workers should hear of a change.
   Adapters(store::AdapterRepository& adapters, store::WorkerRepository& workers,
-           const DataLayout& layout, std::function<void()> changed)
-      : adapters_(adapters), workers_(workers), layout_(layout), changed_(std::move(changed)) {}
+           const DataLayout& layout, base::UlidGenerator& ids, std::function<void()> changed)
+      : adapters_(adapters),
+        workers_(workers),
+        layout_(layout),
+        ids_(ids),
+        changed_(std::move(changed)) {}
 
   base::Result<v1::ListAdaptersResponse> list(const auth::Principal& who,
                                               const v1::ListAdaptersRequest& request);
   base::Result<v1::Adapter> get(const auth::Principal& who, const v1::GetAdapterRequest& request);
 
-  // Asks every worker to hold the adapter. Then loading() tells how far they are.
-  base::Status load(const auth::Principal& who, const v1::LoadAdapterRequest& request);
+  // Asks every worker to hold the adapter, and answers whether the request_id was known: then it
+  // asks nobody again. Afterwards loading() tells how far they are.
+  base::Result<bool> load(const auth::Principal& who, const v1::LoadAdapterRequest& request);
   struct Loading {
     v1::Adapter adapter;
     bool done = false;    // every worker that serves the base has it
@@ -34,8 +41,8 @@ class Adapters {
     std::string missing;  // workers that are not there yet, in words
   };
   base::Result<Loading> loading(const auth::Principal& who, const std::string& id);
-  base::Result<v1::Adapter> unload(const auth::Principal& who,
-                                   const v1::UnloadAdapterRequest& request);
+  base::Result<Answer<v1::Adapter>> unload(const auth::Principal& who,
+                                           const v1::UnloadAdapterRequest& request);
 
   // The artefact as a tar, checksums.json first, in pieces of at most 256 KiB; `sink` answers false
   // when nobody listens any more. ARTIFACT_CORRUPT when a file is missing or not as recorded: then
@@ -47,6 +54,7 @@ class Adapters {
   store::AdapterRepository& adapters_;
   store::WorkerRepository& workers_;
   const DataLayout& layout_;
+  base::UlidGenerator& ids_;
   std::function<void()> changed_;
 };
 

@@ -8,7 +8,6 @@
 #include "scheduler/server/file_view.h"
 #include "scheduler/server/findings_view.h"
 #include "scheduler/server/page.h"
-#include "scheduler/server/request_key.h"
 
 namespace dex::server {
 
@@ -94,9 +93,9 @@ base::Status check_file_id(const std::string& id) {
 
 }  // namespace
 
-base::Result<Files::Uploaded> Files::upload(const auth::Principal& who,
-                                            const v1::UploadFileRequest::Header& header,
-                                            const Chunks& chunks) {
+base::Result<Answer<v1::File>> Files::upload(const auth::Principal& who,
+                                             const v1::UploadFileRequest::Header& header,
+                                             const Chunks& chunks) {
   DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kFilesWrite));
   DEX_RETURN_IF_ERROR(check_header(header, options_.limits));
   const fs::path path = layout_.upload(ids_.next() + ".part");
@@ -135,17 +134,16 @@ base::Result<Files::Uploaded> Files::upload(const auth::Principal& who,
   // Not LOST, whatever a recover() that looked a moment ago is about to take back: settle() has
   // just seen the bytes.
   stored.state = report.ready ? "READY" : "INVALID";
-  return Uploaded{file_view(stored), kept->replayed};
+  return Answer<v1::File>{file_view(stored), kept->replayed};
 }
 
 base::Result<store::FileRepository::Put> Files::keep(const std::string& tenant,
                                                      const v1::UploadFileRequest::Header& header,
                                                      const base::FileWriter& written,
                                                      const data::Report& report) {
-  DEX_ASSIGN_OR_RETURN(const std::string key, request_key(header.request_id(), ids_));
   auto body = header;  // the same header with other bytes is another request
-  body.clear_request_id();
   body.set_sha256(written.sha256());
+  DEX_ASSIGN_OR_RETURN(const auto key, identity_of(body, ids_));
   store::FileRecord record;
   record.id = ids_.make("file-");
   record.filename = header.filename();
@@ -160,7 +158,7 @@ base::Result<store::FileRepository::Put> Files::keep(const std::string& tenant,
   const fs::path findings_file = layout_.findings(record.id);
   DEX_RETURN_IF_ERROR(
       base::write_file_atomically(findings_file, findings.SerializeAsString(), 0600));
-  const auto put = files_.put(tenant, key, message_sha256(body), record, options_.max_files);
+  const auto put = files_.put(tenant, key, record, options_.max_files);
   if (!put.ok() || put->replayed) {
     std::error_code ignored;
     fs::remove(findings_file, ignored);
@@ -222,17 +220,18 @@ base::Result<v1::ListFindingsResponse> Files::findings(const auth::Principal& wh
   return page;
 }
 
-base::Result<v1::DeleteFileResponse> Files::remove(const auth::Principal& who,
-                                                   const v1::DeleteFileRequest& request) {
+base::Result<Answer<v1::DeleteFileResponse>> Files::remove(const auth::Principal& who,
+                                                           const v1::DeleteFileRequest& request) {
   DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kFilesWrite));
   DEX_RETURN_IF_ERROR(check_file_id(request.id()));
-  DEX_ASSIGN_OR_RETURN(const auto removed, files_.remove(who.tenant(), request.id()));
+  DEX_ASSIGN_OR_RETURN(const auto key, identity_of(request, ids_));
+  DEX_ASSIGN_OR_RETURN(const auto removed, files_.remove(who.tenant(), request.id(), key));
   std::error_code ignored;
   fs::remove(layout_.findings(request.id()), ignored);
   if (removed.last) DEX_RETURN_IF_ERROR(blobs_.drop(removed.sha256));
   v1::DeleteFileResponse response;
   response.set_id(request.id());
-  return response;
+  return Answer<v1::DeleteFileResponse>{std::move(response), removed.replayed};
 }
 
 base::Status Files::download(const auth::Principal& who, const v1::DownloadFileRequest& request,

@@ -8,6 +8,7 @@
 #include "dex/v1/files.pb.h"
 #include "scheduler/server/blob_store.h"
 #include "scheduler/server/data_layout.h"
+#include "scheduler/server/request_key.h"
 #include "scheduler/store/file_repository.h"
 #include "services/auth/principal.h"
 #include "services/base/files.h"
@@ -31,15 +32,12 @@ class Files {
 
   // The next chunk; nullopt: the client is through; an error ends the upload.
   using Chunks = std::function<base::Result<std::optional<std::string>>()>;
-  struct Uploaded {
-    v1::File file;
-    bool replayed = false;
-  };
   // Checks the bytes while they arrive and stores them under their hash. A file with faults is
   // stored as INVALID and says so: that is no error. The same request_id with the same header and
   // bytes gives the first file. After an error nothing is left.
-  base::Result<Uploaded> upload(const auth::Principal& who,
-                                const v1::UploadFileRequest::Header& header, const Chunks& chunks);
+  base::Result<Answer<v1::File>> upload(const auth::Principal& who,
+                                        const v1::UploadFileRequest::Header& header,
+                                        const Chunks& chunks);
 
   base::Result<v1::File> get(const auth::Principal& who, const v1::GetFileRequest& request);
   base::Result<v1::ListFilesResponse> list(const auth::Principal& who,
@@ -47,8 +45,8 @@ class Files {
   base::Result<v1::ListFindingsResponse> findings(const auth::Principal& who,
                                                   const v1::ListFindingsRequest& request);
   // FILE_IN_USE while a live job names it.
-  base::Result<v1::DeleteFileResponse> remove(const auth::Principal& who,
-                                              const v1::DeleteFileRequest& request);
+  base::Result<Answer<v1::DeleteFileResponse>> remove(const auth::Principal& who,
+                                                      const v1::DeleteFileRequest& request);
   // The bytes in pieces of 256 KiB; `sink` answers false when nobody listens any more.
   base::Status download(const auth::Principal& who, const v1::DownloadFileRequest& request,
                         const std::function<bool(std::string)>& sink);

@@ -4,10 +4,10 @@
 #include <array>
 #include <cmath>
 
+#include "scheduler/core/presets.h"
 #include "scheduler/server/file_view.h"
 #include "scheduler/server/job_view.h"
 #include "scheduler/server/page.h"
-#include "scheduler/server/request_key.h"
 #include "services/base/sha256.h"
 
 namespace dex::server {
@@ -44,8 +44,8 @@ bool matches(const v1::FineTuningJob& job, const v1::ListFineTuningJobsRequest::
   if (!filter.model().empty() && filter.model() != job.model()) return false;
   if (!filter.preset().empty()) {
     const std::string& version = job.effective_config().preset_version();  // "code@1"
-    if (filter.preset() != version && filter.preset() != version.substr(0, version.find('@')))
-      return false;
+    const std::string wanted = core::canonical_preset_name(filter.preset());
+    if (wanted != version && wanted != version.substr(0, version.find('@'))) return false;
   }
   return std::all_of(filter.metadata().begin(), filter.metadata().end(), [&job](const auto& pair) {
     const auto found = job.metadata().find(pair.first);
@@ -146,27 +146,22 @@ base::Result<store::NewJob> FineTuningJobs::new_job(const std::string& tenant, c
   return job;
 }
 
-base::Result<FineTuningJobs::Created> FineTuningJobs::create(
+base::Result<Answer<v1::FineTuningJob>> FineTuningJobs::create(
     const auth::Principal& who, const v1::CreateFineTuningJobRequest& request) {
   DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kJobsWrite));
   const std::string& tenant = who.tenant();
   if (!request.has_spec()) return missing("spec");
-  DEX_ASSIGN_OR_RETURN(const std::string key, request_key(request.request_id(), parts_.ids));
   store::JobRepository::Submission submission;
-  submission.request_id = key;
-  auto body = request;
-  body.clear_request_id();
-  submission.request_sha256 = message_sha256(body);
+  DEX_ASSIGN_OR_RETURN(submission.request, identity_of(request, parts_.ids));
 
   // A repeat gets the first call's job even if its file has gone since, so this comes before
   // checks.
   if (!request.validate_only() && !request.request_id().empty()) {
-    DEX_ASSIGN_OR_RETURN(const auto ids,
-                         parts_.store.made_by(tenant, key, submission.request_sha256));
+    DEX_ASSIGN_OR_RETURN(const auto ids, parts_.store.made_by(tenant, submission.request));
     if (!ids.empty()) {
       DEX_ASSIGN_OR_RETURN(const auto record, parts_.jobs.get(tenant, ids.front()));
       parts_.metrics.submitted("finetune", "replayed");
-      return Created{job_view(record), true};
+      return Answer<v1::FineTuningJob>{job_view(record), true};
     }
   }
   auto plan = this->plan(tenant, request.spec());
@@ -185,13 +180,13 @@ base::Result<FineTuningJobs::Created> FineTuningJobs::create(
   if (request.validate_only()) {
     v1::FineTuningJob resolved;
     resolved.ParseFromString(job.spec);
-    return Created{std::move(resolved), false};
+    return Answer<v1::FineTuningJob>{std::move(resolved), false};
   }
   submission.jobs.push_back(std::move(job));
   return submit(tenant, std::move(submission));
 }
 
-base::Result<FineTuningJobs::Created> FineTuningJobs::submit(
+base::Result<Answer<v1::FineTuningJob>> FineTuningJobs::submit(
     const std::string& tenant, store::JobRepository::Submission submission) {
   const auto submitted = parts_.jobs.submit(tenant, submission);
   if (!submitted.ok()) {
@@ -202,7 +197,7 @@ base::Result<FineTuningJobs::Created> FineTuningJobs::submit(
   parts_.metrics.submitted("finetune", submitted->replayed ? "replayed" : "created");
   if (options_.changed) options_.changed();
   DEX_ASSIGN_OR_RETURN(const auto record, parts_.jobs.get(tenant, submitted->ids.front()));
-  return Created{job_view(record), submitted->replayed};
+  return Answer<v1::FineTuningJob>{job_view(record), submitted->replayed};
 }
 
 base::Result<v1::FineTuningJob> FineTuningJobs::get(const auth::Principal& who,
@@ -240,19 +235,20 @@ base::Result<v1::ListFineTuningJobsResponse> FineTuningJobs::list(
   return page;
 }
 
-base::Result<v1::FineTuningJob> FineTuningJobs::cancel(
+base::Result<Answer<v1::FineTuningJob>> FineTuningJobs::cancel(
     const auth::Principal& who, const v1::CancelFineTuningJobRequest& request) {
   DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kJobsWrite));
   DEX_RETURN_IF_ERROR(check_job_id(request.id()));
+  DEX_ASSIGN_OR_RETURN(const auto key, identity_of(request, parts_.ids));
   DEX_ASSIGN_OR_RETURN(const auto before, parts_.jobs.get(who.tenant(), request.id()));
-  DEX_ASSIGN_OR_RETURN(const std::string state,
-                       parts_.jobs.cancel(who.tenant(), request.id(), "Cancelled by its owner."));
-  if (state == "CANCELLED" && before.state != state) {
+  DEX_ASSIGN_OR_RETURN(const auto cancelled, parts_.jobs.cancel(who.tenant(), request.id(),
+                                                                "Cancelled by its owner.", key));
+  if (cancelled.state == "CANCELLED" && before.state != cancelled.state) {
     parts_.metrics.job_finished(before.pool, before.kind, "cancelled");
   }
   if (options_.changed) options_.changed();
   DEX_ASSIGN_OR_RETURN(const auto record, parts_.jobs.get(who.tenant(), request.id()));
-  return job_view(record);
+  return Answer<v1::FineTuningJob>{job_view(record), cancelled.replayed};
 }
 
 base::Result<v1::ListFineTuningEventsResponse> FineTuningJobs::events(

@@ -8,6 +8,7 @@
 #include "scheduler/core/resolve.h"
 #include "scheduler/server/metrics.h"
 #include "scheduler/server/model_catalog.h"
+#include "scheduler/server/request_key.h"
 #include "scheduler/store/file_repository.h"
 #include "scheduler/store/job_repository.h"
 #include "scheduler/store/worker_repository.h"
@@ -40,22 +41,18 @@ class FineTuningJobs {
   };
   FineTuningJobs(Parts parts, Options options) : parts_(parts), options_(std::move(options)) {}
 
-  struct Created {
-    v1::FineTuningJob job;
-    bool replayed = false;  // the request_id was known; `job` is what its first call made
-  };
   // Checks everything that needs no worker, resolves the preset, queues the job. Nothing is stored
   // when anything is wrong, nor with validate_only.
-  base::Result<Created> create(const auth::Principal& who,
-                               const v1::CreateFineTuningJobRequest& request);
+  base::Result<Answer<v1::FineTuningJob>> create(const auth::Principal& who,
+                                                 const v1::CreateFineTuningJobRequest& request);
   base::Result<v1::FineTuningJob> get(const auth::Principal& who,
                                       const v1::GetFineTuningJobRequest& request);
   // A filtered page may be short, also empty, and still have a next one: at most 1000 jobs are
   // looked at in one call.
   base::Result<v1::ListFineTuningJobsResponse> list(const auth::Principal& who,
                                                     const v1::ListFineTuningJobsRequest& request);
-  base::Result<v1::FineTuningJob> cancel(const auth::Principal& who,
-                                         const v1::CancelFineTuningJobRequest& request);
+  base::Result<Answer<v1::FineTuningJob>> cancel(const auth::Principal& who,
+                                                 const v1::CancelFineTuningJobRequest& request);
   base::Result<v1::Estimate> estimate(const auth::Principal& who,
                                       const v1::EstimateFineTuningJobRequest& request);
   base::Result<v1::ListFineTuningEventsResponse> events(
@@ -73,8 +70,8 @@ class FineTuningJobs {
   core::DeviceFacts device();
   base::Result<Plan> plan(const std::string& tenant, const v1::FineTuningJobSpec& spec);
   base::Result<store::NewJob> new_job(const std::string& tenant, const Plan& plan);
-  base::Result<Created> submit(const std::string& tenant,
-                               store::JobRepository::Submission submission);
+  base::Result<Answer<v1::FineTuningJob>> submit(const std::string& tenant,
+                                                 store::JobRepository::Submission submission);
 
   Parts parts_;
   Options options_;

@@ -88,6 +88,9 @@ v1::FineTuningJob fixed_part(const v1::EffectiveConfig& config) {
   job.set_seed(spec.seed());
   job.set_training_file(spec.training_file());
   job.set_validation_file(spec.validation_file());
+  // The number of updates is known beforehand only where it was asked for; by epochs the trainer
+  // counts them.
+  job.mutable_progress()->set_total_steps(spec.hyperparameters().max_steps());
   return job;
 }
 
@@ -110,7 +113,12 @@ v1::FineTuningJob job_view(const store::JobRecord& record, bool with_config) {
   if (!record.worker.empty()) job.set_phase(stored.phase);
   job.set_attempt(static_cast<uint32_t>(record.attempt));
   job.set_trained_tokens(progress.trained_tokens());
-  if (!record.progress.empty()) *job.mutable_progress() = std::move(progress);
+  // Before the first beat: step 0 of what fixed_part() knew, and never nothing.
+  if (record.progress.empty()) {
+    (void)job.mutable_progress();
+  } else {
+    *job.mutable_progress() = std::move(progress);
+  }
   job.set_worker(record.worker);
   job.set_etag(std::to_string(record.revision));
   if (record.queue_position > 0)

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "scheduler/core/public_state.h"
+#include "scheduler/server/job_view.h"
+
 namespace dex::server {
 
 namespace {
@@ -19,6 +22,16 @@ std::string label(std::string_view name) {
   std::transform(text.begin(), text.end(), text.begin(),
                  [](unsigned char c) { return std::tolower(c); });
   return text;
+}
+
+// "queued", "running": the public state's name as api.md has it, in lower case.
+std::string state_label(const store::Store::JobCount& job) {
+  v1::Progress progress;
+  (void)progress.ParseFromString(job.progress);
+  const auto state =
+      core::public_state({job.state, job.want, phase_of(job.phase), progress.step(), ""});
+  constexpr std::string_view kPrefix = "JOB_STATE_";
+  return label(v1::JobState_Name(state).substr(kPrefix.size()));
 }
 
 }  // namespace
@@ -46,7 +59,11 @@ Metrics::Metrics(monitor::Registry& r)
       redis_durable_(r.gauge("dex_redis_durable", "1: AOF on, fsync always, noeviction.")),
       redis_memory_(r.gauge("dex_redis_memory_ratio", "used_memory over maxmemory.")),
       redis_calls_(r.histograms("dex_redis_call_duration_seconds", "Calls to Redis by script.")),
-      redis_errors_(r.counters("dex_redis_errors_total", "Failed calls to Redis by class.")) {}
+      redis_errors_(r.counters("dex_redis_errors_total", "Failed calls to Redis by class.")) {
+  for (const char* kind : {"io", "transient", "noscript", "forbidden", "other"}) {
+    redis_errors_.Add({{"class", kind}});  // a series that exists can be alerted on
+  }
+}
 
 void Metrics::set(prometheus::Family<prometheus::Gauge>& family, const monitor::Labels& labels,
                   double value) {
@@ -91,17 +108,19 @@ void Metrics::redis_call(std::string_view name, double seconds, std::string_view
 }
 
 void Metrics::counted(const store::Store::Stats& stats) {
-  for (const auto& pool : stats.pools) {
-    set(jobs_, {{"state", "queued"}, {"pool", pool.pool}}, static_cast<double>(pool.ready));
-    set(jobs_, {{"state", "running"}, {"pool", pool.pool}},
-        static_cast<double>(pool.inflight - pool.ready));
+  for (const auto& pool : stats.pools)
     set(oldest_ready_, {{"pool", pool.pool}}, pool.oldest_ready_seconds);
-  }
-  set(jobs_, {{"state", "delayed"}, {"pool", "all"}}, static_cast<double>(stats.delayed));
-  set(jobs_, {{"state", "paused"}, {"pool", "all"}}, static_cast<double>(stats.paused));
 
-  // A group of workers that is gone reads 0 rather than its last count.
+  // A state of a pool, or a group of workers, that has nobody left reads 0 rather than its last
+  // count.
   const std::lock_guard lock(mutex_);
+  for (auto& [key, count] : job_counts_) count = 0;
+  for (const auto& job : stats.jobs) {
+    job_counts_[{job.pool, state_label(job)}] += static_cast<double>(job.count);
+  }
+  for (const auto& [key, count] : job_counts_) {
+    set(jobs_, {{"pool", key.first}, {"state", key.second}}, count);
+  }
   for (auto& [key, count] : worker_counts_) count = 0;
   for (const auto& [pools, state] : stats.workers) ++worker_counts_[{pools, state}];
   for (const auto& [key, count] : worker_counts_) {

@@ -15,8 +15,8 @@ class Metrics {
   explicit Metrics(monitor::Registry& registry);  // outlives this object
 
   void submitted(const std::string& kind,
-                 const std::string& outcome);  // "created", "replayed", a reason
-  void claimed(const std::string& pool, double waited_seconds);
+                 const std::string& outcome);                    // "created", "replayed", a reason
+  void claimed(const std::string& pool, double waited_seconds);  // not for a replayed claim
   // One attempt has ended; `end` is the worker's outcome.
   void attempt_ended(const std::string& pool, const std::string& end, double run_seconds);
   // A job has become terminal; `outcome`: succeeded, cancelled, expired or the error code.
@@ -55,7 +55,8 @@ class Metrics {
   prometheus::Family<prometheus::Histogram>& redis_calls_;
   prometheus::Family<prometheus::Counter>& redis_errors_;
   std::mutex mutex_;
-  std::map<std::pair<std::string, std::string>, double> worker_counts_;  // guarded by mutex_
+  // By pool and state; guarded by mutex_.
+  std::map<std::pair<std::string, std::string>, double> job_counts_, worker_counts_;
 };
 
 }  // namespace dex::server

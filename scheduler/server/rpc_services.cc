@@ -10,14 +10,24 @@ namespace dex::server {
 using rpc::Call;
 using std::chrono::milliseconds;
 
+namespace {
+
+// The reply of a mutating call; a repeat is marked (api.md §1, idempotency).
+template <typename Reply>
+base::Result<Reply> marked(Call& call, base::Result<Answer<Reply>> answer) {
+  DEX_RETURN_IF_ERROR(answer.status());
+  if (answer->replayed) call.add_trailer("dex-replayed", "true");
+  return std::move(answer->reply);
+}
+
+}  // namespace
+
 // ---- FineTuningService ----
 
 Unary* FineTuningRpc::CreateFineTuningJob(Context* ctx, const v1::CreateFineTuningJobRequest* in,
                                           v1::FineTuningJob* out) {
-  return rpc::run(room_, ctx, in, out, [=, this](Call& call) -> base::Result<v1::FineTuningJob> {
-    DEX_ASSIGN_OR_RETURN(auto created, jobs_.create(call.principal(), *in));
-    if (created.replayed) call.add_trailer("dex-replayed", "true");
-    return std::move(created.job);
+  return rpc::run(room_, ctx, in, out, [=, this](Call& call) {
+    return marked(call, jobs_.create(call.principal(), *in));
   });
 }
 
@@ -35,8 +45,9 @@ Unary* FineTuningRpc::ListFineTuningJobs(Context* ctx, const v1::ListFineTuningJ
 
 Unary* FineTuningRpc::CancelFineTuningJob(Context* ctx, const v1::CancelFineTuningJobRequest* in,
                                           v1::FineTuningJob* out) {
-  return rpc::run(room_, ctx, in, out,
-                  [=, this](Call& call) { return jobs_.cancel(call.principal(), *in); });
+  return rpc::run(room_, ctx, in, out, [=, this](Call& call) {
+    return marked(call, jobs_.cancel(call.principal(), *in));
+  });
 }
 
 Unary* FineTuningRpc::EstimateFineTuningJob(Context* ctx,
@@ -125,10 +136,7 @@ grpc::ServerReadReactor<v1::UploadFileRequest>* FileRpc::UploadFile(Context* ctx
           }
           return std::optional<std::string>(std::move(*message->mutable_chunk()));
         };
-        DEX_ASSIGN_OR_RETURN(auto uploaded,
-                             files_.upload(call.principal(), first->header(), chunks));
-        if (uploaded.replayed) call.add_trailer("dex-replayed", "true");
-        return std::move(uploaded.file);
+        return marked(call, files_.upload(call.principal(), first->header(), chunks));
       });
 }
 
@@ -151,8 +159,9 @@ Unary* FileRpc::ListFindings(Context* ctx, const v1::ListFindingsRequest* in,
 
 Unary* FileRpc::DeleteFile(Context* ctx, const v1::DeleteFileRequest* in,
                            v1::DeleteFileResponse* out) {
-  return rpc::run(room_, ctx, in, out,
-                  [=, this](Call& call) { return files_.remove(call.principal(), *in); });
+  return rpc::run(room_, ctx, in, out, [=, this](Call& call) {
+    return marked(call, files_.remove(call.principal(), *in));
+  });
 }
 
 namespace {
@@ -203,8 +212,9 @@ Unary* AdapterRpc::GetAdapter(Context* ctx, const v1::GetAdapterRequest* in, v1:
 
 Unary* AdapterRpc::UnloadAdapter(Context* ctx, const v1::UnloadAdapterRequest* in,
                                  v1::Adapter* out) {
-  return rpc::run(room_, ctx, in, out,
-                  [=, this](Call& call) { return adapters_.unload(call.principal(), *in); });
+  return rpc::run(room_, ctx, in, out, [=, this](Call& call) {
+    return marked(call, adapters_.unload(call.principal(), *in));
+  });
 }
 
 Unary* AdapterRpc::LoadAdapter(Context* ctx, const v1::LoadAdapterRequest* in,
@@ -219,17 +229,22 @@ Unary* AdapterRpc::LoadAdapter(Context* ctx, const v1::LoadAdapterRequest* in,
                                  .with_violation("wait_seconds", "must be between 0 and 600"));
     }
     const auto who = pending->call().principal();
-    if (auto asked = adapters_.load(who, request); !asked.ok()) return pending->answer(asked);
+    const auto replayed = adapters_.load(who, request);
+    if (!replayed.ok()) return pending->answer(replayed.status());
+    if (*replayed) pending->call().add_trailer("dex-replayed", "true");
     const auto until =
         std::chrono::steady_clock::now() + milliseconds(static_cast<int64_t>(wait * 1000));
-    waiters_.add([this, pending, who, until, id = request.id()] {
+    waiters_.add([this, pending, who, until, id = request.id(), replayed = *replayed] {
       if (!pending->alive()) return true;
       auto loading = adapters_.loading(who, id);
       if (!loading.ok() && loading.status().code() != base::Code::kUnavailable) {
         pending->answer(loading.status());
         return true;
       }
-      if (loading.ok() && loading->done) {
+      // A repeat of a load that somebody has taken back since waits for nothing.
+      const bool over =
+          replayed && loading.ok() && loading->adapter.desired() == v1::Adapter::DESIRED_ABSENT;
+      if (over || (loading.ok() && loading->done)) {
         v1::LoadAdapterResponse response;
         *response.mutable_adapter() = std::move(loading->adapter);
         pending->answer(std::move(response));

@@ -78,7 +78,7 @@ struct Scheduler::Parts {
   FineTuningJobs job_logic{{store, jobs, files, workers, catalog, metrics, ids, random},
                            {"cpu", options.device, on_change}};
   Files file_logic{files, blobs, layout, ids, {}};
-  Adapters adapter_logic{adapters, workers, layout, on_change};
+  Adapters adapter_logic{adapters, workers, layout, ids, on_change};
   Models model_logic{catalog, workers};
   Workers worker_logic{{store, jobs, files, adapters, workers, layout, metrics, random},
                        {options.beat_ms, on_change}};

@@ -149,6 +149,7 @@ base::Result<iv1::ClaimResponse> Workers::claim(const iv1::ClaimRequest& request
   }
   // Should this fail, the worker repeats its claim_id and gets the same job again.
   DEX_ASSIGN_OR_RETURN(*response.mutable_job(), granted(answer.job));
+  if (answer.replayed) return response;  // the answer was lost on its way, not a second claim
   spdlog::info("job {} attempt {} runs on {}", answer.job.id, answer.job.attempt, claim.worker);
   parts_.metrics.claimed(answer.job.pool, static_cast<double>(answer.job.waited_ms) / 1000);
   options_.changed();

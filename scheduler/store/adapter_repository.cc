@@ -51,13 +51,15 @@ base::Result<std::vector<AdapterRecord>> AdapterRepository::list(const std::stri
   return adapters;
 }
 
-base::Status AdapterRepository::desire(const std::string& tenant, const std::string& id,
-                                       bool loaded) {
-  auto reply =
-      store_.run("adapter", {"desire", tenant, id, loaded ? "loaded" : "none", "DEVICE", "0", "0"});
-  DEX_RETURN_IF_ERROR(reply.status());
-  if (reply->str(0) == "OK") return {};
-  return reply->str(0) == "NOTFOUND" ? adapter_not_found(id) : unexpected("adapter", *reply);
+base::Result<bool> AdapterRepository::desire(const std::string& tenant, const std::string& id,
+                                             bool loaded, const RequestKey& request) {
+  DEX_ASSIGN_OR_RETURN(const Reply reply,
+                       store_.run("adapter", {"desire", tenant, request.id, request.digest,
+                                              std::to_string(store_.times().idempotency_ms), id,
+                                              loaded ? "loaded" : "none", "DEVICE", "0", "0"}));
+  if (reply.str(0) == "OK" || reply.str(0) == "DUP") return reply.str(0) == "DUP";
+  if (reply.str(0) == "CONFLICT") return idempotency_conflict(reply.str(1));
+  return reply.str(0) == "NOTFOUND" ? adapter_not_found(id) : unexpected("adapter", reply);
 }
 
 base::Result<AdapterRepository::Wanted> AdapterRepository::wanted() {

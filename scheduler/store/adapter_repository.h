@@ -19,8 +19,10 @@ class AdapterRepository {
   base::Result<std::vector<AdapterRecord>> list(const std::string& tenant, const Cursor& cursor,
                                                 int count);
 
-  // Asks the workers to hold the adapter, or to let it go. Repeatable.
-  base::Status desire(const std::string& tenant, const std::string& id, bool loaded);
+  // Asks the workers to hold the adapter, or to let it go. Answers whether `request` was known:
+  // then nothing was done, whatever has been asked for since.
+  base::Result<bool> desire(const std::string& tenant, const std::string& id, bool loaded,
+                            const RequestKey& request = {});
 
   struct Wanted {
     int64_t revision = 0;  // rises with each change of the list

@@ -30,8 +30,7 @@ base::Status file_not_found(const std::string& id) {
 }  // namespace
 
 base::Result<FileRepository::Put> FileRepository::put(const std::string& tenant,
-                                                      const std::string& request_id,
-                                                      const std::string& request_sha256,
+                                                      const RequestKey& request,
                                                       const FileRecord& file, int max_files) {
   const std::vector<std::pair<std::string, std::string>> fields = {
       {"filename", file.filename}, {"purpose", file.purpose}, {"sha256", file.sha256},
@@ -39,8 +38,8 @@ base::Result<FileRepository::Put> FileRepository::put(const std::string& tenant,
       {"info", file.info}};
   std::vector<std::string> args = {"put",
                                    tenant,
-                                   request_id,
-                                   request_sha256,
+                                   request.id,
+                                   request.digest,
                                    std::to_string(store_.times().idempotency_ms),
                                    std::to_string(max_files),
                                    file.id,
@@ -81,9 +80,14 @@ base::Result<std::vector<FileRecord>> FileRepository::list(const std::string& te
 }
 
 base::Result<FileRepository::Deleted> FileRepository::remove(const std::string& tenant,
-                                                             const std::string& id) {
-  DEX_ASSIGN_OR_RETURN(const Reply reply, store_.run("file", {"delete", tenant, id}));
-  if (reply.str(0) == "OK") return Deleted{reply.str(2), reply.num(1) == 1};
+                                                             const std::string& id,
+                                                             const RequestKey& request) {
+  DEX_ASSIGN_OR_RETURN(const Reply reply,
+                       store_.run("file", {"delete", tenant, request.id, request.digest,
+                                           std::to_string(store_.times().idempotency_ms), id}));
+  if (reply.str(0) == "OK") return Deleted{reply.str(2), reply.num(1) == 1, false};
+  if (reply.str(0) == "DUP") return Deleted{"", false, true};
+  if (reply.str(0) == "CONFLICT") return idempotency_conflict(reply.str(1));
   if (reply.str(0) == "NOTFOUND") return file_not_found(id);
   if (reply.str(0) == "INUSE") {
     return base::failed_precondition("FILE_IN_USE", "The live job " + reply.str(1) +

@@ -21,8 +21,8 @@ class FileRepository {
   // Stores `file` (tenant and created_ms are set here). A request_id that is known answers what it
   // made; ALREADY_EXISTS IDEMPOTENCY_CONFLICT when that request was another one.
   // RESOURCE_EXHAUSTED QUOTA_EXCEEDED at max_files.
-  base::Result<Put> put(const std::string& tenant, const std::string& request_id,
-                        const std::string& request_sha256, const FileRecord& file, int max_files);
+  base::Result<Put> put(const std::string& tenant, const RequestKey& request,
+                        const FileRecord& file, int max_files);
   // RESOURCE_NOT_FOUND for a missing file and for another tenant's alike.
   base::Result<FileRecord> get(const std::string& tenant, const std::string& id);
   base::Result<std::vector<FileRecord>> list(const std::string& tenant, const Cursor& cursor,
@@ -30,10 +30,12 @@ class FileRepository {
 
   struct Deleted {
     std::string sha256;
-    bool last = false;  // no other record names these bytes now
+    bool last = false;      // no other record names these bytes now
+    bool replayed = false;  // `request` was known: the file went then, the rest is not said again
   };
   // FAILED_PRECONDITION FILE_IN_USE names a live job that needs the file.
-  base::Result<Deleted> remove(const std::string& tenant, const std::string& id);
+  base::Result<Deleted> remove(const std::string& tenant, const std::string& id,
+                               const RequestKey& request = {});
   // Whether any record names these bytes.
   base::Result<bool> named(const std::string& sha256);
   base::Result<bool> exists(const std::string& id);

@@ -71,8 +71,8 @@ base::Result<JobRepository::Submitted> JobRepository::submit(const std::string& 
                                                              const Submission& submission) {
   constexpr const char* kAutoTtlMs = "600000";
   std::vector<std::string> args = {tenant,
-                                   submission.request_id,
-                                   submission.request_sha256,
+                                   submission.request.id,
+                                   submission.request.digest,
                                    std::to_string(store_.times().idempotency_ms),
                                    submission.auto_hash,
                                    kAutoTtlMs,
@@ -129,15 +129,26 @@ base::Result<std::string> JobRepository::change(std::string_view script, const s
   const std::string& word = reply.str(0);
   if (word == "OK") return reply.str(1);
   if (word == "NOTFOUND") return job_not_found(id);
-  // The second cancel of a job finds what the first one asked for.
-  if (word == "TERMINAL" && script == "cancel" && reply.str(1) == "CANCELLED") return reply.str(1);
   if (word == "TERMINAL" || word == "BADSTATE") return state_conflict(id, reply.str(1));
   return unexpected(script, reply);
 }
 
-base::Result<std::string> JobRepository::cancel(const std::string& tenant, const std::string& id,
-                                                const std::string& why) {
-  return change("cancel", tenant, id, {why});
+base::Result<JobRepository::Cancelled> JobRepository::cancel(const std::string& tenant,
+                                                             const std::string& id,
+                                                             const std::string& why,
+                                                             const RequestKey& request) {
+  DEX_ASSIGN_OR_RETURN(const Reply reply,
+                       store_.run("cancel", {tenant, id, why, request.id, request.digest,
+                                             std::to_string(store_.times().idempotency_ms)}));
+  const std::string& word = reply.str(0);
+  if (word == "OK") return Cancelled{reply.str(1), false};
+  if (word == "DUP") return Cancelled{"", true};
+  if (word == "CONFLICT") return idempotency_conflict(reply.str(1));
+  if (word == "NOTFOUND") return job_not_found(id);
+  // The second cancel of a job finds what the first one asked for.
+  if (word == "TERMINAL" && reply.str(1) == "CANCELLED") return Cancelled{reply.str(1), false};
+  if (word == "TERMINAL") return state_conflict(id, reply.str(1));
+  return unexpected("cancel", reply);
 }
 base::Result<std::string> JobRepository::pause(const std::string& tenant, const std::string& id) {
   return change("pause", tenant, id, {});
@@ -185,7 +196,7 @@ base::Result<JobRepository::Claim> JobRepository::claim(const ClaimRequest& requ
   if (word == "DRAIN") return Claim{ClaimAnswer::kDrain, {}};
   if (word == "UNKNOWN") return Claim{ClaimAnswer::kUnknown, {}};
   if (word != "JOB") return unexpected("claim", reply);
-  Claim claim{ClaimAnswer::kJob, {}};
+  Claim claim{ClaimAnswer::kJob, {}, reply.num(17) == 1};
   ClaimedJob& job = claim.job;
   job.id = reply.str(1);
   job.epoch = reply.num(2);

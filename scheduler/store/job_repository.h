@@ -19,9 +19,8 @@ class JobRepository {
   explicit JobRepository(Store& store) : store_(store) {}  // the store outlives this object
 
   struct Submission {
-    std::string request_id;      // never empty: the server makes one if the client did not
-    std::string request_sha256;  // of the client's message, not of what was resolved from it
-    std::string auto_hash;       // of an HTTP call without a key; empty: none
+    RequestKey request;     // of what the client sent, not of what was resolved from it
+    std::string auto_hash;  // of an HTTP call without a key; empty: none
     bool marked_as_repeat = false;
     std::vector<NewJob> jobs;  // 1–64
   };
@@ -39,10 +38,16 @@ class JobRepository {
   // Newest first, at most 100.
   base::Result<std::vector<JobRecord>> list(const std::string& tenant, const Cursor& cursor,
                                             int count);
-  // All return the stored state afterwards. FAILED_PRECONDITION JOB_STATE_CONFLICT names the state.
-  // Cancel of a CANCELLED or CANCELLING job is OK.
-  base::Result<std::string> cancel(const std::string& tenant, const std::string& id,
-                                   const std::string& why);
+  // Ends a waiting job at once, orders a running one to stop; OK also for one that is CANCELLED or
+  // CANCELLING. FAILED_PRECONDITION JOB_STATE_CONFLICT names the state of a job that ended
+  // otherwise.
+  struct Cancelled {
+    std::string state;      // stored, afterwards; of a replay: empty
+    bool replayed = false;  // `request` was known: nothing was done, whatever the job is now
+  };
+  base::Result<Cancelled> cancel(const std::string& tenant, const std::string& id,
+                                 const std::string& why, const RequestKey& request = {});
+  // Both return the stored state afterwards. JOB_STATE_CONFLICT as above.
   base::Result<std::string> pause(const std::string& tenant, const std::string& id);
   base::Result<std::string> resume(const std::string& tenant, const std::string& id);
 
@@ -64,7 +69,8 @@ class JobRepository {
   enum class ClaimAnswer { kJob, kNone, kStale, kDrain, kUnknown };
   struct Claim {
     ClaimAnswer answer = ClaimAnswer::kNone;
-    ClaimedJob job;  // kJob
+    ClaimedJob job;         // kJob
+    bool replayed = false;  // the claim_id was known: the same job again
   };
   base::Result<Claim> claim(const ClaimRequest& request);
 

@@ -9,6 +9,14 @@
 // that only the server understands (specs, progress, statistics) are opaque here.
 namespace dex::store {
 
+// What a mutating call is known by for StoreTimes::idempotency_ms (api.md §1): a repeat with the
+// same id and digest changes nothing, one with another digest is refused. An empty id is not
+// remembered.
+struct RequestKey {
+  std::string id;
+  std::string digest;  // of what was asked for
+};
+
 struct Checkpoint {
   std::string uri;  // empty: none
   std::string manifest_sha256;

@@ -33,8 +33,9 @@ base::Status unexpected(std::string_view script, const Reply& reply) {
 }
 
 base::Status idempotency_conflict(const std::string& made) {
-  return {base::Code::kAlreadyExists, "IDEMPOTENCY_CONFLICT",
-          "This request_id was used within 24 hours for another request; it made " + made + "."};
+  return {
+      base::Code::kAlreadyExists, "IDEMPOTENCY_CONFLICT",
+      "This request_id was used within 24 hours for another request; it was about " + made + "."};
 }
 
 Store::Store(Options options)
@@ -103,9 +104,8 @@ base::Result<double> Store::memory_ratio() {
 }
 
 base::Result<std::vector<std::string>> Store::made_by(const std::string& tenant,
-                                                      const std::string& request_id,
-                                                      const std::string& request_sha256) {
-  DEX_ASSIGN_OR_RETURN(const Reply reply, run("known", {tenant, request_id, request_sha256}));
+                                                      const RequestKey& request) {
+  DEX_ASSIGN_OR_RETURN(const Reply reply, run("known", {tenant, request.id, request.digest}));
   if (reply.str(0) == "CONFLICT") return idempotency_conflict(reply.str(1));
   std::vector<std::string> ids;
   if (reply.str(0) == "NONE") return ids;
@@ -217,14 +217,12 @@ base::Result<Store::Stats> Store::stats() {
   DEX_ASSIGN_OR_RETURN(const Reply reply, run("stats", {}));
   if (reply.str(0) != "OK") return unexpected("stats", reply);
   Stats stats;
-  for (const Reply& row : reply.at(1).elements) {
-    stats.pools.push_back({row.str(0), row.num(1), row.num(2), std::atof(row.str(3).c_str())});
+  for (const Reply& row : reply.at(1).elements)
+    stats.pools.push_back({row.str(0), std::atof(row.str(1).c_str())});
+  for (const Reply& row : reply.at(2).elements) {
+    stats.jobs.push_back({row.num(0), row.str(1), row.str(2), row.str(3), row.str(4), row.str(5)});
   }
-  stats.delayed = reply.num(2);
-  stats.paused = reply.num(3);
-  stats.done = reply.num(4);
-  stats.failed = reply.num(5);
-  for (const Reply& row : reply.at(6).elements) stats.workers.emplace_back(row.str(0), row.str(1));
+  for (const Reply& row : reply.at(3).elements) stats.workers.emplace_back(row.str(0), row.str(1));
   return stats;
 }
 

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "scheduler/store/records.h"
 #include "scheduler/store/redis.h"
 #include "services/base/status.h"
 
@@ -52,8 +53,7 @@ class Store {
   // The ids that this request_id has made within StoreTimes::idempotency_ms; empty: none.
   // ALREADY_EXISTS IDEMPOTENCY_CONFLICT when it came with another request.
   base::Result<std::vector<std::string>> made_by(const std::string& tenant,
-                                                 const std::string& request_id,
-                                                 const std::string& request_sha256);
+                                                 const RequestKey& request);
 
   struct Swept {
     int64_t pulled_back = 0, deadlines = 0, leases = 0, delayed = 0, uncapped = 0, workers_lost = 0;
@@ -73,12 +73,18 @@ class Store {
 
   struct PoolStats {
     std::string pool;
-    int64_t ready = 0, inflight = 0;
     double oldest_ready_seconds = 0;
+  };
+  // Jobs of which core::public_state would say the same.
+  struct JobCount {
+    int64_t count = 0;
+    std::string pool;  // "other": beyond the 1000 of a state that are looked at one by one
+    std::string state, want, phase;
+    std::string progress;  // opaque
   };
   struct Stats {
     std::vector<PoolStats> pools;
-    int64_t delayed = 0, paused = 0, done = 0, failed = 0;
+    std::vector<JobCount> jobs;                                // that are not terminal
     std::vector<std::pair<std::string, std::string>> workers;  // pools, state
   };
   base::Result<Stats> stats();

@@ -6,76 +6,48 @@
 #include <google/protobuf/util/json_util.h>
 
 #include "dex/internal/v1/frames.pb.h"
+#include "proto/spec_values.h"
 #include "services/base/sha256.h"
 #include "worker/train/failure.h"
-#include "worker/train/spec_checks.h"
 #include "worker/train/spec_dex.h"
 
 namespace dex::train {
 namespace {
 
 namespace pb = dex::v1;
-using detail::in_range;
-using detail::positive;
 using Start = dex::internal::v1::TrainerStart;
 
 void read_rates(const pb::Hyperparameters& in, Hyperparameters& out) {
   if (in.has_learning_rate() && in.has_learning_rate_multiplier()) {
     throw bad_spec("hyperparameters.learning_rate_multiplier", "not together with learning_rate");
   }
-  if (in.has_learning_rate())
-    out.learning_rate = positive(in.learning_rate(), "hyperparameters.learning_rate");
-  if (in.has_branch_learning_rate()) {
-    out.branch_learning_rate =
-        positive(in.branch_learning_rate(), "hyperparameters.branch_learning_rate");
-  }
-  if (in.has_lambda_learning_rate()) {
-    out.lambda_learning_rate =
-        positive(in.lambda_learning_rate(), "hyperparameters.lambda_learning_rate");
-  }
-  if (in.has_learning_rate_multiplier()) {
-    const double factor = in_range(in.learning_rate_multiplier(), 0.01, 100,
-                                   "hyperparameters.learning_rate_multiplier");
-    out.learning_rate *= factor;
-    out.branch_learning_rate *= factor;
-    out.lambda_learning_rate *= factor;
-  }
+  // The multiplier is of the rates that nobody gave.
+  const double factor = in.has_learning_rate_multiplier() ? in.learning_rate_multiplier() : 1;
+  const auto rate = [factor](bool given, double value, double usual) {
+    return given ? value : usual * factor;
+  };
+  out.learning_rate = rate(in.has_learning_rate(), in.learning_rate(), out.learning_rate);
+  out.branch_learning_rate =
+      rate(in.has_branch_learning_rate(), in.branch_learning_rate(), out.branch_learning_rate);
+  out.lambda_learning_rate =
+      rate(in.has_lambda_learning_rate(), in.lambda_learning_rate(), out.lambda_learning_rate);
   if (in.lr_scheduler_type() == pb::Hyperparameters::LR_SCHEDULER_LINEAR)
     out.schedule = LrSchedule::kLinear;
   if (in.lr_scheduler_type() == pb::Hyperparameters::LR_SCHEDULER_CONSTANT)
     out.schedule = LrSchedule::kConstant;
-  if (in.has_warmup_ratio()) {
-    out.warmup_ratio = in_range(in.warmup_ratio(), 0, 0.5, "hyperparameters.warmup_ratio");
-  }
-  if (in.has_max_grad_norm())
-    out.max_grad_norm = positive(in.max_grad_norm(), "hyperparameters.max_grad_norm");
-  if (in.has_weight_decay()) {
-    out.weight_decay = in_range(in.weight_decay(), 0, 1, "hyperparameters.weight_decay");
-  }
-  if (in.has_adam_beta1())
-    out.adam_beta1 = in_range(in.adam_beta1(), 0, 0.9999, "hyperparameters.adam_beta1");
-  if (in.has_adam_beta2())
-    out.adam_beta2 = in_range(in.adam_beta2(), 0, 0.99999, "hyperparameters.adam_beta2");
+  if (in.has_warmup_ratio()) out.warmup_ratio = in.warmup_ratio();
+  if (in.has_max_grad_norm()) out.max_grad_norm = in.max_grad_norm();
+  if (in.has_weight_decay()) out.weight_decay = in.weight_decay();
+  if (in.has_adam_beta1()) out.adam_beta1 = in.adam_beta1();
+  if (in.has_adam_beta2()) out.adam_beta2 = in.adam_beta2();
 }
 
 void read_sizes(const pb::Hyperparameters& in, Hyperparameters& out) {
-  if (in.has_n_epochs()) {
-    out.n_epochs =
-        static_cast<int64_t>(in_range(in.n_epochs(), 1, 100, "hyperparameters.n_epochs"));
-  }
+  if (in.has_n_epochs()) out.n_epochs = in.n_epochs();
   out.max_steps = in.max_steps();
-  if (in.has_max_seq_length()) {
-    out.max_seq_length = static_cast<int32_t>(
-        in_range(in.max_seq_length(), 16, 1 << 20, "hyperparameters.max_seq_length"));
-  }
-  if (in.has_batch_size()) {
-    out.batch_size =
-        static_cast<int32_t>(in_range(in.batch_size(), 1, 4096, "hyperparameters.batch_size"));
-  }
-  if (in.has_micro_batch_size()) {
-    out.micro_batch_size = static_cast<int32_t>(
-        in_range(in.micro_batch_size(), 1, 4096, "hyperparameters.micro_batch_size"));
-  }
+  if (in.has_max_seq_length()) out.max_seq_length = static_cast<int32_t>(in.max_seq_length());
+  if (in.has_batch_size()) out.batch_size = static_cast<int32_t>(in.batch_size());
+  if (in.has_micro_batch_size()) out.micro_batch_size = static_cast<int32_t>(in.micro_batch_size());
   if (in.has_packing()) out.packing = in.packing();
   if (in.has_train_on_inputs()) out.train_on_inputs = in.train_on_inputs();
   switch (in.truncation()) {
@@ -99,31 +71,19 @@ void read_sizes(const pb::Hyperparameters& in, Hyperparameters& out) {
 void read_policies(const pb::FineTuningJobSpec& in, JobSpec& out) {
   if (in.evaluation().has_every_steps()) out.evaluation.every_steps = in.evaluation().every_steps();
   if (in.evaluation().has_max_tokens()) out.evaluation.max_tokens = in.evaluation().max_tokens();
-  if (in.checkpoints().has_every_steps())
-    out.checkpoints.every_steps = in.checkpoints().every_steps();
-  if (in.checkpoints().has_every_seconds()) {
-    out.checkpoints.every_seconds =
-        positive(in.checkpoints().every_seconds(), "checkpoints.every_seconds");
-  }
-  if (in.checkpoints().has_keep_last()) {
-    out.checkpoints.keep_last = static_cast<int32_t>(
-        in_range(in.checkpoints().keep_last(), 1, 1000, "checkpoints.keep_last"));
-  }
-  if (in.checkpoints().has_keep_best()) out.checkpoints.keep_best = in.checkpoints().keep_best();
-  if (in.watchdog().has_non_finite_patience()) {
-    out.watchdog.non_finite_patience = static_cast<int32_t>(
-        in_range(in.watchdog().non_finite_patience(), 1, 1000, "watchdog.non_finite_patience"));
-  }
-  if (in.watchdog().has_max_rollbacks()) {
-    out.watchdog.max_rollbacks = static_cast<int32_t>(
-        in_range(in.watchdog().max_rollbacks(), 0, 100, "watchdog.max_rollbacks"));
-  }
-  if (in.has_validation_split()) {
-    out.validation_split = in_range(in.validation_split(), 0, 0.5, "validation_split");
-  }
-  if (in.has_skip_budget_ratio()) {
-    out.skip_budget_ratio = in_range(in.skip_budget_ratio(), 0, 0.1, "skip_budget_ratio");
-  }
+  const auto& checkpoints = in.checkpoints();
+  if (checkpoints.has_every_steps()) out.checkpoints.every_steps = checkpoints.every_steps();
+  if (checkpoints.has_every_seconds()) out.checkpoints.every_seconds = checkpoints.every_seconds();
+  if (checkpoints.has_keep_last())
+    out.checkpoints.keep_last = static_cast<int32_t>(checkpoints.keep_last());
+  if (checkpoints.has_keep_best()) out.checkpoints.keep_best = checkpoints.keep_best();
+  const auto& watchdog = in.watchdog();
+  if (watchdog.has_non_finite_patience())
+    out.watchdog.non_finite_patience = static_cast<int32_t>(watchdog.non_finite_patience());
+  if (watchdog.has_max_rollbacks())
+    out.watchdog.max_rollbacks = static_cast<int32_t>(watchdog.max_rollbacks());
+  if (in.has_validation_split()) out.validation_split = in.validation_split();
+  if (in.has_skip_budget_ratio()) out.skip_budget_ratio = in.skip_budget_ratio();
   out.seed = static_cast<uint64_t>(in.seed());
 }
 
@@ -156,12 +116,18 @@ JobSpec from_message(const Start& start) {
   out.base_weights_sha256 = start.base_weights_sha256();
   out.attempt = static_cast<int32_t>(std::max(1u, start.attempt()));
   out.oom_retries = static_cast<int32_t>(start.oom_retries());
-  out.threads = static_cast<int32_t>(in_range(start.threads(), 0, 4096, "threads"));
+  if (start.threads() > 4096) {
+    throw bad_spec("threads", "must be between 0 and 4096, got " + std::to_string(start.threads()));
+  }
+  out.threads = static_cast<int32_t>(start.threads());
   if (out.model_dir.empty())
     throw bad_spec("model_dir", "must be the Hugging Face folder of the base model");
   if (out.training_path.empty()) throw bad_spec("training_path", "must be a data file");
 
   const auto& spec = start.spec();
+  // Limits and enum numbers, once for all that is read below and by the scheduler's own check.
+  if (const auto bad = proto::bad_values(spec); !bad.empty())
+    throw bad_spec(bad.front().path, bad.front().what);
   read_rates(spec.hyperparameters(), out.hyperparameters);
   read_sizes(spec.hyperparameters(), out.hyperparameters);
   if (spec.has_kvo_only()) {

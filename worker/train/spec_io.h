@@ -7,7 +7,7 @@
 namespace dex::train {
 
 // Reads TrainerStart (frames.proto) from protobuf JSON or from its wire form and checks every value
-// by itself (ranges, enums, exclusive fields, paths that must be set). The spec is an effective
+// by itself (limits of proto/spec_values.h, exclusive fields, paths that must be set). The spec is an effective
 // one: a preset's name alone, without its values, is refused, since presets are resolved by the
 // scheduler. Throws Failure invalid_hyperparameter that names field and value. `source` names the
 // text in messages.

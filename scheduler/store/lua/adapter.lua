@@ -1,15 +1,19 @@
 #!lua flags=allow-oom
 -- What the workers should hold. `desired` is the zset of adapters that somebody asked to load.
 -- ARGV: clock, op, and for
---   desire: tenant, id, desired none|loaded, tier DEVICE|HOST, pinned 0|1, disabled 0|1
+--   desire: tenant, request_id or '', req_sha, ttl_ms, id, desired none|loaded, tier DEVICE|HOST, pinned 0|1, disabled 0|1
 --   wanted: – (every adapter in `desired` or disabled since, with its record)
--- Replies: OK desired_rev [record, …] | NOTFOUND
+-- Replies: OK desired_rev [record, …] | DUP id | CONFLICT id | NOTFOUND
 local op = arg()
 if op == 'desire' then
-  local t, id, desired, tier, pinned, disabled = arg(), arg(), arg(), arg(), arg(), arg()
+  local t, request_id, sha, ttl = arg(), arg(), arg(), arg()
+  local made = done_by(t, request_id, sha)
+  if made then return made end
+  local id, desired, tier, pinned, disabled = arg(), arg(), arg(), arg(), arg()
   local key = P .. 'adapter:' .. id
   local a = record(key)
   if not a or a.tenant ~= t then return {'NOTFOUND'} end
+  remember(t, request_id, sha, ttl, id)
   if a.desired ~= desired or a.tier ~= tier or a.pinned ~= pinned or a.disabled ~= disabled then
     call('HSET', key, 'desired', desired, 'tier', tier, 'pinned', pinned, 'disabled', disabled,
          'rev', fmt(num(a.rev) + 1))

@@ -2,7 +2,7 @@
 -- Claim (T3): the head of the queue of the tenant that is next in the ring. No allow-oom: a full Redis starts no new work.
 -- ARGV: clock, worker, slot, claim_id (the same until the agent has an answer), lease_ms, number of pools (≤ 8), pools…
 -- Replies: JOB id epoch spec ckpt_uri ckpt_sha ckpt_step attempt ooms want kind tenant pool adapter files waited_ms expiry
---   | NONE (nothing written) | STALE | DRAIN | UNKNOWN (register again)
+--   replayed 0|1 | NONE (nothing written) | STALE | DRAIN | UNKNOWN (register again)
 local worker, slot, claim_id, lease, n = arg(), arg(), arg(), num(arg()), num(arg())
 if claim_id == '' or n > 8 then return {'BADARG', 'claim_id or number of pools'} end
 local wkey = P .. 'worker:' .. worker
@@ -10,14 +10,14 @@ local w = call('HMGET', wkey, 'state', 'cid:' .. slot, 'cjob:' .. slot, 'cep:' .
 if not w[1] or w[1] == 'gone' then return {'UNKNOWN'} end
 
 -- Checkpoint and want too, or a replayed claim would silently train from the start (trap 7).
-local function reply(j)
+local function reply(j, replayed)
   return {'JOB', j.id, j.epoch, call('GET', P .. 'spec:' .. j.id), j.ckpt_uri or '', j.ckpt_sha or '', j.ckpt_step or '0',
           j.attempt, j.ooms, j.want, j.kind, j.tenant, j.pool, j.adapter, j.files,
-          fmt(math.max(0, num(j.started_ms) - num(j.enter_ms))), j.lease_ms}
+          fmt(math.max(0, num(j.started_ms) - num(j.enter_ms))), j.lease_ms, replayed}
 end
 if w[2] == claim_id then
   local j = job(w[3])
-  return owned(j, worker, w[4]) and reply(j) or {'STALE'}
+  return owned(j, worker, w[4]) and reply(j, '1') or {'STALE'}
 end
 if w[1] == 'draining' then return {'DRAIN'} end
 
@@ -44,7 +44,7 @@ for _ = 1, n do
       log(j, '0', 'INFO', 'job_start', 'Attempt ' .. j.attempt .. ' started on ' .. worker .. '.',
           worker .. '\n' .. (j.ckpt_step or '0'))
       if running(t) >= tenant(t).max_running then ring_sync_all(t) else ring_sync(t, pool) end
-      return reply(j)
+      return reply(j, '0')
     end
   end
 end

@@ -1,25 +1,13 @@
 #!lua flags=allow-oom
 -- Records of uploaded files. The bytes lie in the artefact store under their SHA-256; `blob:<sha>` counts who names them.
 -- ARGV: clock, op, tenant, and for
---   put: request_id, req_sha, ttl_ms, max_files, id, number of fields, field, value, …  (sha256, state, bytes, … opaque here)
---   delete: id
+--   put, delete: request_id or '', req_sha, ttl_ms, then
+--     put: max_files, id, number of fields, field, value, …  (sha256, state, bytes, … opaque here)
+--     delete: id
 --   bytes: sha256, there 0|1 (no tenant: every record that names them; LOST while they are gone, then as it was before)
--- Replies: delete: OK last 0|1 (no other record names the bytes) sha256 · bytes: OK changed · put: OK | DUP id | CONFLICT id | QUOTA count max | IDTAKEN |
---   NOTFOUND | INUSE job
+-- Replies: put: OK | QUOTA count max | IDTAKEN · delete: OK last 0|1 (no other record names the bytes) sha256 | NOTFOUND |
+--   INUSE job · both: DUP id | CONFLICT id · bytes: OK changed
 local op, t = arg(), arg()
-if op == 'delete' then
-  local id = arg()
-  local key = P .. 'file:' .. id
-  local f = record(key)
-  if not f or f.tenant ~= t then return {'NOTFOUND'} end
-  local user = call('ZRANGE', P .. 'fileuse:' .. id, 0, 0)[1]
-  if user then return {'INUSE', user} end
-  call('DEL', key)
-  call('ZREM', P .. 'tfiles:' .. t, id)
-  call('SREM', P .. 'blob:' .. f.sha256, id)
-  return {'OK', call('SCARD', P .. 'blob:' .. f.sha256) == 0 and '1' or '0', f.sha256}
-end
-
 if op == 'bytes' then
   local sha256, there, changed = arg(), arg(), 0
   for _, id in ipairs(call('SMEMBERS', P .. 'blob:' .. sha256)) do
@@ -37,13 +25,26 @@ if op == 'bytes' then
   return {'OK', fmt(changed)}
 end
 
-local request_id, sha = arg(), arg()
-local idem = P .. 'idem:' .. t .. ':' .. request_id
-local made = call('HMGET', idem, 'sha', 'ids')
-if made[1] then return {made[1] == sha and 'DUP' or 'CONFLICT', made[2]} end
+local request_id, sha, ttl = arg(), arg(), arg()
+local made = done_by(t, request_id, sha)
+if made then return made end
+if op == 'delete' then
+  local id = arg()
+  local key = P .. 'file:' .. id
+  local f = record(key)
+  if not f or f.tenant ~= t then return {'NOTFOUND'} end
+  local user = call('ZRANGE', P .. 'fileuse:' .. id, 0, 0)[1]
+  if user then return {'INUSE', user} end
+  call('DEL', key)
+  call('ZREM', P .. 'tfiles:' .. t, id)
+  call('SREM', P .. 'blob:' .. f.sha256, id)
+  remember(t, request_id, sha, ttl, id)
+  return {'OK', call('SCARD', P .. 'blob:' .. f.sha256) == 0 and '1' or '0', f.sha256}
+end
+
 if op ~= 'put' then return {'BADARG', 'unknown op'} end
 
-local ttl, max, id, n = arg(), num(arg()), arg(), num(arg())
+local max, id, n = num(arg()), arg(), num(arg())
 local key, fields, sha256 = P .. 'file:' .. id, {'id', id, 'tenant', t, 'created_ms', fmt(now)}, nil
 for _ = 1, n do
   local field, value = arg(), arg()
@@ -58,6 +59,5 @@ call('HSET', key, unpack(fields))
 call('ZADD', P .. 'tfiles:' .. t, fmt(now), id)
 call('SADD', P .. 'blob:' .. sha256, id)
 call('SADD', P .. 'tenants', t)
-call('HSET', idem, 'sha', sha, 'ids', id)
-call('PEXPIRE', idem, ttl)
+remember(t, request_id, sha, ttl, id)
 return {'OK'}

@@ -50,6 +50,27 @@ local function drop(j, ...)
   call('HDEL', P .. 'job:' .. j.id, ...)
 end
 
+-- Requests -----------------------------------------------------------------------------------------------------------
+-- A mutating call is known by its tenant's request_id for a time (api.md §1). Its script asks done_by() before it looks at
+-- anything else, so that a repeat gets the first answer whatever has happened since, and calls remember() with its change.
+-- An empty request_id is not kept.
+
+-- The reply to a call that was made before: DUP ids… or, when it came with another body, CONFLICT ids…; nil: it is new.
+local function done_by(t, request_id, sha)
+  local made = call('HMGET', P .. 'idem:' .. t .. ':' .. request_id, 'sha', 'ids')
+  if not made[1] then return nil end
+  local reply = {made[1] == sha and 'DUP' or 'CONFLICT'}
+  for id in string.gmatch(made[2], '%S+') do reply[#reply + 1] = id end
+  return reply
+end
+
+local function remember(t, request_id, sha, ttl, ids)
+  if request_id == '' then return end
+  local key = P .. 'idem:' .. t .. ':' .. request_id
+  call('HSET', key, 'sha', sha, 'ids', ids)
+  call('PEXPIRE', key, ttl)
+end
+
 -- Tenants ------------------------------------------------------------------------------------------------------------
 
 local function tenant(t)

@@ -8,15 +8,7 @@ local t, request_id, sha, ttl = arg(), arg(), arg(), arg()
 local auto, auto_ttl, repeated, n = arg(), arg(), arg(), num(arg())
 if n < 1 or n > 64 then return {'BADARG', 'number of jobs'} end
 
-local function known(key)
-  local made = call('HMGET', key, 'sha', 'ids')
-  if not made[1] then return nil end
-  local reply = {made[1] == sha and 'DUP' or 'CONFLICT'}
-  for id in string.gmatch(made[2], '%S+') do reply[#reply + 1] = id end
-  return reply
-end
-local idem, idem_auto = P .. 'idem:' .. t .. ':' .. request_id, P .. 'idem:' .. t .. ':auto:' .. auto
-local made = known(idem) or (auto ~= '' and repeated == '1' and known(idem_auto)) or nil
+local made = done_by(t, request_id, sha) or (auto ~= '' and repeated == '1' and done_by(t, 'auto:' .. auto, sha))
 if made then return made end
 
 local jobs, uniq_here, ids = {}, {}, {}
@@ -43,12 +35,8 @@ if waiting + n > limits.max_queued then return {'QUOTA', fmt(waiting), fmt(limit
 
 local stamp = fmt(now)
 call('SADD', P .. 'tenants', t)
-call('HSET', idem, 'sha', sha, 'ids', table.concat(ids, ' '))
-call('PEXPIRE', idem, ttl)
-if auto ~= '' then
-  call('HSET', idem_auto, 'sha', sha, 'ids', table.concat(ids, ' '))
-  call('PEXPIRE', idem_auto, auto_ttl)
-end
+remember(t, request_id, sha, ttl, table.concat(ids, ' '))
+if auto ~= '' then remember(t, 'auto:' .. auto, sha, auto_ttl, table.concat(ids, ' ')) end
 for _, new in ipairs(jobs) do
   local j = {id = new.id, tenant = t, pool = new.pool}
   put(j, 'v', '1', 'id', j.id, 'kind', new.kind, 'tenant', t, 'pool', new.pool, 'prio', new.prio, 'req_sha', sha,

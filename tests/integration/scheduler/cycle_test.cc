@@ -1,4 +1,7 @@
 // A job's whole way, and the ways it may go wrong on a worker.
+#include <google/protobuf/util/json_util.h>
+
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "tests/integration/scheduler/scheduler_fixture.h"
@@ -20,6 +23,8 @@ TEST_F(CycleTest, CreateClaimBeatFinish) {
   EXPECT_EQ(created.effective_config().spec().hyperparameters().max_steps(), 20U);
   EXPECT_FALSE(created.effective_config().preset_version().empty());
   EXPECT_NE(created.seed(), 0);
+  EXPECT_TRUE(created.has_progress());  // step 0, before any worker has said a word
+  EXPECT_EQ(created.progress().total_steps(), 20U);
 
   const auto claimed = claim();
   ASSERT_TRUE(claimed.has_job());
@@ -65,6 +70,28 @@ TEST_F(CycleTest, CreateClaimBeatFinish) {
   EXPECT_EQ(events->events(2).metrics().train_loss(), 3.25);
   EXPECT_EQ(events->events(3).job_end().fine_tuned_model(), done.fine_tuned_model());
   EXPECT_EQ(events->events(3).id(), "ftevent-" + created.id().substr(6) + "-4");
+}
+
+// What a script reads from `jobs create --output json` is there from the first reply on.
+TEST_F(CycleTest, AQueuedJobsJsonHasEveryFieldThatIsRead) {
+  google::protobuf::util::JsonPrintOptions options;  // those of dexctl
+  options.always_print_primitive_fields = true;
+  options.preserve_proto_field_names = true;
+  v1::CreateFineTuningJobRequest request;
+  *request.mutable_spec() = spec(upload_good());
+  request.mutable_spec()->mutable_hyperparameters()->clear_max_steps();  // by epochs
+  const auto created = create(request);
+  ASSERT_TRUE(created.ok()) << created.status().to_string();
+  for (const auto& job : {*created, get(created->id())}) {
+    std::string text;
+    ASSERT_TRUE(google::protobuf::util::MessageToJsonString(job, &text, options).ok());
+    const auto json = nlohmann::json::parse(text);
+    EXPECT_EQ(json.at("id"), job.id());
+    EXPECT_EQ(json.at("state"), "JOB_STATE_QUEUED");
+    EXPECT_EQ(json.at("attempt"), 0);
+    EXPECT_EQ(json.at("progress").at("step"), 0);
+    EXPECT_EQ(json.at("fine_tuned_model"), "");
+  }
 }
 
 TEST_F(CycleTest, SameRequestIdGivesTheSameJob) {
@@ -252,6 +279,21 @@ TEST_F(CycleTest, DrainingWorkerGetsNothingAndAGoneOneMustRegister) {
   iv1::HeartbeatRequest beat;
   beat.set_worker_id("w1");
   EXPECT_TRUE(call(*workers_, &iv1::WorkerService::Stub::Heartbeat, beat)->unknown());
+}
+
+TEST_F(CycleTest, PresetsGoByTheirNameWithAHyphenToo) {
+  v1::CreateFineTuningJobRequest request;
+  *request.mutable_spec() = spec(upload_good());
+  request.mutable_spec()->mutable_dex()->set_preset("long-text");
+  const auto job = create(request);
+  ASSERT_TRUE(job.ok()) << job.status().to_string();
+  EXPECT_EQ(job->effective_config().spec().dex().preset(), "long_text");
+  v1::GetPresetRequest preset;
+  preset.set_name("long-text");
+  EXPECT_EQ(call(*models_, &v1::ModelService::Stub::GetPreset, preset)->name(), "long_text");
+  v1::ListFineTuningJobsRequest list;
+  list.mutable_filter()->set_preset("long-text");
+  EXPECT_EQ(call(*jobs_, &Stub::ListFineTuningJobs, list)->jobs_size(), 1);
 }
 
 TEST_F(CycleTest, ListFiltersAndPages) {

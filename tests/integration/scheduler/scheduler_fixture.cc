@@ -126,13 +126,7 @@ v1::FineTuningJobSpec SchedulerTest::spec(const std::string& file) {
 
 base::Result<v1::FineTuningJob> SchedulerTest::create(const v1::CreateFineTuningJobRequest& request,
                                                       bool* replayed) {
-  grpc::ClientContext context;
-  rpc::set_timeout(context, std::chrono::seconds(20));
-  v1::FineTuningJob job;
-  const grpc::Status status = jobs_->CreateFineTuningJob(&context, request, &job);
-  if (replayed != nullptr) *replayed = context.GetServerTrailingMetadata().contains("dex-replayed");
-  if (!status.ok()) return rpc::from_grpc(status);
-  return job;
+  return call(*jobs_, &v1::FineTuningService::Stub::CreateFineTuningJob, request, 20000, replayed);
 }
 
 v1::FineTuningJob SchedulerTest::create_good(const std::string& request_id) {

@@ -65,16 +65,18 @@ class SchedulerTest : public testing::Test {
 
   std::string http(const std::string& path);  // of the metrics port; status line and body
 
-  // One call on a stub with a deadline; the error as ours.
+  // One call on a stub with a deadline; the error as ours. `replayed`: whether the answer was
+  // marked dex-replayed.
   template <typename Stub, typename Request, typename Reply>
-  base::Result<Reply> call(Stub& stub,
-                           grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
-                                                        Reply*),
-                           const Request& request, int64_t timeout_ms = 20000) {
+  base::Result<Reply> call(
+      Stub& stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Reply*),
+      const Request& request, int64_t timeout_ms = 20000, bool* replayed = nullptr) {
     grpc::ClientContext context;
     rpc::set_timeout(context, std::chrono::milliseconds(timeout_ms));
     Reply reply;
     const grpc::Status status = (stub.*method)(&context, request, &reply);
+    if (replayed != nullptr)
+      *replayed = context.GetServerTrailingMetadata().contains("dex-replayed");
     if (!status.ok()) return rpc::from_grpc(status);
     return reply;
   }

@@ -21,8 +21,8 @@ TEST_F(ClaimTest, SixtyFourThreadsWithOneRequestIdMakeOneJob) {
   for (size_t i = 0; i < ids.size(); ++i) {
     threads.emplace_back([&, i] {
       JobRepository::Submission submission;
-      submission.request_id = "same";
-      submission.request_sha256 = "body";
+      submission.request.id = "same";
+      submission.request.digest = "body";
       submission.jobs.resize(1);
       submission.jobs[0].id = "ftjob-t" + std::to_string(i);
       const auto submitted = jobs_->submit("default", submission);
@@ -37,13 +37,13 @@ TEST_F(ClaimTest, SixtyFourThreadsWithOneRequestIdMakeOneJob) {
 
 TEST_F(ClaimTest, SameRequestIdWithAnotherBodyConflicts) {
   JobRepository::Submission submission;
-  submission.request_id = "r";
-  submission.request_sha256 = "a";
+  submission.request.id = "r";
+  submission.request.digest = "a";
   submission.jobs.resize(1);
   submission.jobs[0].id = "ftjob-a";
   ASSERT_FALSE(jobs_->submit("default", submission)->replayed);
   ASSERT_TRUE(jobs_->submit("default", submission)->replayed);
-  submission.request_sha256 = "b";
+  submission.request.digest = "b";
   EXPECT_EQ(jobs_->submit("default", submission).status().reason(), "IDEMPOTENCY_CONFLICT");
   submission.jobs[0].id = "ftjob-b";
   EXPECT_TRUE(jobs_->submit("other", submission).ok());  // request ids belong to a tenant
@@ -61,6 +61,8 @@ TEST_F(ClaimTest, ReplayGivesTheSameJobWithCheckpointAndWant) {
   const std::string before = dump_all(server());
   const auto again = claim("w1", "c1");
   ASSERT_EQ(again.answer, ClaimAnswer::kJob);
+  EXPECT_FALSE(first.replayed);
+  EXPECT_TRUE(again.replayed);
   EXPECT_EQ(again.job.id, first.job.id);
   EXPECT_EQ(again.job.epoch, first.job.epoch);
   EXPECT_EQ(again.job.want, "hold");

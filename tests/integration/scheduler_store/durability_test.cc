@@ -19,7 +19,7 @@ TEST_F(DurabilityTest, AcknowledgedJobsSurviveKillsBetweenAndDuringCalls) {
   std::jthread submitter([&] {
     for (int i = 0; !stop; ++i) {
       JobRepository::Submission submission;
-      submission.request_id = submission.request_sha256 = "r" + std::to_string(i);
+      submission.request.id = submission.request.digest = "r" + std::to_string(i);
       submission.jobs.resize(1);
       submission.jobs[0].id = "ftjob-k" + std::to_string(i);
       if (jobs_->submit("default", submission).ok()) acknowledged.push_back(submission.jobs[0].id);
@@ -85,7 +85,7 @@ TEST_F(DurabilityTest, FullRedisTakesNoWorkButCanEmptyItself) {
   Store hasty(options);
   JobRepository jobs(hasty);
   JobRepository::Submission submission;
-  submission.request_id = submission.request_sha256 = "full";
+  submission.request.id = submission.request.digest = "full";
   submission.jobs.resize(1);
   submission.jobs[0].id = "ftjob-full";
   EXPECT_EQ(jobs.submit("default", submission).status().code(), base::Code::kUnavailable);

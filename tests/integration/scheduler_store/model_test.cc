@@ -33,9 +33,9 @@ class ModelTest : public StoreTest, public testing::WithParamInterface<uint32_t>
 
   void submit_some() {
     JobRepository::Submission submission;
-    submission.request_id =
+    submission.request.id =
         chance(80) ? "r" + std::to_string(made_) : "r" + std::to_string(pick(made_ + 1));
-    submission.request_sha256 = submission.request_id;
+    submission.request.digest = submission.request.id;
     const int n = 1 + pick(3);
     for (int i = 0; i < n; ++i) {
       NewJob job;
@@ -115,7 +115,10 @@ class ModelTest : public StoreTest, public testing::WithParamInterface<uint32_t>
     if (what < 45) return claim_one();
     if (what < 60) return beat_one();
     if (what < 78) return finish_one();
-    if (what < 82) return (void)twice([&] { return jobs_->cancel(who, id, "model"); });
+    if (what < 82) {
+      const RequestKey key = chance(50) ? RequestKey{"cancel-" + id, "x"} : RequestKey{};
+      return (void)twice([&] { return jobs_->cancel(who, id, "model", key); });
+    }
     if (what < 86) return (void)twice([&] { return jobs_->pause(who, id); });
     if (what < 90) return (void)twice([&] { return jobs_->resume(who, id); });
     if (what < 92) {
@@ -142,7 +145,7 @@ TEST_P(ModelTest, InvariantsHold) {
     file.id = "file-" + who;
     file.state = "READY";
     file.sha256 = "sha";
-    ASSERT_TRUE(files_->put(who, "file", "x", file, 10).ok());
+    ASSERT_TRUE(files_->put(who, {"file", "x"}, file, 10).ok());
   }
   for (int i = 0; i < 3; ++i) enlist("w" + std::to_string(i));
   for (int i = 0; i < 600 && !HasFailure(); ++i) {

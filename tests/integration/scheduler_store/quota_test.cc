@@ -12,8 +12,8 @@ class QuotaTest : public StoreTest {
   JobRepository::Submission batch(int n) {
     JobRepository::Submission submission;
     const std::string stem = std::to_string(++next_);
-    submission.request_id = "r" + stem;
-    submission.request_sha256 = "s" + stem;
+    submission.request.id = "r" + stem;
+    submission.request.digest = "s" + stem;
     submission.jobs.resize(n);
     for (int i = 0; i < n; ++i) submission.jobs[i].id = "ftjob-" + stem + "-" + std::to_string(i);
     return submission;
@@ -29,7 +29,7 @@ class QuotaTest : public StoreTest {
     file.id = id;
     file.state = state;
     file.sha256 = "sha-" + id;
-    ASSERT_TRUE(files_->put(tenant, "put-" + id, "x", file, 100).ok());
+    ASSERT_TRUE(files_->put(tenant, {"put-" + id, "x"}, file, 100).ok());
   }
 };
 
@@ -115,7 +115,7 @@ TEST_F(QuotaTest, MarkedRepeatWithoutKeyFindsTheFirstCall) {
   ASSERT_TRUE(jobs_->submit("default", first).ok());
   auto again = batch(1);
   again.auto_hash = "route-and-body";
-  again.request_sha256 = first.request_sha256;
+  again.request.digest = first.request.digest;
   again.marked_as_repeat = true;
   EXPECT_TRUE(jobs_->submit("default", again)->replayed);
   again.marked_as_repeat = false;  // the same body on purpose: a second job

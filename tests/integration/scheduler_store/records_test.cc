@@ -19,11 +19,11 @@ class RecordsTest : public StoreTest {
 };
 
 TEST_F(RecordsTest, FileIsStoredWholeAndOnce) {
-  ASSERT_FALSE(!store_->made_by("default", "r", "body")->empty());
-  ASSERT_FALSE(files_->put("default", "r", "body", file("file-1"), 100)->replayed);
-  EXPECT_EQ(files_->put("default", "r", "body", file("file-2"), 100)->id, "file-1");
-  EXPECT_EQ(*store_->made_by("default", "r", "body"), std::vector<std::string>{"file-1"});
-  EXPECT_EQ(store_->made_by("default", "r", "other").status().reason(), "IDEMPOTENCY_CONFLICT");
+  ASSERT_FALSE(!store_->made_by("default", {"r", "body"})->empty());
+  ASSERT_FALSE(files_->put("default", {"r", "body"}, file("file-1"), 100)->replayed);
+  EXPECT_EQ(files_->put("default", {"r", "body"}, file("file-2"), 100)->id, "file-1");
+  EXPECT_EQ(*store_->made_by("default", {"r", "body"}), std::vector<std::string>{"file-1"});
+  EXPECT_EQ(store_->made_by("default", {"r", "other"}).status().reason(), "IDEMPOTENCY_CONFLICT");
   const auto stored = files_->get("default", "file-1");
   ASSERT_TRUE(stored.ok());
   EXPECT_EQ(stored->info, std::string("opaque\0bytes", 12));
@@ -32,8 +32,8 @@ TEST_F(RecordsTest, FileIsStoredWholeAndOnce) {
 }
 
 TEST_F(RecordsTest, BytesAreSharedUntilTheLastRecordGoes) {
-  ASSERT_TRUE(files_->put("a", "1", "x", file("file-1"), 100).ok());
-  ASSERT_TRUE(files_->put("b", "2", "x", file("file-2"), 100).ok());
+  ASSERT_TRUE(files_->put("a", {"1", "x"}, file("file-1"), 100).ok());
+  ASSERT_TRUE(files_->put("b", {"2", "x"}, file("file-2"), 100).ok());
   EXPECT_FALSE(files_->remove("a", "file-1")->last);
   EXPECT_TRUE(*files_->named("abc"));
   EXPECT_TRUE(files_->remove("b", "file-2")->last);
@@ -43,9 +43,9 @@ TEST_F(RecordsTest, BytesAreSharedUntilTheLastRecordGoes) {
 TEST_F(RecordsTest, RecordsWithoutBytesAreLostUntilTheyAreBackAndTakeNoJobs) {
   auto invalid = file("file-2");
   invalid.state = "INVALID";
-  ASSERT_TRUE(files_->put("a", "1", "x", file("file-1"), 100).ok());
-  ASSERT_TRUE(files_->put("b", "2", "x", invalid, 100).ok());
-  ASSERT_TRUE(files_->put("a", "3", "x", file("file-3", "other"), 100).ok());
+  ASSERT_TRUE(files_->put("a", {"1", "x"}, file("file-1"), 100).ok());
+  ASSERT_TRUE(files_->put("b", {"2", "x"}, invalid, 100).ok());
+  ASSERT_TRUE(files_->put("a", {"3", "x"}, file("file-3", "other"), 100).ok());
   auto contents = *files_->contents();
   std::sort(contents.begin(), contents.end());
   EXPECT_EQ(contents, (std::vector<std::string>{"abc", "other"}));
@@ -57,7 +57,7 @@ TEST_F(RecordsTest, RecordsWithoutBytesAreLostUntilTheyAreBackAndTakeNoJobs) {
   EXPECT_EQ(files_->get("b", "file-2")->state, "LOST");
   EXPECT_EQ(files_->get("a", "file-3")->state, "READY");
   JobRepository::Submission submission;
-  submission.request_id = submission.request_sha256 = "r";
+  submission.request = {"r", "body"};
   submission.jobs.resize(1);
   submission.jobs[0].id = "ftjob-1";
   submission.jobs[0].files = {"file-1"};
@@ -74,10 +74,27 @@ TEST_F(RecordsTest, RecordsWithoutBytesAreLostUntilTheyAreBackAndTakeNoJobs) {
   EXPECT_FALSE(*files_->exists("file-9"));
 }
 
+TEST_F(RecordsTest, ARepeatedDeletionIsTheFirstOne) {
+  ASSERT_TRUE(files_->put("a", {"1", "x"}, file("file-1"), 100).ok());
+  const RequestKey request{"delete-1", "body"};
+  EXPECT_TRUE(files_->remove("a", "file-1", request)->last);
+  const std::string before = dump_all(server());
+  EXPECT_TRUE(files_->remove("a", "file-1", request)->replayed);
+  EXPECT_EQ(files_->remove("a", "file-1", {"delete-1", "other"}).status().reason(),
+            "IDEMPOTENCY_CONFLICT");
+  EXPECT_EQ(files_->remove("b", "file-1", request).status().reason(), "RESOURCE_NOT_FOUND");
+  EXPECT_EQ(files_->remove("a", "file-1").status().reason(), "RESOURCE_NOT_FOUND");
+  EXPECT_EQ(dump_all(server()), before);
+  // For a day, by Redis' own clock.
+  const int64_t left = server().call({"PTTL", store_->key("idem:a:delete-1")}).as_int();
+  EXPECT_GT(left, 23 * 3'600'000);
+  EXPECT_LE(left, 24 * 3'600'000);
+}
+
 TEST_F(RecordsTest, FileQuotaIsExact) {
-  ASSERT_TRUE(files_->put("a", "1", "x", file("file-1"), 2).ok());
-  ASSERT_TRUE(files_->put("a", "2", "x", file("file-2"), 2).ok());
-  EXPECT_EQ(files_->put("a", "3", "x", file("file-3"), 2).status().reason(), "QUOTA_EXCEEDED");
+  ASSERT_TRUE(files_->put("a", {"1", "x"}, file("file-1"), 2).ok());
+  ASSERT_TRUE(files_->put("a", {"2", "x"}, file("file-2"), 2).ok());
+  EXPECT_EQ(files_->put("a", {"3", "x"}, file("file-3"), 2).status().reason(), "QUOTA_EXCEEDED");
 }
 
 TEST_F(RecordsTest, PagesNeitherSkipNorRepeatWhileRowsArrive) {
@@ -114,10 +131,26 @@ TEST_F(RecordsTest, DesiredAdaptersAreKnownToWorkers) {
   ASSERT_EQ(wanted->adapters.size(), 1U);
   EXPECT_EQ(wanted->adapters[0].id, job.adapter);
   EXPECT_EQ(workers_->alive("w1", "")->desired_revision, before + 1);
-  EXPECT_EQ(adapters_->desire("other", job.adapter, true).reason(), "RESOURCE_NOT_FOUND");
+  EXPECT_EQ(adapters_->desire("other", job.adapter, true).status().reason(), "RESOURCE_NOT_FOUND");
   ASSERT_TRUE(adapters_->desire("default", job.adapter, false).ok());
   EXPECT_TRUE(adapters_->wanted()->adapters.empty());
   EXPECT_EQ(adapters_->list("default", {}, 10)->size(), 1U);
+}
+
+// A load that is sent again must not undo the unload that came after it.
+TEST_F(RecordsTest, ARepeatedWishDoesNotOverrideALaterOne) {
+  enlist("w1");
+  NewJob job;
+  job.adapter = "ft:b:default:s:1";
+  submit("default", job);
+  finish(claim("w1").job, "w1", "success");
+  const RequestKey load{"load", "a"}, unload{"unload", "b"};
+  EXPECT_FALSE(*adapters_->desire("default", job.adapter, true, load));
+  EXPECT_FALSE(*adapters_->desire("default", job.adapter, false, unload));
+  EXPECT_TRUE(*adapters_->desire("default", job.adapter, true, load));
+  EXPECT_TRUE(adapters_->wanted()->adapters.empty());
+  EXPECT_EQ(adapters_->desire("default", job.adapter, true, {"unload", "a"}).status().reason(),
+            "IDEMPOTENCY_CONFLICT");
 }
 
 TEST_F(RecordsTest, RoutesChangeOnlyWhenSomethingChanged) {
@@ -135,19 +168,34 @@ TEST_F(RecordsTest, RoutesChangeOnlyWhenSomethingChanged) {
   EXPECT_TRUE(workers_->routes()->workers.empty());
 }
 
-TEST_F(RecordsTest, StatsCountTheSets) {
+TEST_F(RecordsTest, StatsCountJobsByWhatTheirStateIsMadeOf) {
   enlist("w1");
   submit();
   submit();
-  claim("w1");
+  submit();
+  const auto paused = submit();
+  ASSERT_TRUE(jobs_->pause("default", paused).ok());
+  NewJob later;
+  later.delay_ms = 60'000;
+  submit("default", later);
+  const auto claimed = claim("w1").job;
+  ASSERT_TRUE(jobs_->pause("default", claimed.id).ok());
+  ASSERT_TRUE(jobs_->beat({"w1", claimed.id, claimed.epoch, 1, "VALIDATING", "p", {}, {}}).ok());
   clock_.advance_ms(3000);
   const auto stats = store_->stats();
   ASSERT_TRUE(stats.ok()) << stats.status().to_string();
   ASSERT_EQ(stats->pools.size(), 1U);
-  EXPECT_EQ(stats->pools[0].ready, 1);
-  EXPECT_EQ(stats->pools[0].inflight, 2);
   EXPECT_EQ(stats->pools[0].oldest_ready_seconds, 3.0);
   EXPECT_EQ(stats->workers.size(), 1U);
+  std::map<std::string, std::string> found;
+  for (const auto& job : stats->jobs) {
+    found[job.state] = std::to_string(job.count) + " " + job.pool + " " + job.want + " " +
+                       job.phase + " " + job.progress;
+  }
+  EXPECT_EQ(found, (std::map<std::string, std::string>{{"READY", "2 cpu   "},
+                                                       {"RUNNING", "1 cpu pause VALIDATING p"},
+                                                       {"DELAYED", "1 cpu run  "},
+                                                       {"PAUSED", "1 cpu run  "}}));
 }
 
 }  // namespace

@@ -42,8 +42,8 @@ std::string StoreTest::submit(const std::string& tenant, NewJob job) {
   const std::string n = std::to_string(++next_);
   if (job.id.empty()) job.id = "ftjob-" + n;
   JobRepository::Submission submission;
-  submission.request_id = "request-" + n;
-  submission.request_sha256 = "sha-" + n;
+  submission.request.id = "request-" + n;
+  submission.request.digest = "sha-" + n;
   if (job.spec.empty()) job.spec = "spec of " + job.id;
   submission.jobs = {job};
   const auto submitted = jobs_->submit(tenant, submission);

@@ -149,16 +149,16 @@ TEST_F(TransitionTest, HundredAndFirstReleaseFails) {
 
 TEST_F(TransitionTest, CancelOfAWaitingJobIsImmediate) {
   const auto id = submit();
-  EXPECT_EQ(*jobs_->cancel("default", id, "changed my mind"), "CANCELLED");
+  EXPECT_EQ(jobs_->cancel("default", id, "changed my mind")->state, "CANCELLED");
   EXPECT_EQ(job(id).why, "changed my mind");
-  EXPECT_EQ(*jobs_->cancel("default", id, "again"), "CANCELLED");  // may be repeated
+  EXPECT_EQ(jobs_->cancel("default", id, "again")->state, "CANCELLED");  // may be repeated
   EXPECT_EQ(jobs_->cancel("other", id, "").status().reason(), "RESOURCE_NOT_FOUND");
   EXPECT_EQ(claim("w1").answer, ClaimAnswer::kNone);
 }
 
 TEST_F(TransitionTest, CancelOfARunningJobIsOrderedAtTheNextBeat) {
   const auto claimed = running();
-  EXPECT_EQ(*jobs_->cancel("default", claimed.id, "stop"), "CANCELLING");
+  EXPECT_EQ(jobs_->cancel("default", claimed.id, "stop")->state, "CANCELLING");
   EXPECT_EQ(beat(claimed, "w1", 1).verdict, Verdict::kCancel);
   EXPECT_EQ(finish(claimed, "w1", "cancelled").state, "CANCELLED");
   EXPECT_EQ(log_types(claimed.id).back(), "job_cancelled");
@@ -169,6 +169,20 @@ TEST_F(TransitionTest, SuccessBeatsALateCancel) {
   ASSERT_TRUE(jobs_->cancel("default", claimed.id, "late").ok());
   EXPECT_EQ(finish(claimed, "w1", "success").state, "SUCCEEDED");
   EXPECT_EQ(jobs_->cancel("default", claimed.id, "later").status().reason(), "JOB_STATE_CONFLICT");
+}
+
+TEST_F(TransitionTest, ARepeatedCancelHasItsFirstResult) {
+  const RequestKey request{"r", "body"};
+  const auto claimed = running();
+  EXPECT_EQ(jobs_->cancel("default", claimed.id, "late", request)->state, "CANCELLING");
+  EXPECT_EQ(finish(claimed, "w1", "success").state, "SUCCEEDED");
+  EXPECT_TRUE(jobs_->cancel("default", claimed.id, "late", request)->replayed);
+  EXPECT_EQ(jobs_->cancel("default", claimed.id, "late", {"r", "other"}).status().reason(),
+            "IDEMPOTENCY_CONFLICT");
+  // A refused call is not remembered: what it asked for may be right the next time.
+  EXPECT_EQ(jobs_->cancel("default", "ftjob-x", "", {"s", "body"}).status().reason(),
+            "RESOURCE_NOT_FOUND");
+  EXPECT_TRUE(store_->made_by("default", {"s", "body"})->empty());
 }
 
 TEST_F(TransitionTest, AnyOtherEndOfACancelledAttemptCancels) {

@@ -97,6 +97,12 @@ TEST(PresetTest, EveryValueNamesItsSource) {
   }
 }
 
+TEST(PresetTest, AHyphenIsAnUnderscore) {
+  EXPECT_EQ(get("long-text").name(), "long_text");
+  EXPECT_EQ(get("long-text@1").version(), "long_text@1");
+  EXPECT_EQ(canonical_preset_name("long-text@1"), "long_text@1");
+}
+
 TEST(PresetTest, UnknownNameOrVersionSaysWhatThereIs) {
   const auto unknown = preset("python", SizeClass::kSmall).status();
   EXPECT_EQ(unknown.reason(), "UNKNOWN_PRESET");

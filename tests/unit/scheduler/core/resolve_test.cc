@@ -123,6 +123,43 @@ TEST(ResolveTest, DeadPointsAreRefused) {
   EXPECT_EQ(refused(empty).reason(), "DEAD_CONFIGURATION");
 }
 
+// A bottleneck starts at 0 whatever w_d_init says (method.md §2.5), so that cannot save it.
+TEST(ResolveTest, ABottleneckHasNoLinearStart) {
+  auto in = input("paper");
+  in.spec.mutable_hyperparameters()->set_max_steps(2);
+  in.spec.mutable_dex()->set_projection(DexMethod::PROJECTION_BOTTLENECK);
+  EXPECT_EQ(refused(in).reason(), "DEAD_CONFIGURATION");
+  in.spec.mutable_dex()->set_w_d_init(DexMethod::BRANCH_INIT_LINEAR);
+  EXPECT_EQ(refused(in).reason(), "UNUSED_FIELD");
+  in.spec.mutable_dex()->clear_w_d_init();
+  in.spec.mutable_hyperparameters()->set_max_steps(180);
+  in.spec.mutable_dex()->mutable_bottleneck()->set_width_ratio(0.01);
+  EXPECT_TRUE(resolve(in).ok());  // 0.64 of a column is one
+  in.model.set_head_dim(32);
+  EXPECT_THAT(refused(in).message(), HasSubstr("width_ratio 0.01 of head_dim 32"));
+}
+
+TEST(ResolveTest, NumbersThatAnEnumDoesNotHaveAreRefused) {
+  auto in = input();
+  in.spec.mutable_dex()->set_sign(static_cast<DexMethod::Sign>(7));
+  in.spec.mutable_hyperparameters()->set_truncation(v1::Hyperparameters::TRUNCATION_UNSPECIFIED);
+  const auto status = refused(in);
+  EXPECT_EQ(status.reason(), "INVALID_FIELD");
+  ASSERT_EQ(status.violations().size(), 2u);
+  EXPECT_EQ(status.violations()[0].field, "dex.sign");
+  EXPECT_THAT(status.message(), HasSubstr("must be one of SIGN_MINUS, SIGN_PLUS, got 7"));
+}
+
+TEST(ResolveTest, AMultiplierMakesTheRatesTheUsersAndIsGone) {
+  auto in = input("paper");
+  in.spec.mutable_hyperparameters()->set_learning_rate_multiplier(2);
+  const auto config = resolved(in).config;
+  EXPECT_DOUBLE_EQ(config.spec().hyperparameters().learning_rate(), 2e-4);
+  EXPECT_EQ(config.sources().at("hyperparameters.learning_rate"), "USER");
+  EXPECT_FALSE(config.spec().hyperparameters().has_learning_rate_multiplier());
+  EXPECT_FALSE(config.sources().contains("hyperparameters.learning_rate_multiplier"));
+}
+
 TEST(ResolveTest, BadHeadListsNameLayerAndHead) {
   auto in = input("paper");
   auto& heads = *in.spec.mutable_dex()->mutable_head_selection();

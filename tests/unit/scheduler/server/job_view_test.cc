@@ -55,7 +55,8 @@ TEST(JobViewTest, AQueuedJobSaysWhatItIsAndWhyItWaits) {
   EXPECT_EQ(job.create_time().nanos(), 123'000'000);
   EXPECT_FALSE(job.has_start_time());
   EXPECT_FALSE(job.has_end_time());
-  EXPECT_FALSE(job.has_progress());
+  EXPECT_TRUE(job.has_progress()) << "step 0: scripts read it from the first reply on";
+  EXPECT_EQ(job.progress().step(), 0u);
   EXPECT_EQ(job.fine_tuned_model(), "") << "its adapter does not exist yet";
   EXPECT_EQ(job.effective_config().preset_version(), "code@1");
   EXPECT_FALSE(job_view(stored, false).has_effective_config());

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "tests/unit/worker/train/job_fixture.h"
-#include "tests/unit/worker/train/presets.h"
+#include "tests/unit/worker/train/resolved_preset.h"
 #include "worker/evaluate/held_out_loss.h"
 #include "worker/model/adapter.h"
 #include "worker/model/llama.h"
@@ -39,12 +39,10 @@ double base_loss(const std::filesystem::path& directory) {
       .loss;
 }
 
-class PresetTest : public JobTest, public ::testing::WithParamInterface<Preset> {};
+class PresetTest : public JobTest, public ::testing::WithParamInterface<std::string> {};
 
 TEST_P(PresetTest, StartsAtTheBaseAndExportsWhatLoadsBack) {
-  JobSpec spec = this->spec();
-  spec.hyperparameters.max_steps = 3;
-  GetParam().apply(spec);
+  const JobSpec spec = resolved_preset(GetParam(), tiny_config(), this->spec(), 3);
   RecordingSession session;
   const Published published = run(spec, session);
 
@@ -78,8 +76,8 @@ TEST_P(PresetTest, StartsAtTheBaseAndExportsWhatLoadsBack) {
   EXPECT_NE(*published.valid_loss, *published.base_valid_loss);
 }
 
-INSTANTIATE_TEST_SUITE_P(Seven, PresetTest, ::testing::ValuesIn(presets()),
-                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(All, PresetTest, ::testing::ValuesIn(preset_names()),
+                         [](const auto& info) { return info.param; });
 
 TEST_F(JobTest, GoesThroughThePhasesInOrder) {
   RecordingSession session;
@@ -179,10 +177,8 @@ TEST_F(JobTest, PackedRowsTrainAsSeparateOnes) {
 }
 
 TEST_F(JobTest, ReselectionEndsWithWholeMasksAndIsLogged) {
-  JobSpec spec = this->spec();
-  Preset{"multilingual"}.apply(spec);
+  JobSpec spec = resolved_preset("multilingual", tiny_config(), this->spec(), 40);
   spec.heads.tau = 0.2;
-  spec.hyperparameters.max_steps = 40;
   spec.reselect_every = 5;
   RecordingSession session;
   const Published published = run(spec, session);

@@ -7,7 +7,7 @@
 #include "services/base/sha256.h"
 #include "tests/support/failing_file_layer.h"
 #include "tests/unit/worker/train/job_fixture.h"
-#include "tests/unit/worker/train/presets.h"
+#include "tests/unit/worker/train/resolved_preset.h"
 
 namespace dex::train::testing {
 namespace {
@@ -57,8 +57,7 @@ class ExactResumeTest : public ResumeTest, public ::testing::WithParamInterface<
 
 TEST_P(ExactResumeTest, SeventeenUpdatesAndTheRestGiveTheBitsOfForty) {
   const auto configured = [&](const std::string& attempt) {
-    JobSpec spec = long_spec(attempt);
-    Preset{GetParam().preset}.apply(spec);
+    JobSpec spec = resolved_preset(GetParam().preset, tiny_config(), long_spec(attempt), 40);
     if (spec.reselect_every > 0) spec.reselect_every = 6;  // the ramps of 16 are under way at 17
     spec.threads = GetParam().threads;
     return spec;

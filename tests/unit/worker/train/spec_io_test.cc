@@ -78,9 +78,9 @@ TEST(SpecIoTest, RefusesBadValuesByFieldAndValue) {
   };
   const auto dex = [](const std::string& body) { return start("{\"dex\": {" + body + "}}"); };
   expect_refused(hyper(R"("learningRate": 0)"),
-                 "hyperparameters.learning_rate: must be a number > 0, got 0");
+                 "hyperparameters.learning_rate: must be a number above 0, got 0");
   expect_refused(hyper(R"("learningRate": -1e-4)"), "hyperparameters.learning_rate");
-  expect_refused(hyper(R"("learningRate": "NaN")"), "got NaN");
+  expect_refused(hyper(R"("learningRate": "NaN")"), "got nan");
   expect_refused(hyper(R"("branchLearningRate": "Infinity")"),
                  "hyperparameters.branch_learning_rate");
   expect_refused(hyper(R"("learningRate": 1e-4, "learningRateMultiplier": 2)"),
@@ -98,6 +98,9 @@ TEST(SpecIoTest, RefusesBadValuesByFieldAndValue) {
   expect_refused(dex(R"("headSelection": {"criterion": "CRITERION_THRESHOLD", "tau": 1})"),
                  "head_selection.eta");
   expect_refused(dex(R"("bottleneck": {"widthRatio": 1.5})"), "only with PROJECTION_BOTTLENECK");
+  expect_refused(dex(R"("sign": 7)"), "dex.sign: must be one of SIGN_MINUS, SIGN_PLUS, got 7");
+  expect_refused(dex(R"("train": "TRAIN_UNSPECIFIED")"), "dex.train: must be one of");
+  expect_refused(hyper(R"("maxGradNorm": 0)"), "hyperparameters.max_grad_norm");
   expect_refused(dex(R"("preset": "code")"), "presets are resolved by the scheduler");
   expect_refused(start(R"({"validationSplit": 0.7})"), "validation_split");
   expect_refused(start(R"({"skipBudgetRatio": 0.2})"), "skip_budget_ratio");

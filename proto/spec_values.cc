@@ -1,0 +1,181 @@
+#include "proto/spec_values.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <sstream>
+#include <string_view>
+
+namespace dex::proto {
+
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+
+constexpr double kAny = std::numeric_limits<double>::infinity();
+constexpr double kMost = 1 << 20;  // of what the trainer counts in 32 bits
+constexpr double kUpdates = 10'000'000;
+
+struct Limits {
+  std::string_view path;
+  double low = 0, high = 0;
+  bool above_low = false;  // low itself is out
+};
+
+// api.md §3; where it names no limit, one that keeps the arithmetic of a job finite. Limits that
+// depend on the model or on other values are not here but in scheduler/core/check_spec.cc.
+constexpr Limits kLimits[] = {
+    {"validation_split", 0, 0.5},
+    {"skip_budget_ratio", 0, 0.1},
+    {"priority", 0, 9},
+    {"max_retries", 0, 10},
+    {"deadline_seconds", 0, 1e9},
+    {"seed", -kAny, kAny},
+
+    {"dex.bottleneck.width_ratio", 0.01, 16},
+    {"dex.head_selection.fraction", 0, 1},
+    {"dex.head_selection.tau", -1000, 1000},
+    {"dex.head_selection.eta", -1000, 1000},
+    {"dex.head_selection.calibration.n_sequences", 1, 1024},
+    {"dex.head_selection.calibration.seq_length", 16, kMost},
+    {"dex.head_selection.calibration.skip_rows", 0, kMost},
+    {"dex.head_selection.reselect_every_steps", 0, kUpdates},
+    {"dex.lambda.init", -10, 10},
+    {"dex.lambda.learn_init", -10, 10},
+    {"dex.lambda.start", -10, 10},
+    {"dex.lambda.end", -10, 10},
+    {"dex.lambda.anneal_fraction", 0, 1},
+    {"dex.lambda.anneal_steps", 0, kAny},  // clamped to the run
+
+    {"hyperparameters.n_epochs", 1, 100},
+    {"hyperparameters.max_steps", 0, kUpdates},
+    {"hyperparameters.max_seq_length", 16, kMost},
+    {"hyperparameters.batch_size", 1, 4096},
+    {"hyperparameters.micro_batch_size", 1, 4096},
+    {"hyperparameters.learning_rate", 0, 1e6, true},
+    {"hyperparameters.learning_rate_multiplier", 0.01, 100},
+    {"hyperparameters.branch_learning_rate", 0, 1e6, true},
+    {"hyperparameters.lambda_learning_rate", 0, 1e6, true},
+    {"hyperparameters.warmup_ratio", 0, 0.5},
+    {"hyperparameters.max_grad_norm", 0, 1e6, true},
+    {"hyperparameters.weight_decay", 0, 1},
+    {"hyperparameters.adam_beta1", 0, 0.9999},
+    {"hyperparameters.adam_beta2", 0, 0.999999},
+
+    {"evaluation.every_steps", 0, kUpdates},
+    {"evaluation.max_tokens", 0, 1e9},
+    {"checkpoints.every_steps", 0, kUpdates},
+    {"checkpoints.every_seconds", 1, 1e7},
+    {"checkpoints.keep_last", 1, 64},
+    {"watchdog.non_finite_patience", 1, 1000},
+    {"watchdog.max_rollbacks", 0, 100},
+    {"watchdog.stall_seconds", 1, 86400},
+};
+
+const Limits* limits_of(std::string_view path) {
+  const auto* found = std::find_if(std::begin(kLimits), std::end(kLimits),
+                                   [path](const Limits& limits) { return limits.path == path; });
+  return found == std::end(kLimits) ? nullptr : found;
+}
+
+std::string shown(double value) {
+  std::ostringstream out;
+  out.precision(10);  // 10000001 and not 1e+07
+  out << value;
+  return out.str();
+}
+
+// The field as a number; nothing can be lost that a limit could see.
+double number(const Message& message, const FieldDescriptor& field) {
+  const auto& reflection = *message.GetReflection();
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return reflection.GetDouble(message, &field);
+    case FieldDescriptor::CPPTYPE_FLOAT:
+      return reflection.GetFloat(message, &field);
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return reflection.GetUInt32(message, &field);
+    case FieldDescriptor::CPPTYPE_INT32:
+      return reflection.GetInt32(message, &field);
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return static_cast<double>(reflection.GetUInt64(message, &field));
+    case FieldDescriptor::CPPTYPE_INT64:
+      return static_cast<double>(reflection.GetInt64(message, &field));
+    default:
+      return 0;
+  }
+}
+
+std::string fault_of(const Limits& limits, double value) {
+  if (value >= limits.low && value <= limits.high && !(limits.above_low && value == limits.low))
+    return "";
+  const std::string got = ", got " + shown(value);
+  if (limits.above_low && value <= limits.low)
+    return "must be a number above " + shown(limits.low) + got;
+  if (limits.high == kAny) return "must be ≥ " + shown(limits.low) + got;
+  if (limits.above_low) return "must be at most " + shown(limits.high) + got;
+  return "must be between " + shown(limits.low) + " and " + shown(limits.high) + got;
+}
+
+void check_number(const Message& message, const FieldDescriptor& field, const std::string& path,
+                  std::vector<BadValue>& bad) {
+  const double value = number(message, field);
+  if (!std::isfinite(value)) {
+    bad.push_back({path, "must be a finite number, got " + shown(value), false});
+  } else if (const Limits* limits = limits_of(path)) {
+    if (std::string fault = fault_of(*limits, value); !fault.empty())
+      bad.push_back({path, std::move(fault), true});
+  }
+}
+
+// proto3 keeps a number that the enum does not have; 0 is refused from clients (api.md §1).
+void check_enum(const Message& message, const FieldDescriptor& field, const std::string& path,
+                std::vector<BadValue>& bad) {
+  const int value = message.GetReflection()->GetEnumValue(message, &field);
+  const auto& type = *field.enum_type();
+  if (value != 0 && type.FindValueByNumber(value) != nullptr) return;
+  std::string names;
+  for (int i = 0; i < type.value_count(); ++i) {
+    if (type.value(i)->number() == 0) continue;
+    names += (names.empty() ? "" : ", ") + type.value(i)->name();
+  }
+  bad.push_back({path, "must be one of " + names + ", got " + std::to_string(value), false});
+}
+
+void check_below(const Message& message, const std::string& prefix, std::vector<BadValue>& bad) {
+  std::vector<const FieldDescriptor*> fields;
+  message.GetReflection()->ListFields(message, &fields);
+  for (const FieldDescriptor* field : fields) {
+    if (field->is_repeated()) continue;  // lists depend on the model, pairs have no numbers
+    const std::string path = prefix + field->name();
+    switch (field->cpp_type()) {
+      case FieldDescriptor::CPPTYPE_MESSAGE:
+        check_below(message.GetReflection()->GetMessage(message, field), path + ".", bad);
+        break;
+      case FieldDescriptor::CPPTYPE_ENUM:
+        check_enum(message, *field, path, bad);
+        break;
+      case FieldDescriptor::CPPTYPE_STRING:
+      case FieldDescriptor::CPPTYPE_BOOL:
+        break;
+      default:
+        check_number(message, *field, path, bad);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<BadValue> bad_values(const dex::v1::FineTuningJobSpec& spec) {
+  std::vector<BadValue> bad;
+  check_below(spec, "", bad);
+  return bad;
+}
+
+bool has_limits(const std::string& path) {
+  return limits_of(path) != nullptr;
+}
+
+}  // namespace dex::proto
