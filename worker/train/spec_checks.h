@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <charconv>
 #include <cmath>
 #include <string>
 
@@ -9,8 +11,12 @@
 // invalid_hyperparameter with the field, the value and what would be right.
 namespace dex::train::detail {
 
+// Exactly, in as few digits as that takes: "0.01" and "1e-09".
 inline std::string shown(double value) {
-  return std::isnan(value) ? "NaN" : std::to_string(value);
+  if (std::isnan(value)) return "NaN";
+  std::array<char, 32> text{};
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
+  return {text.data(), end};
 }
 
 inline double in_range(double value, double low, double high, const char* field) {
