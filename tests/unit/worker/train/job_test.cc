@@ -281,7 +281,10 @@ TEST_F(JobTest, SplitsHeldOutRowsByContent) {
   RecordingSession session;
   run(spec, session);
   const auto data = session.data("validation_complete").at(0);
-  EXPECT_EQ(data.at("validRows").get<std::string>(), "10");
+  // A tenth of 100 rows, each by its own content: about ten, at least ten.
+  const int held_out = std::stoi(data.at("validRows").get<std::string>());
+  EXPECT_GE(held_out, 10);
+  EXPECT_LE(held_out, 20);
 }
 
 }  // namespace
