@@ -92,6 +92,8 @@ void JobProgress::show(const v1::FineTuningJob& snapshot) {
 void JobProgress::show(const v1::FineTuningEvent& event) {
   if (event.has_training_start()) total_steps_ = event.training_start().total_steps();
   if (event.has_metrics()) {
+    // An evaluation sends its step's point once more, by layer; the step has had its line.
+    if (event.metrics().lambda_size() > 0) return;
     metrics_ = event.metrics();
     // Off a terminal about twenty lines a run say enough.
     const uint32_t stride = std::max(1u, total_steps_ / 20);

@@ -1,7 +1,9 @@
 #include "services/data/dataset.h"
 
+#include <algorithm>
 #include <cstdio>
 
+#include "services/data/preset_checks.h"
 #include "services/data/token_layer.h"
 
 namespace dex::data {
@@ -12,8 +14,9 @@ namespace {
 std::string describe(const std::map<std::string, Dropped>& dropped) {
   std::string text;
   for (const auto& [code, rows] : dropped) {
-    text += (text.empty() ? "" : "; ") + std::to_string(rows.rows) + " " + code + " (lines ";
     const size_t shown = std::min<size_t>(rows.lines.size(), 5);
+    text += (text.empty() ? "" : "; ") + std::to_string(rows.rows) + " " + code +
+            (rows.rows == 1 ? " (line " : " (lines ");
     for (size_t i = 0; i < shown; ++i) text += (i ? ", " : "") + std::to_string(rows.lines[i]);
     text += rows.rows > static_cast<int64_t>(shown) ? " …)" : ")";
   }
@@ -24,18 +27,46 @@ base::Status invalid(const std::string& message) {
   return base::failed_precondition("FILE_INVALID", message);
 }
 
-base::Status check_budget(const TokenStatistics& tokens, double budget) {
-  const int64_t dropped = tokens.rows_dropped(), rows = tokens.lengths.rows();
-  if (rows == 0) return invalid("the file has no good row");
-  const double ratio = static_cast<double>(dropped) / static_cast<double>(rows);
-  if (tokens.rows_trained == 0 || ratio > budget) {
-    char numbers[96];
-    std::snprintf(numbers, sizeof numbers, " (%.2f %%, skip_budget_ratio allows %.2f %%)",
-                  ratio * 100, budget * 100);
-    return invalid(std::to_string(dropped) + " of " + std::to_string(rows) +
-                   " rows can't be trained" + numbers + ": " + describe(tokens.dropped));
+// "line 21: invalid_json: …"
+std::string located(const Finding& finding) {
+  return (finding.line > 0 ? "line " + std::to_string(finding.line) + ": " : "") + finding.code +
+         ": " + finding.message;
+}
+
+std::string first_error(const std::vector<Finding>& findings) {
+  const auto found = std::ranges::find(findings, Severity::kError, &Finding::severity);
+  return found == findings.end() ? "" : located(*found);
+}
+
+// Why a file as a whole can't be used, with the line at which it shows.
+std::string fault_of(const Report& report) {
+  const auto found = std::ranges::find(report.findings, report.message, &Finding::message);
+  return found == report.findings.end() ? report.message : located(*found);
+}
+
+// Adds the rows that the structure layer refused; a row with two faults is one row.
+void add_refused(const std::vector<Finding>& findings, std::map<std::string, Dropped>& dropped) {
+  int64_t last = 0;
+  for (const Finding& finding : findings) {  // by line
+    if (finding.severity != Severity::kError || finding.line == last) continue;
+    last = finding.line;
+    ++dropped[finding.code].rows;
+    dropped[finding.code].lines.push_back(finding.line);
   }
-  return {};
+}
+
+base::Status check_budget(const EncodedDataset& dataset, double budget) {
+  const int64_t left_out = dataset.tokens.rows_dropped() + dataset.rows.rows_skipped;
+  const int64_t rows = dataset.rows.rows_good + dataset.rows.rows_skipped;
+  if (rows == 0) return invalid("empty_file: the file has no row");
+  const double ratio = static_cast<double>(left_out) / static_cast<double>(rows);
+  if (dataset.tokens.rows_trained > 0 && ratio <= budget) return {};
+  char numbers[96];
+  std::snprintf(numbers, sizeof numbers, " (%.2f %%, skip_budget_ratio allows %.2f %%)",
+                ratio * 100, budget * 100);
+  return invalid(std::to_string(left_out) + " of " + std::to_string(rows) +
+                 " rows can't be trained" + numbers + ": " + describe(dataset.dropped) +
+                 ". The first: " + first_error(dataset.findings));
 }
 
 void append(std::vector<Finding>& to, std::vector<Finding> more) {
@@ -52,11 +83,14 @@ base::Result<EncodedDataset> load_encoded(const std::filesystem::path& path,
   Validator::Options reading;
   reading.find_duplicates = false;
   reading.max_findings = kFindings;
+  reading.skip_budget_ratio = 1;  // judged below, with what the token layer drops
+  reading.limits.minimum_rows = 0;
   DEX_ASSIGN_OR_RETURN(const std::unique_ptr<RowReader> reader,
                        RowReader::open(path, std::move(reading)));
   const text::RowEncoder encoder(tokenizer, chat_template, options.encoder);
   Findings findings(kFindings);
   TokenLayer layer(encoder, tokenizer, findings);
+  PresetChecks preset(options.preset);
 
   EncodedDataset dataset;
   while (true) {
@@ -64,6 +98,7 @@ base::Result<EncodedDataset> load_encoded(const std::filesystem::path& path,
       return base::Status(base::Code::kCancelled, "CLIENT_CANCELLED", "loading stopped");
     DEX_ASSIGN_OR_RETURN(std::optional<Row> row, reader->next());
     if (!row) break;
+    preset.add(*row);
     std::vector<text::EncodedRow> sequences = layer.check(*row);
     if (layer.statistics().tokens > options.max_tokens) {
       return base::Status(base::Code::kResourceExhausted, "QUOTA_EXCEEDED",
@@ -77,18 +112,23 @@ base::Result<EncodedDataset> load_encoded(const std::filesystem::path& path,
     }
   }
   const Report& report = reader->report();
+  if (!report.ready) return invalid(fault_of(report));
   layer.finish(report.tokenizer_sha256);
+  preset.finish(report.statistics, layer.statistics(), options.encoder.max_seq_length, findings);
+  if (findings.counts().contains("tokenizer_mismatch"))
+    return invalid(first_error(findings.first(1)));
+
   dataset.format = report.format.value_or(text::RowFormat::kText);
   dataset.tokens = layer.statistics();
   dataset.rows = report.statistics;
+  dataset.dropped = dataset.tokens.dropped;
+  add_refused(report.findings, dataset.dropped);
   dataset.findings = report.findings;
   append(dataset.findings, findings.list());
+  std::ranges::stable_sort(dataset.findings, {}, &Finding::line);
   dataset.finding_counts = report.finding_counts;
   for (const auto& [code, count] : findings.counts()) dataset.finding_counts[code] += count;
-
-  if (findings.counts().contains("tokenizer_mismatch"))
-    return invalid(findings.first(1).front().message);
-  DEX_RETURN_IF_ERROR(check_budget(dataset.tokens, options.skip_budget_ratio));
+  DEX_RETURN_IF_ERROR(check_budget(dataset, options.skip_budget_ratio));
   return dataset;
 }
 

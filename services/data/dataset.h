@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -28,23 +29,28 @@ struct EncodedDataset {
   text::RowFormat format = text::RowFormat::kText;
   TokenStatistics tokens;
   Statistics rows;
+  // Rows that were left out, by the code of their first fault: what the token layer drops, and what
+  // the structure layer refuses (its first 500 faults).
+  std::map<std::string, Dropped> dropped;
   std::vector<Finding> findings;  // both layers, at most 1000
   std::map<std::string, int64_t, std::less<>> finding_counts;
 };
 
 struct LoadOptions {
   text::RowEncoder::Options encoder;
-  double skip_budget_ratio = 0.01;  // of good rows, what the token layer may drop (api.md §3)
+  double skip_budget_ratio = 0.01;  // of all rows, what may be left out (api.md §3)
   int64_t max_tokens = 1LL << 30;   // of all sequences together; 8 bytes of memory each
   bool keep_examples = true;        // false: only count, as an estimate does
+  std::string preset = {};          // whose warnings are wanted (preset_checks.h); empty: none
 };
 
 // Reads and encodes the whole file. FAILED_PRECONDITION FILE_INVALID, with the codes and their
-// lines, if the token layer drops more than its budget, if nothing is left, or if the ids belong to
-// another tokenizer; RESOURCE_EXHAUSTED above max_tokens; CANCELLED if stopped. Rows that the
-// structure layer refuses were judged when the file was uploaded and are skipped here. `tokenizer`
-// and `chat_template` may be null where the format does not need them. Blocks on the disk;
-// thread-safe.
+// lines and the first fault in words, if both layers together leave out more rows than the budget,
+// if nothing is left, if the ids belong to another tokenizer, or if the file as a whole is not what
+// it should be (cut off, no JSONL …); RESOURCE_EXHAUSTED above max_tokens; CANCELLED if stopped.
+// A file of a single row is accepted: how many rows are enough was judged when it was uploaded.
+// `tokenizer` and `chat_template` may be null where the format does not need them. Blocks on the
+// disk; thread-safe.
 base::Result<EncodedDataset> load_encoded(const std::filesystem::path& path,
                                           const text::Tokenizer* tokenizer,
                                           const text::ChatTemplate* chat_template,

@@ -60,7 +60,10 @@ void add_importance(const SupervisedBatch& batch, const std::vector<at::Tensor>&
       ++sum.documents;
     }
   }
-  cross_entropy.loss(hidden, head, batch.targets, weights).backward();
+  // To the gates alone: on an adapted model every other trained tensor would get a gradient as
+  // well.
+  cross_entropy.loss(hidden, head, batch.targets, weights)
+      .backward({}, /*retain_graph=*/false, /*create_graph=*/false, at::TensorList(gates));
   for (size_t l = 0; l < gates.size(); ++l) {
     sum.sum[static_cast<int64_t>(l)] += gates[l].grad().to(at::kDouble).abs().sum(0);
   }
@@ -79,9 +82,7 @@ HeadScores measure_heads(const model::Llama& llama, const model::Adaptation& ada
   const auto zeros = [&] { return at::zeros({layers, heads}, at::kDouble); };
   MeanOfMeans nats{zeros()}, normalized{zeros()}, importance{zeros()};
 
-  for (size_t begin = 0; begin < documents.size(); begin += static_cast<size_t>(options.batch)) {
-    const size_t end = std::min(documents.size(), begin + static_cast<size_t>(options.batch));
-    const SupervisedBatch batch = supervise({documents.begin() + begin, documents.begin() + end});
+  for (const SupervisedBatch& batch : supervise_in_batches(documents, options.batch_tokens)) {
     const auto& bounds = batch.batch.bounds;
     model::Observer observer;
     if (options.entropy) {
@@ -99,6 +100,7 @@ HeadScores measure_heads(const model::Llama& llama, const model::Adaptation& ada
       }
     }
     {
+      // Entropy alone needs neither a graph nor the head.
       const at::AutoGradMode grad(options.importance);
       const at::Tensor hidden = llama.hidden(batch.batch, adaptation, observer);
       if (options.importance) {
@@ -106,9 +108,8 @@ HeadScores measure_heads(const model::Llama& llama, const model::Adaptation& ada
                        importance);
       }
     }
-    for (const Document& document : std::span(documents).subspan(begin, end - begin)) {
-      nats.documents += static_cast<int64_t>(document.ids.size()) > first;
-    }
+    for (size_t i = 0; i + 1 < bounds.size(); ++i)
+      nats.documents += bounds[i + 1] - bounds[i] > first;
     if (between) between();
   }
   normalized.documents = nats.documents;

@@ -15,7 +15,7 @@ struct HeadScoreOptions {
   int32_t skip_rows = 32;  // i_min: the first rows of each attention map are not counted
   bool entropy = true;
   bool importance = true;
-  int32_t batch = 1;  // documents in one forward pass; changes memory and speed, not the result
+  int64_t batch_tokens = 512;  // of documents in one pass; changes memory and speed, not the result
 };
 
 // Measures every query head on calibration documents, on the model as `adaptation` makes it

@@ -2,20 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <sstream>
+
+#include "worker/train/number_text.h"
 
 namespace dex::train {
 namespace {
 
 constexpr double kReachWanted = 0.02, kDegradedRatio = 1.005;
 constexpr size_t kUnstableWindow = 50;
-
-std::string text(double value) {
-  std::ostringstream out;
-  out.precision(4);
-  out << value;
-  return out.str();
-}
 
 // Linear interpolation between the two nearest ranks.
 double percentile(std::vector<double> values, double share) {
@@ -26,6 +20,11 @@ double percentile(std::vector<double> values, double share) {
   return values[low] + (rank - static_cast<double>(low)) * (values[high] - values[low]);
 }
 
+// F of method.md §2.2.
+double rate_sum(const JobSpec& spec, const Resolved& resolved) {
+  return learning_rate_reach(spec.hyperparameters.schedule, resolved.updates, resolved.warmup);
+}
+
 double lambda_reach(const JobSpec& spec, double factor_sum) {
   const auto& lambda = spec.dex.lambda;
   if (spec.dex.learns_lambda()) {
@@ -33,6 +32,41 @@ double lambda_reach(const JobSpec& spec, double factor_sum) {
   }
   if (lambda.schedule == model::Schedule::kConstant) return std::abs(lambda.value);
   return std::max(std::abs(lambda.start), std::abs(lambda.end));
+}
+
+std::string now(double value) {
+  return " (now " + number_text(value) + ")";
+}
+
+// "branch_learning_rate to 0.001 (now 1.0e-04)"; a rate that is there already only goes up.
+std::string raised(const std::string& rate, double value, double wanted) {
+  return rate + (value < wanted ? " to " + number_text(wanted) : "") + now(value);
+}
+
+// What makes the branch stronger: λ by the means of its schedule, D by its rate, both by time.
+std::string stronger_branch(const JobSpec& spec) {
+  const auto& lambda = spec.dex.lambda;
+  const Hyperparameters& rates = spec.hyperparameters;
+  const std::string branch = raised("branch_learning_rate", rates.branch_learning_rate, 1e-3);
+  if (spec.dex.learns_lambda()) {
+    return "raise " + raised("lambda_learning_rate", rates.lambda_learning_rate, 1e-2) + " and " +
+           branch + ", train for more updates, or use a COSINE schedule of λ";
+  }
+  const bool constant = lambda.schedule == model::Schedule::kConstant;
+  return std::string("raise ") + (constant ? "lambda.value" : "lambda.end") +
+         now(constant ? lambda.value : lambda.end) + " and " + branch +
+         ", or train for more updates";
+}
+
+// The same the other way round, for λ alone.
+std::string weaker_lambda(const JobSpec& spec) {
+  const auto& lambda = spec.dex.lambda;
+  if (spec.dex.learns_lambda()) {
+    return "a lower lambda_learning_rate" + now(spec.hyperparameters.lambda_learning_rate);
+  }
+  const bool constant = lambda.schedule == model::Schedule::kConstant;
+  return constant ? "a lower lambda.value" + now(lambda.value)
+                  : "a lower lambda.end" + now(lambda.end);
 }
 
 size_t outliers(const std::vector<double>& losses) {
@@ -47,8 +81,7 @@ size_t outliers(const std::vector<double>& losses) {
 }  // namespace
 
 double branch_reach(const JobSpec& spec, const Resolved& resolved, int64_t head_dim) {
-  const double sum =
-      learning_rate_reach(spec.hyperparameters.schedule, resolved.updates, resolved.warmup);
+  const double sum = rate_sum(spec, resolved);
   const double lambda = lambda_reach(spec, sum);
   if (spec.dex.w_d_init == model::BranchInit::kLinear) return 0.58 * lambda;
   return lambda * std::sqrt(static_cast<double>(head_dim)) *
@@ -62,15 +95,26 @@ std::optional<Advice> branch_out_of_reach(const JobSpec& spec, const Resolved& r
     return std::nullopt;
   const double reach = branch_reach(spec, resolved, head_dim);
   if (reach >= kReachWanted) return std::nullopt;
-  const double sum =
-      learning_rate_reach(spec.hyperparameters.schedule, resolved.updates, resolved.warmup);
+  const double sum = rate_sum(spec, resolved);
   return Advice{"branch_out_of_reach",
-                "λ can reach " + text(lambda_reach(spec, sum)) + " in " +
+                "λ can reach " + number_text(lambda_reach(spec, sum)) + " in " +
                     std::to_string(resolved.updates) + " updates, the branch's share of O about " +
-                    text(reach) + ": it will be weak at the end",
-                "raise lambda_learning_rate (1e-2) and branch_learning_rate (1e-3), train longer, "
-                "or use a COSINE "
-                "schedule of λ"};
+                    number_text(reach) + ", so it will be weak at the end",
+                stronger_branch(spec)};
+}
+
+std::optional<Advice> ineffective(const evaluate::BranchEffect& effect, const JobSpec& spec,
+                                  const Resolved& resolved, bool held_out) {
+  using Verdict = evaluate::BranchEffect::Verdict;
+  if (effect.verdict != Verdict::kInert && effect.verdict != Verdict::kWeak) return std::nullopt;
+  return Advice{effect.verdict == Verdict::kInert ? "inert" : "weak",
+                "the branch's share of O is " + number_text(effect.value) +
+                    " at the end, where λ can reach " +
+                    number_text(lambda_reach(spec, rate_sum(spec, resolved))) +
+                    "; without it the " + (held_out ? "held-out" : "training") + " loss would be " +
+                    number_text(std::abs(effect.ce_delta)) +
+                    (effect.ce_delta < 0 ? " lower" : " higher"),
+                stronger_branch(spec) + "; compare with kvo_only"};
 }
 
 std::optional<Advice> degraded(double base_loss, double valid_loss, int64_t step,
@@ -79,16 +123,17 @@ std::optional<Advice> degraded(double base_loss, double valid_loss, int64_t step
   if (step * 4 < resolved.anneal_steps || valid_loss <= kDegradedRatio * base_loss)
     return std::nullopt;
   Advice advice{"degraded",
-                "held-out loss " + text(valid_loss) + " at step " + std::to_string(step) +
-                    ", base " + text(base_loss),
-                "lower learning_rate"};
+                "held-out loss " + number_text(valid_loss) + " at step " + std::to_string(step) +
+                    ", base " + number_text(base_loss),
+                "a lower learning_rate" + now(spec.hyperparameters.learning_rate)};
   if (spec.heads.criterion == evaluate::Criterion::kThreshold) {
     const double direction = selected_ratio > 0.5 ? 1 : -1;
-    advice.evidence += "; " + text(100 * selected_ratio) + " % of the heads are adapted (tau " +
-                       text(spec.heads.tau) + ", eta " + text(spec.heads.eta) + ")";
-    advice.suggestion = "try tau " + text(spec.heads.tau + 0.2 * direction) + " and eta " +
-                        text(spec.heads.eta - 0.01 * direction) +
-                        "; then a lower end of λ, then a lower learning_rate";
+    advice.evidence += "; " + number_text(100 * selected_ratio) +
+                       " % of the heads are adapted (tau " + number_text(spec.heads.tau) +
+                       ", eta " + number_text(spec.heads.eta) + ")";
+    advice.suggestion = "tau " + number_text(spec.heads.tau + 0.2 * direction) + " and eta " +
+                        number_text(spec.heads.eta - 0.01 * direction) + "; then " +
+                        weaker_lambda(spec) + "; then a lower learning_rate";
   }
   return advice;
 }
@@ -101,27 +146,33 @@ std::optional<Advice> overfitting(const std::vector<double>& valid_losses,
   const bool rising = valid[1] > valid[0] && valid[2] > valid[1] && valid[3] > valid[2];
   const bool falling = train[1] < train[0] && train[2] < train[1];
   if (!rising || !falling) return std::nullopt;
-  return Advice{
-      "overfitting",
-      "held-out loss rose three times running to " + text(valid[3]) +
-          " while training loss fell to " + text(train[2]),
-      "use separate rates (base 5e-5, branch 1e-4), fewer passes, or the best checkpoint"};
+  return Advice{"overfitting",
+                "held-out loss rose three times running to " + number_text(valid[3]) +
+                    " while training loss fell to " + number_text(train[2]),
+                "separate rates (base 5e-5, branch 1e-4), fewer passes, or the best checkpoint"};
 }
 
 std::optional<Advice> unstable(const std::vector<double>& losses, const std::vector<double>& norms,
-                               const Resolved& resolved) {
+                               const JobSpec& spec, const Resolved& resolved) {
   if (losses.size() < kUnstableWindow || norms.size() < kUnstableWindow) return std::nullopt;
   const size_t spikes = outliers(losses);
   const double median_norm = percentile(norms, 0.5);
   const double ratio = median_norm > 0 ? percentile(norms, 0.99) / median_norm : 0;
   if (spikes < 3 && ratio <= 10) return std::nullopt;
+  Advice advice{"unstable",
+                std::to_string(spikes) +
+                    " loss spikes in 50 updates, p99/p50 of the gradient norm " +
+                    number_text(ratio),
+                "a lower learning_rate" + now(spec.hyperparameters.learning_rate)};
   const int64_t longer =
       std::min(resolved.updates, std::max<int64_t>(5000, 2 * resolved.anneal_steps));
-  return Advice{"unstable",
-                std::to_string(spikes) +
-                    " loss spikes in 50 updates, p99/p50 of the gradient norm " + text(ratio),
-                "annealing may be too fast: anneal_steps " + std::to_string(longer) +
-                    ", or a lower learning_rate"};
+  const bool anneals =
+      spec.dex.has_branch() && spec.dex.lambda.schedule != model::Schedule::kConstant;
+  if (anneals && longer > resolved.anneal_steps) {
+    advice.evidence += "; the annealing may be too fast";
+    advice.suggestion = "anneal_steps " + std::to_string(longer) + ", or " + advice.suggestion;
+  }
+  return advice;
 }
 
 std::optional<Advice> selection_share(const evaluate::SelectionRule& rule,
@@ -139,10 +190,10 @@ std::optional<Advice> selection_share(const evaluate::SelectionRule& rule,
     found = evaluate::selected_ratio(evaluate::select_heads(other, scores, layers, heads), heads);
   }
   return Advice{ratio > 0 ? "selection_wide" : "selection_empty",
-                text(100 * ratio) + " % of the heads are selected by tau " + text(rule.tau) +
-                    ", eta " + text(rule.eta),
-                "tau " + text(other.tau) + " and eta " + text(other.eta) + " select " +
-                    text(100 * found) + " %"};
+                number_text(100 * ratio) + " % of the heads are selected by tau " +
+                    number_text(rule.tau) + ", eta " + number_text(rule.eta),
+                "tau " + number_text(other.tau) + " and eta " + number_text(other.eta) +
+                    ", which select " + number_text(100 * found) + " %"};
 }
 
 }  // namespace dex::train

@@ -4,14 +4,18 @@
 #include <string>
 #include <vector>
 
+#include "worker/evaluate/branch_effect_report.h"
 #include "worker/train/resolve.h"
 #include "worker/train/spec.h"
 
 namespace dex::train {
 
-// A hint to the user (method.md §5); `topic` names it, the texts stand alone.
+// A hint to the user (method.md §5). `evidence` says what was seen, `suggestion` what to try: each
+// stands alone, begins in lower case and ends without a full stop, so that whoever shows them can
+// join them.
 struct Advice {
   std::string topic, evidence, suggestion;
+  std::string sentence() const { return evidence + ". Try: " + suggestion; }
 };
 
 // `branch_out_of_reach` (method.md §2.2): the branch's share of O that this run can reach at best,
@@ -19,6 +23,11 @@ struct Advice {
 double branch_reach(const JobSpec& spec, const Resolved& resolved, int64_t head_dim);
 std::optional<Advice> branch_out_of_reach(const JobSpec& spec, const Resolved& resolved,
                                           int64_t head_dim);
+
+// `inert`, `weak` (method.md §2.6), at the end of a job; nothing for an active branch or none.
+// `held_out`: whether the effect was measured on held-out rows, else on those trained on.
+std::optional<Advice> ineffective(const evaluate::BranchEffect& effect, const JobSpec& spec,
+                                  const Resolved& resolved, bool held_out);
 
 // `degraded`: held-out loss above the base's by more than 0.5 % after T/4 updates.
 std::optional<Advice> degraded(double base_loss, double valid_loss, int64_t step,
@@ -33,7 +42,7 @@ std::optional<Advice> overfitting(const std::vector<double>& valid_losses,
 // `unstable`: among the last 50 updates ≥ 3 losses above median + 6·MAD, or p99/p50 of the gradient
 // norm > 10.
 std::optional<Advice> unstable(const std::vector<double>& losses, const std::vector<double>& norms,
-                               const Resolved& resolved);
+                               const JobSpec& spec, const Resolved& resolved);
 
 // `selection_empty`, `selection_wide` (method.md §4.9), for threshold rules.
 std::optional<Advice> selection_share(const evaluate::SelectionRule& rule,

@@ -53,28 +53,11 @@ std::string checked_hash(const fs::path& file, const std::string& expected) {
   return std::move(hash).value();
 }
 
-// The first error among findings, "line 21: invalid_json: …"; empty if there is none.
-std::string first_error(const std::vector<data::Finding>& findings) {
-  for (const data::Finding& finding : findings) {
-    if (finding.severity != data::Severity::kError) continue;
-    return (finding.line > 0 ? "line " + std::to_string(finding.line) + ": " : "") + finding.code +
-           ": " + finding.message;
-  }
-  return "";
-}
-
-// Loading says what the token layer refuses; what the structure layer refuses was told when the
-// file was uploaded, but a trainer that runs alone has to tell it too.
-[[noreturn]] void explain(const fs::path& file, const base::Status& status) {
-  const auto report = data::validate_file(file);
-  const std::string fault = report.ok() ? first_error(report.value().first_findings) : "";
-  bad_data(file, fault.empty() ? status.message() : fault + " (" + status.message() + ")");
-}
-
+// Reads files as the job's spec wants them.
 class Loader {
  public:
   Loader(const JobSpec& spec, const model::Config& config)
-      : spec_(spec), model_(TextModel::load(spec.model_dir)) {
+      : model_(TextModel::load(spec.model_dir)) {
     options_.encoder.train_on_inputs = spec.hyperparameters.train_on_inputs.value_or(false);
     options_.encoder.vocab_size = static_cast<int32_t>(config.vocab_size);
     options_.encoder.truncation = spec.hyperparameters.truncation;
@@ -83,35 +66,31 @@ class Loader {
 
   const TextModel& model() const { return model_; }
 
-  // The p99.5 of the rows' lengths before any is cut; reads the file once more, but only for a spec
-  // that leaves the length open.
-  int64_t usual_length(const fs::path& file) {
+  // The p99.5 of the rows' lengths before any is cut. Reads the whole file, but only specs that
+  // leave the length open ask for it.
+  int64_t usual_length(const fs::path& file) const {
     data::LoadOptions counting = options_;
     counting.keep_examples = false;
     return load(file, counting).tokens.lengths.quantile(0.995);
   }
 
-  data::EncodedDataset load(const fs::path& file, int32_t max_seq_length) {
-    options_.encoder.max_seq_length = max_seq_length;
-    data::EncodedDataset loaded = load(file, options_);
-    const int64_t bad = loaded.rows.rows_skipped, all = bad + loaded.rows.rows_good;
-    if (static_cast<double>(bad) > spec_.skip_budget_ratio * static_cast<double>(all)) {
-      bad_data(file, first_error(loaded.findings) + " (" + std::to_string(bad) + " of " +
-                         std::to_string(all) + " rows are broken; skip_budget_ratio allows " +
-                         json(spec_.skip_budget_ratio).dump() + ")");
-    }
-    return loaded;
+  // `preset`: whose warnings are wanted; empty: none.
+  data::EncodedDataset load(const fs::path& file, int32_t max_seq_length,
+                            const std::string& preset) const {
+    data::LoadOptions options = options_;
+    options.encoder.max_seq_length = max_seq_length;
+    options.preset = preset;
+    return load(file, options);
   }
 
  private:
   data::EncodedDataset load(const fs::path& file, const data::LoadOptions& options) const {
     auto loaded =
         data::load_encoded(file, model_.tokenizer.get(), model_.chat_template.get(), options);
-    if (!loaded.ok()) explain(file, loaded.status());
+    if (!loaded.ok()) bad_data(file, loaded.status().message());
     return std::move(loaded).value();
   }
 
-  const JobSpec& spec_;
   TextModel model_;
   data::LoadOptions options_;
 };
@@ -136,37 +115,65 @@ void split(std::vector<Example> examples, const JobSpec& spec, int64_t rows, Dat
   }
 }
 
+std::string counted(int64_t count, const char* one, const char* more) {
+  return std::to_string(count) + (count == 1 ? one : more);
+}
+
+// "2298 examples of at most 512 tokens to train on (1118212 tokens), 603 held out"
+std::string summary(const Dataset& data, const data::EncodedDataset& training) {
+  std::string text = counted(static_cast<int64_t>(data.train.size()), " example", " examples") +
+                     " of at most " + std::to_string(data.max_seq_length) +
+                     " tokens to train on (" + std::to_string(total_tokens(data.train)) +
+                     " tokens), " + std::to_string(data.validation.size()) + " held out";
+  // Chunks lose nothing, so they are no reason to warn.
+  if (training.tokens.sequences > training.tokens.rows_trained) {
+    text += ". Longer rows were split and nothing of them is lost: " +
+            counted(training.tokens.rows_trained, " row", " rows") + " gave " +
+            std::to_string(training.tokens.sequences) + " examples";
+  }
+  return text;
+}
+
 void report(const Dataset& data, const data::EncodedDataset& training, Session& session) {
   int64_t trainable = 0;
   for (const Example& example : data.train) trainable += trainable_tokens(example);
   json dropped = json::object();
-  for (const auto& [code, rows] : training.tokens.dropped) {
-    dropped[code] = std::to_string(rows.rows);
-  }
-  const json event = {{"rows", std::to_string(training.rows.rows_good)},
-                      {"dropped", dropped},
-                      {"tokens", std::to_string(total_tokens(data.train))},
-                      {"trainableTokens", std::to_string(trainable)},
-                      {"validRows", std::to_string(data.validation.size())},
-                      {"validTokens", std::to_string(total_tokens(data.validation))}};
-  session.event({Event::Level::kInfo, "validation_complete",
-                 std::to_string(data.train.size()) + " examples of at most " +
-                     std::to_string(data.max_seq_length) + " tokens to train on (" +
-                     std::to_string(total_tokens(data.train)) + " tokens), " +
-                     std::to_string(data.validation.size()) + " held out",
-                 event.dump()});
+  for (const auto& [code, rows] : training.dropped) dropped[code] = std::to_string(rows.rows);
+  const json event = {
+      {"rows", std::to_string(training.rows.rows_good + training.rows.rows_skipped)},
+      {"dropped", dropped},
+      {"tokens", std::to_string(total_tokens(data.train))},
+      {"trainableTokens", std::to_string(trainable)},
+      {"validRows", std::to_string(data.validation.size())},
+      {"validTokens", std::to_string(total_tokens(data.validation))}};
+  session.event(
+      {Event::Level::kInfo, "validation_complete", summary(data, training), event.dump()});
+}
+
+// What the user should know of the rows, each kind of it once.
+void report_warnings(const Dataset& data, const data::EncodedDataset& training, Session& session) {
   const auto warn = [&](const std::string& code, const std::string& detail) {
     const json warning = {{"code", code}, {"path", "training_file"}, {"detail", detail}};
     session.event({Event::Level::kWarn, "warning", code + ": " + detail, warning.dump()});
   };
-  for (const auto& [code, rows] : training.tokens.dropped) {
-    warn(code, std::to_string(rows.rows) + " rows are not used; the first is line " +
-                   std::to_string(rows.lines.front()));
+  for (const auto& [code, rows] : training.dropped) {
+    const int64_t first = rows.lines.front();
+    const auto why = std::find_if(training.findings.begin(), training.findings.end(),
+                                  [&](const data::Finding& finding) {
+                                    return finding.line == first && finding.code == code;
+                                  });
+    warn(code,
+         counted(rows.rows, " row is not used: line ", " rows are not used, the first: line ") +
+             std::to_string(first) + (why == training.findings.end() ? "" : ": " + why->message));
   }
-  if (training.tokens.truncated_rows > 0) {
-    warn("truncated", std::to_string(training.tokens.truncated_rows) + " rows lose " +
-                          std::to_string(training.tokens.truncated_tokens) +
-                          " tokens to max_seq_length " + std::to_string(data.max_seq_length));
+  const data::TokenStatistics& tokens = training.tokens;
+  if (tokens.truncated_rows > 0) {
+    warn("truncated", counted(tokens.truncated_rows, " row loses ", " rows lose ") +
+                          counted(tokens.truncated_tokens, " token", " tokens") +
+                          " to max_seq_length " + std::to_string(data.max_seq_length));
+  }
+  for (const data::Finding& finding : training.findings) {
+    if (finding.code.starts_with("preset_")) warn(finding.code, finding.message);
   }
   std::unordered_set<uint64_t> hashes;
   for (const Example& example : data.train) hashes.insert(example.hash);
@@ -174,7 +181,8 @@ void report(const Dataset& data, const data::EncodedDataset& training, Session& 
       std::count_if(data.validation.begin(), data.validation.end(),
                     [&](const Example& example) { return hashes.contains(example.hash); });
   if (overlap > 0) {
-    warn("valid_overlaps_train", std::to_string(overlap) + " held-out rows are trained on too");
+    warn("valid_overlaps_train",
+         counted(overlap, " held-out row is", " held-out rows are") + " trained on too");
   }
 }
 
@@ -188,7 +196,7 @@ Dataset load_dataset(const JobSpec& spec, const model::Config& config, Session& 
   if (!spec.validation_path.empty()) {
     out.validation_sha256 = checked_hash(spec.validation_path, spec.validation_sha256);
   }
-  Loader loader(spec, config);
+  const Loader loader(spec, config);
   const TextModel& model = loader.model();
   if (model.tokenizer) out.tokenizer_sha256 = model.tokenizer->sha256();
   if (model.chat_template) out.chat_template_sha256 = model.chat_template->sha256();
@@ -197,12 +205,12 @@ Dataset load_dataset(const JobSpec& spec, const model::Config& config, Session& 
   const bool open = !spec.hyperparameters.max_seq_length;
   out.max_seq_length = sequence_length(spec, open ? loader.usual_length(spec.training_path) : 0,
                                        config.max_position_embeddings);
-  data::EncodedDataset training = loader.load(spec.training_path, out.max_seq_length);
+  data::EncodedDataset training = loader.load(spec.training_path, out.max_seq_length, spec.preset);
   std::vector<Example> examples = examples_of(training);
   if (spec.validation_path.empty()) {
-    split(std::move(examples), spec, training.rows.rows_good, out);
+    split(std::move(examples), spec, training.tokens.rows_trained, out);
   } else {
-    data::EncodedDataset validation = loader.load(spec.validation_path, out.max_seq_length);
+    data::EncodedDataset validation = loader.load(spec.validation_path, out.max_seq_length, "");
     out.train = std::move(examples);
     out.validation = examples_of(validation);
   }
@@ -210,6 +218,7 @@ Dataset load_dataset(const JobSpec& spec, const model::Config& config, Session& 
     bad_data(spec.training_path, "too_few_rows: no row is left to train on");
   }
   report(out, training, session);
+  report_warnings(out, training, session);
   return out;
 }
 

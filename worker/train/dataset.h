@@ -21,11 +21,13 @@ struct Dataset {
   std::string tokenizer_sha256, chat_template_sha256;  // empty where the model's folder has none
 };
 
-// Reads, encodes, checks and splits the data files (api.md §5): the token layer. Needs the model's
-// tokenizer only for rows of text. Emits validation_complete with counts, and a warning for each
-// kind of dropped row. Throws Failure invalid_training_file naming file, line and code when the
-// file can't be used or more rows than skip_budget_ratio are dropped, and invalid_hyperparameter
-// for a sequence length beyond the model's context.
+// Reads, encodes, checks and splits the data files (api.md §5): both layers, since a trainer may
+// run alone. Needs the model's tokenizer only for rows of text. Emits validation_complete with
+// counts, and a warning for each kind of row that is left out or cut, for held-out rows that are
+// trained on (valid_overlaps_train), and for rows that don't suit the spec's preset. Throws Failure
+// invalid_training_file naming file, line and code when the file can't be used or more rows than
+// skip_budget_ratio are left out, and invalid_hyperparameter for a sequence length beyond the
+// model's context.
 Dataset load_dataset(const JobSpec& spec, const model::Config& config, Session& session,
                      const std::function<void(Phase)>& enter_phase);
 

@@ -7,6 +7,7 @@
 #include "worker/train/disk_failure.h"
 #include "worker/train/host_memory.h"
 #include "worker/train/job_run.h"
+#include "worker/train/number_text.h"
 #include "worker/train/publish.h"
 
 namespace dex::train::detail {
@@ -46,18 +47,9 @@ void Job::report_effect(const evaluate::BranchEffect& effect) {
                      {"perLayer", layers},
                      {"ceDelta", effect.ce_delta},
                      {"tokens", std::to_string(effect.tokens)}};
-  const std::string value = json(effect.value).dump();
-  session_.event({Event::Level::kInfo, "branch_verdict", "branch_effect " + value + ": " + verdict,
-                  data.dump()});
-  if (effect.verdict == evaluate::BranchEffect::Verdict::kActive) return;
-  const bool inert = effect.verdict == evaluate::BranchEffect::Verdict::kInert;
-  training_->advise(Advice{
-      inert ? "inert" : "weak",
-      "the branch's share of O is " + value +
-          " at the end; without it the held-out loss would be " + json(effect.ce_delta).dump() +
-          " higher",
-      "compare with kvo_only; raise lambda_learning_rate and branch_learning_rate, or use a COSINE "
-      "schedule of λ"});
+  session_.event({Event::Level::kInfo, "branch_verdict",
+                  "branch_effect " + number_text(effect.value) + ": " + verdict, data.dump()});
+  training_->advise(ineffective(effect, spec_, resolved_, !data_.validation.empty()));
 }
 
 Published Job::publish() {
@@ -88,8 +80,8 @@ Published Job::publish() {
                          {"contentSha256", size.content_sha256},
                          {"maxAbsLogitDiff", verified.folded.largest}};
   session_.event({Event::Level::kInfo, "export_complete",
-                  "final/ reads back as trained; folded it differs by at most " +
-                      json(verified.folded.largest).dump() + " in a logit",
+                  "final/ reads back as trained. Folded, it differs by at most " +
+                      number_text(verified.folded.largest) + " in a logit",
                   exported.dump()});
 
   enter(Phase::kFinalizing);

@@ -9,6 +9,7 @@
 #include "services/base/sha256.h"
 #include "worker/train/disk_failure.h"
 #include "worker/train/failure.h"
+#include "worker/train/number_text.h"
 
 namespace dex::train {
 namespace {
@@ -33,7 +34,7 @@ void require(const model::Certificate& certificate, double limit, const std::str
   if (certificate.largest <= limit) return;
   throw Failure(Exit::kInternal, "internal",
                 what + " differs from the trained model by up to " +
-                    std::to_string(certificate.largest) + " in a logit");
+                    number_text(certificate.largest) + " in a logit");
 }
 
 }  // namespace

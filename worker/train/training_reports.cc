@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "worker/train/host_memory.h"
+#include "worker/train/number_text.h"
 #include "worker/train/training.h"
 
 namespace dex::train {
@@ -26,15 +27,21 @@ double seconds_since(const base::Clock& clock, int64_t begin_ms) {
   return static_cast<double>(clock.steady_ms() - begin_ms) / 1000.0;
 }
 
-std::string fixed(double value) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.4f", value);
-  return text;
-}
-
 // JSON has no NaN; protobuf's JSON takes the word.
 json float_or_nan(const std::optional<double>& value) {
   return value ? json(*value) : json("NaN");
+}
+
+// Metrics (events.proto) of what was just trained or evaluated, without the fields by layer.
+json point(const Progress& figures) {
+  return {{"step", figures.step},
+          {"epoch", figures.epoch},
+          {"trainLoss", float_or_nan(figures.train_loss)},
+          {"gradNorm", float_or_nan(figures.grad_norm)},
+          {"learningRate", figures.learning_rate.value_or(0)},
+          {"trainedTokens", std::to_string(figures.trained_tokens)},
+          {"tokensPerSecond", figures.tokens_per_second},
+          {"lambdaMean", figures.lambda_mean.value_or(0)}};
 }
 
 }  // namespace
@@ -78,7 +85,7 @@ void Training::record_evaluation(const evaluate::HeldOut& held_out,
                {"tokens", held_out.labels},
                {"branchRatio", effect.value}};
   std::string message =
-      "held-out loss " + fixed(held_out.loss) + " at step " + std::to_string(state_.step);
+      "held-out loss " + number_text(held_out.loss) + " at step " + std::to_string(state_.step);
   if (state_.step == 0) message += " (the base model)";
   parts_.session.event({Event::Level::kInfo, "eval_complete", message, data.dump()});
 
@@ -91,12 +98,10 @@ void Training::record_evaluation(const evaluate::HeldOut& held_out,
   data["branchRatioByLayer"] = ratio;
   parts_.metrics.line(data.dump());
   if (masks_ && state_.step > 0) {
-    const json by_layer = {{"step", state_.step},
-                           {"epoch", figures_.epoch},
-                           {"trainLoss", float_or_nan(figures_.train_loss)},
-                           {"lambdaMean", lambda_mean()},
-                           {"lambda", lambda},
-                           {"branchRatio", ratio}};
+    json by_layer = point(progress());
+    by_layer["lambdaMean"] = lambda_mean();  // as published now, not as in the update before
+    by_layer["lambda"] = lambda;
+    by_layer["branchRatio"] = ratio;
     parts_.session.event({Event::Level::kInfo, "metrics", "", by_layer.dump()});
   }
   if (state_.base_loss && state_.step > 0) {
@@ -170,19 +175,14 @@ void Training::report_update(const Updater::Gradients& gradients, const DataPlan
 
   const int64_t stride = (parts_.resolved.updates + kMaxMetricPoints - 1) / kMaxMetricPoints;
   if (step % stride == 0 || step == 1 || step == parts_.resolved.updates) {
-    json point = {{"step", step},
-                  {"epoch", data.passes_done},
-                  {"trainLoss", float_or_nan(figures_.train_loss)},
-                  {"gradNorm", float_or_nan(figures_.grad_norm)},
-                  {"learningRate", *figures_.learning_rate},
-                  {"trainedTokens", std::to_string(state_.trained_tokens)},
-                  {"tokensPerSecond", speed_.tokens_per_second()},
-                  {"lambdaMean", *figures_.lambda_mean}};
-    parts_.session.event({Event::Level::kInfo, "metrics", "", point.dump()});
-    point["stepSeconds"] = seconds;
-    parts_.metrics.line(point.dump());
+    Progress figures = progress();
+    figures.step = step;
+    json update = point(figures);
+    parts_.session.event({Event::Level::kInfo, "metrics", "", update.dump()});
+    update["stepSeconds"] = seconds;
+    parts_.metrics.line(update.dump());
   }
-  advise(unstable(state_.recent_losses, state_.recent_norms, parts_.resolved));
+  advise(unstable(state_.recent_losses, state_.recent_norms, parts_.spec, parts_.resolved));
 }
 
 void Training::end_pass(const DataPlan::Update& data) {
@@ -191,9 +191,10 @@ void Training::end_pass(const DataPlan::Update& data) {
       state_.pass_updates > 0 ? state_.pass_loss / static_cast<double>(state_.pass_updates) : 0;
   const json event = {
       {"epoch", data.pass + 1}, {"meanLoss", mean}, {"tokens", std::to_string(state_.pass_tokens)}};
-  parts_.session.event({Event::Level::kInfo, "epoch_complete",
-                        "pass " + std::to_string(data.pass + 1) + " done, mean loss " + fixed(mean),
-                        event.dump()});
+  parts_.session.event(
+      {Event::Level::kInfo, "epoch_complete",
+       "pass " + std::to_string(data.pass + 1) + " done, mean loss " + number_text(mean),
+       event.dump()});
   state_.pass_loss = 0;
   state_.pass_updates = 0;
   state_.pass_tokens = 0;
@@ -224,8 +225,7 @@ void Training::advise(const std::optional<Advice>& advice) {
   state_.advised.push_back(advice->topic);
   const json data = {
       {"topic", advice->topic}, {"evidence", advice->evidence}, {"suggestion", advice->suggestion}};
-  parts_.session.event(
-      {Event::Level::kWarn, "advice", advice->evidence + ": " + advice->suggestion, data.dump()});
+  parts_.session.event({Event::Level::kWarn, "advice", advice->sentence(), data.dump()});
 }
 
 double Training::lambda_mean() const {

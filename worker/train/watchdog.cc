@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "worker/train/number_text.h"
+
 namespace dex::train {
 namespace {
 
@@ -53,8 +55,8 @@ Watchdog::Verdict Watchdog::check(int64_t step, double loss, double grad_norm) {
       state_.above_in_row = 0;
       verdict =
           trip("loss_diverged",
-               "loss " + std::to_string(loss) + " of step " + std::to_string(step) + " is above " +
-                   std::to_string(options_.loss_factor) + " × the running median for " +
+               "loss " + number_text(loss) + " of step " + std::to_string(step) + " is above " +
+                   number_text(options_.loss_factor) + " × the running median for " +
                    std::to_string(options_.loss_patience) + " steps",
                loss, limit);
       if (verdict.action == Action::kSkip)

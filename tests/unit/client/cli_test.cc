@@ -145,8 +145,16 @@ TEST(JobProgressTest, OffATerminalItPrintsAboutTwentyPlainLines) {
     event.mutable_metrics()->set_tokens_per_second(500);
     progress.show(event);
   }
+  // The last evaluation's point by layer is of the same step.
+  v1::FineTuningEvent by_layer;
+  by_layer.mutable_metrics()->set_step(200);
+  by_layer.mutable_metrics()->add_lambda(0.3F);
+  progress.show(by_layer);
   const std::string text = err.str();
   EXPECT_THAT(text, HasSubstr("step 100/200  loss 3.5000  λ 0.0000  500 tok/s  3 m 20 s left\n"));
+  const size_t last = text.find("step 200/200");
+  EXPECT_EQ(text.find("step 200/200", last + 1), std::string::npos);
+  EXPECT_EQ(text.find(" 0 tok/s"), std::string::npos);
   EXPECT_THAT(text, HasSubstr("step 200/200  loss 3.5000"));
   const auto lines = std::count(text.begin(), text.end(), '\n');
   EXPECT_GE(lines, 20);

@@ -63,8 +63,9 @@ TEST(LoadEncodedTest, HoldsToTheSkipBudget) {
   EXPECT_EQ(refused.status().reason(), "FILE_INVALID");
   EXPECT_EQ(refused.status().message(),
             "2 of 100 rows can't be trained (2.00 %, skip_budget_ratio allows 1.00 %): 2 "
-            "no_trainable_tokens "
-            "(lines 99, 100)");
+            "no_trainable_tokens (lines 99, 100). The first: line 99: no_trainable_tokens: cutting "
+            "the row from 52 to 20 tokens left nothing to train: raise max_seq_length, or use "
+            "truncation LEFT");
   options.skip_budget_ratio = 0.02;
   const auto loaded = load_encoded(path, tokenizer.get(), nullptr, options);
   ASSERT_TRUE(loaded.ok());
@@ -73,6 +74,51 @@ TEST(LoadEncodedTest, HoldsToTheSkipBudget) {
   options.encoder.max_seq_length = 2;
   options.skip_budget_ratio = 1;
   EXPECT_FALSE(load_encoded(path, tokenizer.get(), nullptr, options).ok());  // nothing is left
+}
+
+TEST(LoadEncodedTest, BothLayersShareTheSkipBudget) {
+  const ScratchFolder folder;
+  std::string file = text_rows(97);
+  file += "not json\n{\"text\": 7}\n{\"text\": \"" + std::string(50, 'c') + "\"}\n";
+  const auto path = folder.write("a.jsonl", file);
+  const auto tokenizer = text::byte_tokenizer();
+  LoadOptions options;
+  options.encoder.max_seq_length = 20;
+  options.encoder.truncation = text::Truncation::kError;
+  options.skip_budget_ratio = 0.02;  // each layer alone would stay within it
+  const auto refused = load_encoded(path, tokenizer.get(), nullptr, options);
+  ASSERT_FALSE(refused.ok());
+  const std::string message = refused.status().message();
+  EXPECT_TRUE(
+      message.starts_with("3 of 100 rows can't be trained (3.00 %, skip_budget_ratio allows "
+                          "2.00 %): 1 invalid_json (line 98); 1 longer_than_context (line "
+                          "100); 1 wrong_type (line 99). The first: line 98: invalid_json: "))
+      << message;
+  options.skip_budget_ratio = 0.03;
+  const auto loaded = load_encoded(path, tokenizer.get(), nullptr, options);
+  ASSERT_TRUE(loaded.ok()) << loaded.status().to_string();
+  EXPECT_EQ(loaded->examples.size(), 97u);
+  EXPECT_EQ(loaded->dropped.at("wrong_type").lines, std::vector<int64_t>{99});
+  EXPECT_EQ(loaded->dropped.size(), 3u);
+}
+
+// What no budget excuses: the rest of the file was not read, or is something else.
+TEST(LoadEncodedTest, RefusesFilesThatAreBrokenAsAWhole) {
+  const ScratchFolder folder;
+  const auto tokenizer = text::byte_tokenizer();
+  LoadOptions options;
+  options.skip_budget_ratio = 1;
+  const auto message = [&](const std::string& file) {
+    const auto path = folder.write("a.jsonl", file);
+    return load_encoded(path, tokenizer.get(), nullptr, options).status().message();
+  };
+  EXPECT_TRUE(
+      message(text_rows(50) + "{\"text\": \"cut").starts_with("line 51: truncated_last_line"));
+  EXPECT_TRUE(
+      message("{\"text\": 1}\n" + text_rows(50) + "\xFF\n").starts_with("line 52: invalid_utf8"));
+  EXPECT_TRUE(message("{\n\"text\":\n\"a\"}\n").starts_with("line 1: pretty_printed_json"));
+  EXPECT_TRUE(message("").starts_with("empty_file"));
+  EXPECT_TRUE(message("{\"tokenizer_sha256\": \"" + std::string(64, '0') + "\"}\n") != "");
 }
 
 TEST(LoadEncodedTest, StopsAtItsLimits) {

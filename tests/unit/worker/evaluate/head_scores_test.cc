@@ -109,9 +109,10 @@ TEST_F(HeadScoresTest, ShortSequencesFallBackToNormalizedRowsFromOne) {
 }
 
 TEST_F(HeadScoresTest, ScoresDoNotDependOnTheBatch) {
-  const auto one = measure_heads(llama_, {}, documents_, {.batch = 1}, cross_entropy_);
-  for (const int32_t batch : {2, 8}) {
-    const auto many = measure_heads(llama_, {}, documents_, {.batch = batch}, cross_entropy_);
+  const auto one = measure_heads(llama_, {}, documents_, {.batch_tokens = 1}, cross_entropy_);
+  for (const int64_t tokens : {100, 1000}) {  // two of the documents, all of them
+    const auto many =
+        measure_heads(llama_, {}, documents_, {.batch_tokens = tokens}, cross_entropy_);
     for (int64_t l = 0; l < config_.layers; ++l) {
       for (int64_t h = 0; h < config_.heads; ++h) {
         EXPECT_NEAR(many.importance[l][h], one.importance[l][h], 1e-5 * one.importance[l][h]);
@@ -148,6 +149,22 @@ TEST_F(HeadScoresTest, ImportanceEqualsFiniteDifferencesOfTheGate) {
       EXPECT_NEAR(scores.importance[layer][head], mean, 2e-3 * mean + 2e-4) << layer << " " << head;
     }
   }
+}
+
+TEST_F(HeadScoresTest, OnlyTheGatesGetAGradient) {
+  model::DexOptions options;
+  options.lambda.schedule = model::Schedule::kConstant;
+  options.lambda.value = 0.3;
+  auto adaptation = model::initial_adaptation(options, config_, weights_, {{1, 2}, {0}}, 1);
+  model::set_lambda(adaptation, 5);
+  std::vector<Tensor> trained;
+  for (auto& layer : adaptation.layers) {
+    for (Tensor* each : {&layer.k, &layer.v, &layer.o, &layer.branch.w_d})
+      trained.push_back(each->requires_grad_(true));
+  }
+  const auto scores = measure_heads(llama_, adaptation, documents_, {}, cross_entropy_);
+  EXPECT_GT(scores.importance[1][0], 0);
+  for (const Tensor& each : trained) EXPECT_FALSE(each.grad().defined());
 }
 
 TEST_F(HeadScoresTest, HeldOutLossIsTheWeightedMeanOverAllTokens) {

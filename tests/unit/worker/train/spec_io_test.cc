@@ -85,7 +85,8 @@ TEST(SpecIoTest, RefusesBadValuesByFieldAndValue) {
                  "hyperparameters.branch_learning_rate");
   expect_refused(hyper(R"("learningRate": 1e-4, "learningRateMultiplier": 2)"),
                  "not together with learning_rate");
-  expect_refused(hyper(R"("warmupRatio": 0.6)"), "hyperparameters.warmup_ratio: must be between 0");
+  expect_refused(hyper(R"("warmupRatio": 0.6)"),
+                 "hyperparameters.warmup_ratio: must be between 0 and 0.5, got 0.6");
   expect_refused(hyper(R"("maxSeqLength": 8)"), "hyperparameters.max_seq_length");
   expect_refused(hyper(R"("batchSize": 0)"), "hyperparameters.batch_size");
   expect_refused(hyper(R"("nEpochs": 101)"), "hyperparameters.n_epochs");
