@@ -11,9 +11,10 @@ namespace {
 
 Table model_table(const std::vector<v1::Model>& models) {
   Table table = {
-      {"NAME", "PARAMETERS", "LAYERS × HEADS", "CONTEXT", "WORKERS", "LICENSE", "TITLE"}};
+      {"NAME", "FAMILY", "PARAMETERS", "LAYERS × HEADS", "CONTEXT", "WORKERS", "LICENSE", "TITLE"}};
   for (const auto& model : models) {
-    table.push_back({model.name(), human_count(static_cast<double>(model.parameters())),
+    table.push_back({model.name(), model.family(),
+                     human_count(static_cast<double>(model.parameters())),
                      std::to_string(model.layers()) + " × " + std::to_string(model.query_heads()),
                      std::to_string(model.context_length()), std::to_string(model.workers()),
                      model.license(), model.display_name()});

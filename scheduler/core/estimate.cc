@@ -38,7 +38,9 @@ int64_t kvo_parameters(const dex::v1::Model& m) {
   const int64_t d = m.head_dim();
   const int64_t weights =
       2 * m.kv_heads() * d * m.hidden_size() + m.query_heads() * d * m.hidden_size();
-  return m.layers() * (weights + (m.attention_bias() ? 2 * m.kv_heads() * d : 0));
+  const int64_t biases =
+      (m.attention_bias() ? 2 * m.kv_heads() * d : 0) + (m.output_bias() ? m.hidden_size() : 0);
+  return m.layers() * (weights + biases);
 }
 
 // Forward, input gradients, and weight gradients of what is trained (performance.md §2), a token.
@@ -54,8 +56,9 @@ double flops_per_token(const dex::v1::Model& m, int64_t trained, int64_t length)
 // What one token of a micro-batch keeps for the backward pass: performance.md §2, fused SwiGLU.
 int64_t activation_bytes_per_token(const dex::v1::Model& m) {
   const int64_t d = m.head_dim();
-  const int64_t elements = 3 * m.hidden_size() + (2 * m.query_heads() + 2 * m.kv_heads()) * d +
-                           2 * m.intermediate_size();
+  const int64_t queries_and_keys = (m.query_heads() + m.kv_heads()) * d;
+  const int64_t elements =
+      3 * m.hidden_size() + (m.qk_norm() ? 3 : 2) * queries_and_keys + 2 * m.intermediate_size();
   return elements * m.layers() * kFloat;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 namespace dex::kernels {
@@ -52,13 +53,14 @@ void attend_plain(const AttentionTile& tile) {
   const int64_t values = keys + kBlockTokens * layout.head_dim;
   for (size_t q = 0; q < tile.queries.size(); ++q) {
     std::vector<double> p(static_cast<size_t>(tile.visible[q]));
+    const int64_t hidden = tile.hidden.empty() ? 0 : tile.hidden[q];
     for (int64_t t = 0; t < tile.visible[q]; ++t) {
       double dot = 0;
       for (int64_t i = 0; i < layout.head_dim; ++i) {
         dot += tile.queries[q][i] *
                read(layout, tile.block(t), keys + i * kBlockTokens + t % kBlockTokens);
       }
-      p[t] = dot * tile.scale;
+      p[t] = t < hidden ? -std::numeric_limits<double>::infinity() : dot * tile.scale;
     }
     const double most = *std::max_element(p.begin(), p.end());
     double total = 0;

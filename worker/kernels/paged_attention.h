@@ -41,8 +41,9 @@ struct AttentionTile {
   std::span<const int32_t> blocks;        // by position / 16
   float scale = 0;                        // 1/√d
   std::span<const float* const> queries;  // [head_dim] each, rotated; at most kMostQueries
-  std::span<const int64_t> visible;       // tokens that each query sees, ≥ 1 (its own included)
+  std::span<const int64_t> visible;       // tokens up to each query's own, itself included: ≥ 1
   std::span<float* const> outputs;        // [head_dim] each
+  std::span<const int64_t> hidden = {};   // of those, the first so many are not seen; empty: 0
 
   [[nodiscard]] const void* block(int64_t position) const {
     return static_cast<const char*>(memory) + blocks[position / kBlockTokens] * stride_bytes;
@@ -63,8 +64,9 @@ class AttentionScratch {
   std::vector<float> memory_;
 };
 
-// softmax(q·Kᵀ·scale)·V over the visible tokens (method.md §2.1), in one pass with a running
-// maximum. A query's result does not depend on the others in the tile.
+// softmax(q·Kᵀ·scale)·V over tokens [hidden, visible) (method.md §2.1), in one pass with a running
+// maximum. A query's result does not depend on the others in the tile. Spans of 64 tokens that
+// nobody sees are not read.
 void attend(const AttentionTile& tile, AttentionScratch& scratch);
 
 // The formula in double, one query at a time: the oracle.

@@ -95,14 +95,15 @@ HWY_INLINE void block_values(const float* p, const K* values, int64_t padded, in
   }
 }
 
-// Scores → weights of one query and one span: masks tokens from `visible` on, raises the running
-// maximum, corrects what was summed so far.
-HWY_INLINE void soften(float* scores, int64_t visible, float* maximum, double* total, float* sums,
-                       int64_t padded) {
+// Scores → weights of one query and one span: masks all but tokens [hidden, visible), raises the
+// running maximum, corrects what was summed so far.
+HWY_INLINE void soften(float* scores, int64_t hidden, int64_t visible, float* maximum,
+                       double* total, float* sums, int64_t padded) {
   const F d;
   const float none = -std::numeric_limits<float>::infinity();
+  for (int64_t t = 0; t < std::min(hidden, kSpan); ++t) scores[t] = none;
   for (int64_t t = std::max<int64_t>(0, visible); t < kSpan; ++t) scores[t] = none;
-  if (visible <= 0) {
+  if (visible <= std::max<int64_t>(0, hidden)) {
     std::fill_n(scores, kSpan, 0.0F);
     return;
   }
@@ -145,9 +146,12 @@ void attend_as(const AttentionTile& tile, AttentionScratch& scratch) {
   std::fill_n(maximum, count, -std::numeric_limits<float>::infinity());
   std::fill_n(sums, count * padded, 0.0F);
   const int64_t most = *std::max_element(tile.visible.begin(), tile.visible.end());
+  const int64_t unseen =
+      tile.hidden.empty() ? 0 : *std::min_element(tile.hidden.begin(), tile.hidden.end());
   constexpr int Q = 6;  // 12 sums and 2 keys in 16 registers; AVX-512 needs only half of that
 
-  for (int64_t first = 0; first < most; first += kSpan) {
+  // Spans lie on one grid, whoever shares the tile: the same sums, rounded the same.
+  for (int64_t first = unseen / kSpan * kSpan; first < most; first += kSpan) {
     const int64_t here = std::min(kSpan, most - first);
     for (int64_t t = 0; t < here; t += kBlockTokens) {
       const K* keys = static_cast<const K*>(tile.block(first + t)) + keys_at;
@@ -164,7 +168,9 @@ void attend_as(const AttentionTile& tile, AttentionScratch& scratch) {
     }
     for (int64_t q = 0; q < count; ++q) {
       const int64_t visible = std::min(tile.visible[q] - first, here);
-      soften(scores + q * kSpan, visible, &maximum[q], &total[q], sums + q * padded, padded);
+      const int64_t hidden = tile.hidden.empty() ? 0 : tile.hidden[q] - first;
+      soften(scores + q * kSpan, hidden, visible, &maximum[q], &total[q], sums + q * padded,
+             padded);
     }
     for (int64_t t = 0; t < here; t += kBlockTokens) {
       const K* values = static_cast<const K*>(tile.block(first + t)) + values_at;

@@ -8,7 +8,6 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
-#include <vector>
 
 #include "worker/kernels/check.h"
 #include "worker/kernels/parallel.h"
@@ -53,18 +52,11 @@ struct Rope : torch::autograd::Function<Rope> {
 
 }  // namespace
 
-std::pair<at::Tensor, at::Tensor> rope_angles(const at::Tensor& positions, int64_t head_dim,
-                                              double theta) {
+std::pair<at::Tensor, at::Tensor> rope_angles(const at::Tensor& positions,
+                                              std::span<const float> frequencies) {
   check(positions.dim() == 1 && positions.scalar_type() == at::kLong, "rope_angles",
         "positions must be int64 [N]", positions);
-  const int64_t half = head_dim / 2, rows = positions.size(0);
-  // transformers rounds the inverse frequency and the angle to fp32, so do we: at position 8,000
-  // the angle's own rounding is larger than that of everything after it.
-  std::vector<float> inverse(static_cast<size_t>(half));
-  for (int64_t i = 0; i < half; ++i) {
-    const float exponent = static_cast<float>(2 * i) / static_cast<float>(head_dim);
-    inverse[static_cast<size_t>(i)] = 1.0F / std::pow(static_cast<float>(theta), exponent);
-  }
+  const int64_t half = static_cast<int64_t>(frequencies.size()), rows = positions.size(0);
   at::Tensor cos = at::empty({rows, half}, at::kFloat), sin = at::empty({rows, half}, at::kFloat);
   const at::Tensor where = positions.contiguous();
   const auto* position = where.const_data_ptr<int64_t>();
@@ -72,7 +64,7 @@ std::pair<at::Tensor, at::Tensor> rope_angles(const at::Tensor& positions, int64
   parallel_for(0, rows, kRowsAThread, [&](int64_t b, int64_t e) {
     for (int64_t row = b; row < e; ++row) {
       for (int64_t i = 0; i < half; ++i) {
-        const float angle = static_cast<float>(position[row]) * inverse[static_cast<size_t>(i)];
+        const float angle = static_cast<float>(position[row]) * frequencies[static_cast<size_t>(i)];
         c[row * half + i] = std::cos(angle);
         s[row * half + i] = std::sin(angle);
       }

@@ -60,11 +60,11 @@ std::vector<Entry> entries(Adaptation& adaptation, const Config& config, at::Sca
       list.push_back({prefix + "k_proj.weight", {kv, D}, dtype, &layer.k});
       list.push_back({prefix + "v_proj.weight", {kv, D}, dtype, &layer.v});
       list.push_back({prefix + "o_proj.weight", {D, q}, dtype, &layer.o});
-      if (config.attention_bias) {
+      if (config.qkv_bias) {
         list.push_back({prefix + "k_proj.bias", {kv}, dtype, &layer.k_bias});
         list.push_back({prefix + "v_proj.bias", {kv}, dtype, &layer.v_bias});
-        list.push_back({prefix + "o_proj.bias", {D}, dtype, &layer.o_bias});
       }
+      if (config.o_bias) list.push_back({prefix + "o_proj.bias", {D}, dtype, &layer.o_bias});
     }
     for (const auto& [key, shape] : branch_shapes(options, config)) {
       const bool scalar =

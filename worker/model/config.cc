@@ -1,8 +1,10 @@
 #include "worker/model/config.h"
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "services/base/files.h"
+#include "worker/model/families.h"
 #include "worker/model/json_fields.h"
 
 namespace dex::model {
@@ -20,22 +22,84 @@ double positive(const JsonFields& fields, const std::string& key) {
   return value;
 }
 
+RopeScaling read_scaling(const JsonFields& rope, const JsonFields& fields) {
+  const char* key = rope.has("rope_type") ? "rope_type" : "type";  // `type`: before 2024
+  RopeScaling scaling;
+  if (!rope.has(key) && !rope.has("factor")) return scaling;
+  const std::string type = rope.text(key);
+  if (type == "default") return scaling;
+  if (type != "linear" && type != "llama3") {
+    rope.fail(
+        key,
+        "\"default\", \"linear\" or \"llama3\"; without the scaling the model works up to the "
+        "length that it was trained for",
+        "\"" + type.substr(0, 60) + "\"");
+  }
+  scaling.type = type == "linear" ? RopeScaling::Type::kLinear : RopeScaling::Type::kLlama3;
+  scaling.factor = rope.number("factor");
+  if (scaling.factor < 1)
+    rope.fail("factor", "a number of at least 1", std::to_string(scaling.factor));
+  if (scaling.type == RopeScaling::Type::kLinear) return scaling;
+  scaling.low_freq_factor = positive(rope, "low_freq_factor");
+  scaling.high_freq_factor = rope.number("high_freq_factor");
+  if (scaling.high_freq_factor <= scaling.low_freq_factor) {
+    rope.fail("high_freq_factor",
+              "a number above low_freq_factor = " + std::to_string(scaling.low_freq_factor),
+              std::to_string(scaling.high_freq_factor));
+  }
+  // transformers prefers the one outside, where there is one.
+  const char* original = "original_max_position_embeddings";
+  scaling.original_max_position_embeddings =
+      (fields.has(original) ? fields : rope).integer(original, 1, kMaxPositions);
+  return scaling;
+}
+
 // transformers writes `rope_theta` and `rope_scaling` (up to 4.x), or both inside `rope_parameters`
 // (5.x).
-double read_rope(const JsonFields& fields) {
-  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+void read_rope(const JsonFields& fields, Config& config) {
+  const auto whole_heads = [](const JsonFields& where) {
+    const char* key = "partial_rotary_factor";
+    if (where.has(key) && where.number(key) != 1)
+      where.fail(key, "1 (every pair of a head turns)", where.raw(key).dump());
+  };
+  whole_heads(fields);
+  for (const char* key : {"rope_parameters", "rope_scaling"}) {
     if (!fields.has(key)) continue;
     const JsonFields rope = fields.object(key);
-    for (const char* type : {"rope_type", "type"}) {
-      if (rope.has(type) && rope.text(type) != "default") {
-        rope.fail(type, "\"default\" (RoPE scaling is not supported)",
-                  "\"" + rope.text(type) + "\"");
-      }
-    }
+    whole_heads(rope);
+    config.rope_scaling = read_scaling(rope, fields);
+    if (rope.has("rope_theta")) config.rope_theta = positive(rope, "rope_theta");
   }
-  if (fields.has("rope_parameters"))
-    return positive(fields.object("rope_parameters"), "rope_theta");
-  return positive(fields, "rope_theta");
+  if (config.rope_theta == 0) config.rope_theta = positive(fields, "rope_theta");
+}
+
+// Whether the window of a kSwitched family is on: in every layer or in none.
+bool layers_slide(const JsonFields& fields, int64_t layers) {
+  const bool on = fields.has("use_sliding_window") && fields.boolean("use_sliding_window");
+  int64_t sliding = 0;
+  if (fields.has("layer_types")) {
+    for (const auto& type : fields.raw("layer_types")) sliding += type != "full_attention";
+  } else if (on) {
+    sliding = layers - std::min(layers, fields.integer("max_window_layers", 0, kMaxLayers));
+  }
+  if (sliding == 0 || (on && sliding == layers)) return sliding != 0;
+  fields.fail(fields.has("layer_types") ? "layer_types" : "max_window_layers",
+              "the same attention in all " + std::to_string(layers) + " layers",
+              "a sliding window in " + std::to_string(sliding) + " of them" +
+                  (on ? "" : " while use_sliding_window is not true"));
+}
+
+int64_t read_window(const JsonFields& fields, const Family& family, const Config& config) {
+  const char* key = "sliding_window";
+  if (family.window == Family::Window::kNone && fields.has(key))
+    fields.fail(key, "nothing or null for a " + config.model_type, fields.raw(key).dump());
+  const bool there =
+      family.window == Family::Window::kEveryLayer
+          ? !fields.raw(key).is_null()  // missing, transformers would take 4096
+          : family.window == Family::Window::kSwitched && layers_slide(fields, config.layers);
+  if (!there) return 0;
+  const int64_t window = fields.integer(key, 1, kMaxPositions);
+  return window < config.max_position_embeddings ? window : 0;
 }
 
 void read_special_tokens(const JsonFields& fields, Config& config) {
@@ -57,13 +121,27 @@ void read_special_tokens(const JsonFields& fields, Config& config) {
   }
 }
 
-void refuse_other_architectures(const JsonFields& fields) {
+const Family& read_family(const JsonFields& fields) {
   const std::string type = fields.text("model_type");
-  if (type != "llama") fields.fail("model_type", "\"llama\"", "\"" + type + "\"");
+  const Family* family = find_family(type);
+  if (family != nullptr) return *family;
+  std::string names;
+  for (const Family& known : families())
+    names += (names.empty() ? "" : ", ") + std::string(known.model_type);
+  fields.fail("model_type", "one of " + names, "\"" + type.substr(0, 60) + "\"");
+}
+
+bool has(const JsonFields& fields, Family::Has has, const std::string& key) {
+  if (has != Family::Has::kAsKeySays) return has == Family::Has::kYes;
+  return fields.has(key) && fields.boolean(key);
+}
+
+void refuse_other_architectures(const JsonFields& fields) {
   if (fields.text("hidden_act") != "silu") {
     fields.fail("hidden_act", "\"silu\"", "\"" + fields.text("hidden_act") + "\"");
   }
-  for (const char* key : {"quantization_config", "sliding_window", "attn_logit_softcapping"}) {
+  for (const char* key :
+       {"quantization_config", "attn_logit_softcapping", "final_logit_softcapping"}) {
     if (fields.has(key))
       fields.fail(key, "nothing (not supported)", fields.raw(key).dump().substr(0, 60));
   }
@@ -75,7 +153,9 @@ int64_t Config::parameter_count() const {
   const int64_t q = heads * head_dim, kv = kv_heads * head_dim;
   int64_t layer =
       hidden_size * (2 * q + 2 * kv) + 3 * hidden_size * intermediate_size + 2 * hidden_size;
-  if (attention_bias) layer += q + 2 * kv + hidden_size;
+  if (qkv_bias) layer += q + 2 * kv;
+  if (o_bias) layer += hidden_size;
+  if (qk_norm) layer += 2 * head_dim;
   if (mlp_bias) layer += 2 * intermediate_size + hidden_size;
   const int64_t ends = vocab_size * hidden_size * (tie_word_embeddings ? 1 : 2) + hidden_size;
   return layers * layer + ends;
@@ -84,6 +164,7 @@ int64_t Config::parameter_count() const {
 Config parse_config(std::string_view json, const std::string& source) {
   const nlohmann::json object = parse_object(json, "config", source);
   const JsonFields fields(object, "config", source);
+  const Family& family = read_family(fields);
   refuse_other_architectures(fields);
 
   Config config;
@@ -103,6 +184,8 @@ Config parse_config(std::string_view json, const std::string& source) {
   }
   if (fields.has("head_dim")) {
     config.head_dim = fields.integer("head_dim", 1, kMaxWidth);
+  } else if (family.head_dim != 0) {
+    config.head_dim = family.head_dim;
   } else {
     if (config.hidden_size % config.heads != 0) {
       fields.fail("num_attention_heads",
@@ -115,11 +198,14 @@ Config parse_config(std::string_view json, const std::string& source) {
     fields.fail("head_dim", "an even number", std::to_string(config.head_dim));
   config.max_position_embeddings = fields.integer("max_position_embeddings", 1, kMaxPositions);
   config.rms_norm_eps = positive(fields, "rms_norm_eps");
-  config.rope_theta = read_rope(fields);
+  read_rope(fields, config);
+  config.sliding_window = read_window(fields, family, config);
   config.tie_word_embeddings =
       fields.has("tie_word_embeddings") && fields.boolean("tie_word_embeddings");
-  config.attention_bias = fields.has("attention_bias") && fields.boolean("attention_bias");
-  config.mlp_bias = fields.has("mlp_bias") && fields.boolean("mlp_bias");
+  config.qkv_bias = has(fields, family.qkv_bias, "attention_bias");
+  config.o_bias = has(fields, family.o_bias, "attention_bias");
+  config.mlp_bias = has(fields, family.mlp_bias, "mlp_bias");
+  config.qk_norm = family.qk_norm;
   read_special_tokens(fields, config);
   return config;
 }

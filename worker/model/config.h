@@ -8,10 +8,22 @@
 
 namespace dex::model {
 
-// The shape of a Llama-family decoder, as its config.json states it. Plain numbers, no defaults for
-// what decides the result: a missing or odd value is refused by the key's name.
+// How RoPE's frequencies are stretched for a longer context; the formulas are in
+// rope_frequencies.h.
+struct RopeScaling {
+  enum class Type { kNone, kLinear, kLlama3 };
+  Type type = Type::kNone;
+  double factor = 1;                             // both kinds; ≥ 1
+  double low_freq_factor = 0;                    // kLlama3, as the next two
+  double high_freq_factor = 0;                   // above low_freq_factor
+  int64_t original_max_position_embeddings = 0;  // tokens
+};
+
+// The shape of a decoder of one of the families (families.h), as its config.json states it. Plain
+// numbers, no defaults for what decides the result: a missing or odd value is refused by the key's
+// name.
 struct Config {
-  std::string model_type;  // "llama"
+  std::string model_type;  // of families.h
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;        // D
   int64_t intermediate_size = 0;  // width of the gated MLP
@@ -22,10 +34,16 @@ struct Config {
   int64_t max_position_embeddings = 0;
   double rms_norm_eps = 0;
   double rope_theta = 0;
+  RopeScaling rope_scaling;
+  // A token sees itself and the sliding_window − 1 tokens before it. 0: all before it; so a window
+  // that max_position_embeddings never fills.
+  int64_t sliding_window = 0;
   bool tie_word_embeddings = false;
-  bool attention_bias = false;  // biases on q, k, v and o
+  bool qkv_bias = false;  // biases on q, k and v
+  bool o_bias = false;    // bias on o
   bool mlp_bias = false;
-  int64_t bos_token_id = -1;           // -1: none
+  bool qk_norm = false;       // RMSNorm over the d numbers of each query and key head, before RoPE
+  int64_t bos_token_id = -1;  // -1: none
   std::vector<int64_t> eos_token_ids;  // may be empty
 
   [[nodiscard]] int64_t heads_per_kv() const { return heads / kv_heads; }
@@ -33,8 +51,8 @@ struct Config {
 };
 
 // Parses config.json's text; `source` is its name in messages. Throws "[config] <source>: key …,
-// got …" on a missing key, a wrong type or range, another architecture, RoPE scaling, or an
-// activation other than SiLU.
+// expected …, found …" on a missing key, a wrong type or range, a family, RoPE scaling or
+// activation that there isn't here, and on layers that differ in their attention.
 Config parse_config(std::string_view json, const std::string& source);
 
 // Reads `dir`/config.json (at most 1 MiB).

@@ -2,15 +2,12 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/mm.h>
-#include <ATen/ops/scaled_dot_product_attention.h>
 
-#include <cmath>
 #include <stdexcept>
 #include <string>
 
@@ -19,6 +16,8 @@
 #include "worker/kernels/rms_norm.h"
 #include "worker/kernels/rope.h"
 #include "worker/kernels/swiglu.h"
+#include "worker/model/causal_attention.h"
+#include "worker/model/rope_frequencies.h"
 
 namespace dex::model {
 
@@ -47,8 +46,7 @@ class Pass {
         adaptation_(adaptation),
         observer_(observer) {
     const auto type = weights.embed.scalar_type();
-    std::tie(cos_, sin_) =
-        kernels::rope_angles(batch.positions, config.head_dim, config.rope_theta);
+    std::tie(cos_, sin_) = kernels::rope_angles(batch.positions, rope_frequencies(config));
     cos_ = cos_.to(type);
     sin_ = sin_.to(type);
     for (size_t i = 0; i + 1 < batch.bounds.size(); ++i)
@@ -82,10 +80,13 @@ class Pass {
   Tensor attention(int64_t layer, const Tensor& x) const {
     const LayerWeights& w = weights_.layers[static_cast<size_t>(layer)];
     const LayerAdaptation& a = adapted(layer);
-    const Tensor q = kernels::rope(by_head(linear(x, w.q, w.q_bias), config_.heads), cos_, sin_);
+    const Tensor q = kernels::rope(
+        head_norm(by_head(linear(x, w.q, w.q_bias), config_.heads), w.q_norm), cos_, sin_);
     const Tensor k = kernels::rope(
-        by_head(linear(x, either(a.k, w.k), either(a.k_bias, w.k_bias)), config_.kv_heads), cos_,
-        sin_);
+        head_norm(
+            by_head(linear(x, either(a.k, w.k), either(a.k_bias, w.k_bias)), config_.kv_heads),
+            w.k_norm),
+        cos_, sin_);
     const Tensor v =
         by_head(linear(x, either(a.v, w.v), either(a.v_bias, w.v_bias)), config_.kv_heads);
     if (observer_.on_entropy) observer_.on_entropy(layer, entropy(q.detach(), k.detach()));
@@ -99,6 +100,13 @@ class Pass {
     return x.view({x.size(0), heads, config_.head_dim});
   }
 
+  // RMSNorm of every head of x [N, H, d] by itself, where the model has one.
+  [[nodiscard]] Tensor head_norm(const Tensor& x, const Tensor& weight) const {
+    if (!weight.defined()) return x;
+    return kernels::rms_norm(x.reshape({-1, config_.head_dim}), weight, config_.rms_norm_eps)
+        .view_as(x);
+  }
+
   // Causal attention inside each document: one call a document, because a mask over the packed rows
   // would cost [N, N] and the flash kernel knows no lengths.
   Tensor mix(const Tensor& q, const Tensor& k, const Tensor& v) const {
@@ -110,31 +118,16 @@ class Pass {
     return at::cat(outputs, 0);
   }
 
-  static Tensor batched(const Tensor& x) {
-    return x.transpose(0, 1).unsqueeze(0);
-  }  // [T, H, d] → [1, H, T, d]
-
-  static Tensor mix_one(const Tensor& q, const Tensor& k, const Tensor& v) {
-    return at::scaled_dot_product_attention(batched(q), batched(k), batched(v), {}, 0.0,
-                                            /*is_causal=*/true, std::nullopt, /*enable_gqa=*/true)
-        .squeeze(0)
-        .transpose(0, 1);
+  Tensor mix_one(const Tensor& q, const Tensor& k, const Tensor& v) const {
+    return causal_attention(q, k, v, config_.sliding_window);
   }
 
-  // method.md §4.1: H(i) = LSE_i − q_i·(A·K)_i/√d, with keys as the values of one more attention
-  // call.
+  // Of every row of every document, [N, H].
   Tensor entropy(const Tensor& q, const Tensor& k) const {
-    at::NoGradGuard no_grad;
     const auto qs = q.split_with_sizes(lengths_), ks = k.split_with_sizes(lengths_);
     std::vector<Tensor> rows;
-    for (size_t i = 0; i < lengths_.size(); ++i) {
-      const Tensor keys = batched(ks[i].repeat_interleave(config_.heads_per_kv(), 1));
-      const auto [mixed, lse] = at::_scaled_dot_product_flash_attention_for_cpu(
-          batched(qs[i]), keys, keys, 0.0, /*is_causal=*/true);
-      const Tensor expected =
-          (batched(qs[i]) * mixed).sum(-1) / std::sqrt(static_cast<double>(config_.head_dim));
-      rows.push_back((lse - expected).squeeze(0).t());
-    }
+    for (size_t i = 0; i < lengths_.size(); ++i)
+      rows.push_back(attention_entropy(qs[i], ks[i], config_.sliding_window));
     return at::cat(rows, 0);
   }
 

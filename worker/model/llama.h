@@ -34,9 +34,10 @@ struct Observer {
   std::vector<at::Tensor> head_gates;
 };
 
-// The forward pass of a Llama-family decoder, differentiable in whatever tensor of the Adaptation
-// requires a gradient (never in base weights that do not). Holds the base by reference: config and
-// weights outlive it. Weights are fp32 (fp64 in tests). Thread-safe: a call keeps no state.
+// The forward pass of a decoder of any of families.h, differentiable in whatever tensor of the
+// Adaptation requires a gradient (never in base weights that do not). Holds the base by reference:
+// config and weights outlive it. Weights are fp32 (fp64 in tests). Thread-safe: a call keeps no
+// state.
 class Llama {
  public:
   Llama(const Config& config, const Weights& weights);

@@ -54,6 +54,10 @@ WeightFiles WeightFiles::open(const std::filesystem::path& dir) {
   weights.file_of_ = read_index(index);
   for (const auto& [tensor, file] : weights.file_of_) {
     if (!weights.files_.contains(file)) {
+      if (!std::filesystem::exists(dir / file)) {
+        fail_safetensors(index.string(), "names the shard \"" + file + "\" (of \"" + tensor +
+                                             "\"), which is not there: download all shards");
+      }
       weights.files_.emplace(file, Safetensors::open(dir / file, Safetensors::Access::kMap));
     }
     if (!weights.files_.at(file).has(tensor)) {
@@ -64,8 +68,12 @@ WeightFiles WeightFiles::open(const std::filesystem::path& dir) {
   for (const auto& [file, content] : weights.files_) {
     for (const auto& [tensor, info] : content.tensors()) {
       const auto named = weights.file_of_.find(tensor);
-      if (named == weights.file_of_.end() || named->second != file) {
+      if (named == weights.file_of_.end())
         fail_safetensors((dir / file).string(), "tensor \"" + tensor + "\" is not in the index");
+      if (named->second != file) {
+        fail_safetensors((dir / file).string(),
+                         "tensor \"" + tensor + "\" is also in " + named->second +
+                             ", where the index has it: which one is meant?");
       }
     }
   }

@@ -24,11 +24,15 @@ void visit_layer(const Config& c, const std::string& prefix, LayerWeights& layer
   visit(prefix + "self_attn.k_proj.weight", {kv, D}, layer.k);
   visit(prefix + "self_attn.v_proj.weight", {kv, D}, layer.v);
   visit(prefix + "self_attn.o_proj.weight", {D, q}, layer.o);
-  if (c.attention_bias) {
+  if (c.qkv_bias) {
     visit(prefix + "self_attn.q_proj.bias", {q}, layer.q_bias);
     visit(prefix + "self_attn.k_proj.bias", {kv}, layer.k_bias);
     visit(prefix + "self_attn.v_proj.bias", {kv}, layer.v_bias);
-    visit(prefix + "self_attn.o_proj.bias", {D}, layer.o_bias);
+  }
+  if (c.o_bias) visit(prefix + "self_attn.o_proj.bias", {D}, layer.o_bias);
+  if (c.qk_norm) {
+    visit(prefix + "self_attn.q_norm.weight", {c.head_dim}, layer.q_norm);
+    visit(prefix + "self_attn.k_norm.weight", {c.head_dim}, layer.k_norm);
   }
   visit(prefix + "post_attention_layernorm.weight", {D}, layer.post_norm);
   visit(prefix + "mlp.gate_proj.weight", {F, D}, layer.gate);
@@ -62,10 +66,18 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   return text + "]";
 }
 
-at::Tensor checked(const WeightFiles& files, const std::string& name,
+// Ends a message about a tensor that config.json and the weights disagree on.
+std::string of_config(const Config& config) {
+  return "; config.json says " + config.model_type + " of " + std::to_string(config.layers) +
+         " layers: take it and the weights from one model";
+}
+
+at::Tensor checked(const WeightFiles& files, const Config& config, const std::string& name,
                    const std::vector<int64_t>& shape) {
-  if (!files.has(name))
-    fail("expected tensor \"" + name + "\" " + shape_text(shape) + ", found none");
+  if (!files.has(name)) {
+    fail("expected tensor \"" + name + "\" " + shape_text(shape) + ", found none" +
+         of_config(config));
+  }
   const TensorInfo& info = files.info(name);
   if (info.shape != shape) {
     fail("tensor \"" + name + "\": expected shape " + shape_text(shape) + ", found " +
@@ -85,14 +97,13 @@ void check_extra(const WeightFiles& files, const Config& config,
   for (const std::string& name : files.names()) {
     if (used.contains(name) || name.ends_with(".rotary_emb.inv_freq")) continue;
     if (name == "lm_head.weight" && config.tie_word_embeddings) {
-      const at::Tensor head = checked(files, name, {config.vocab_size, config.hidden_size});
+      const at::Tensor head = checked(files, config, name, {config.vocab_size, config.hidden_size});
       if (head.equal(files.tensor("model.embed_tokens.weight"))) continue;
       fail(
           "tensor \"lm_head.weight\" differs from the embedding although tie_word_embeddings is "
           "true");
     }
-    fail("tensor \"" + name + "\" belongs to no part of a Llama model of " +
-         std::to_string(config.layers) + " layers");
+    fail("tensor \"" + name + "\" belongs to no part of the model" + of_config(config));
   }
 }
 
@@ -106,7 +117,7 @@ Weights load_weights(const std::filesystem::path& dir, const Config& config,
   visit_all(config, weights,
             [&](const std::string& name, const std::vector<int64_t>& shape, at::Tensor& tensor) {
               used.insert(name);
-              const at::Tensor stored = checked(files, name, shape);
+              const at::Tensor stored = checked(files, config, name, shape);
               if (options.refuse_non_finite) require_finite(stored, name);
               tensor = options.dtype
                            ? stored.to(*options.dtype, /*non_blocking=*/false, /*copy=*/true)
@@ -126,7 +137,7 @@ std::vector<std::pair<std::string, at::Tensor>> named_weights(const Weights& wei
   shape.layers = static_cast<int64_t>(weights.layers.size());
   shape.heads = shape.kv_heads = 1;
   shape.tie_word_embeddings = weights.lm_head.is_same(weights.embed);
-  shape.attention_bias = shape.mlp_bias = true;
+  shape.qkv_bias = shape.o_bias = shape.mlp_bias = shape.qk_norm = true;
   std::vector<std::pair<std::string, at::Tensor>> named;
   Weights copy = weights;
   visit_all(shape, copy,

@@ -11,15 +11,17 @@
 
 namespace dex::model {
 
-// One decoder layer. A Linear weight is [out, in] as in torch; a bias that the model lacks is
-// undefined.
+// One decoder layer. A Linear weight is [out, in] as in torch; a bias or norm that the model lacks
+// is undefined.
 struct LayerWeights {
-  at::Tensor input_norm;                      // [D]
-  at::Tensor q, k, v, o;                      // [H·d, D] [K·d, D] [K·d, D] [D, H·d]
-  at::Tensor q_bias, k_bias, v_bias, o_bias;  // with attention_bias
-  at::Tensor post_norm;                       // [D], before the MLP
-  at::Tensor gate, up, down;                  // [F, D] [F, D] [D, F]
-  at::Tensor gate_bias, up_bias, down_bias;   // with mlp_bias
+  at::Tensor input_norm;                     // [D]
+  at::Tensor q, k, v, o;                     // [H·d, D] [K·d, D] [K·d, D] [D, H·d]
+  at::Tensor q_bias, k_bias, v_bias;         // with qkv_bias
+  at::Tensor o_bias;                         // [D], with o_bias
+  at::Tensor q_norm, k_norm;                 // [d] both, one for all heads; with qk_norm
+  at::Tensor post_norm;                      // [D], before the MLP
+  at::Tensor gate, up, down;                 // [F, D] [F, D] [D, F]
+  at::Tensor gate_bias, up_bias, down_bias;  // with mlp_bias
 };
 
 // A base model's weights: frozen, shared, never written to.

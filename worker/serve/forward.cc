@@ -250,17 +250,23 @@ void Forward::product(const Job& job, const WeightView& weight, const WeightView
   for (int64_t row = 0; row < rows; ++row) kernels::add_bias(bias, begin, end, y + row * stride);
 }
 
+// A query or key as attention reads it: normed by itself where the model does that, then rotated.
+void Forward::place_head(const WeightView& norm, int32_t position, float* head) const {
+  const int64_t d = config_.head_dim, at = position * (d / 2);
+  if (norm.data != nullptr)
+    kernels::rms_norm_row(head, norm, static_cast<float>(config_.rms_norm_eps), head);
+  kernels::rope_head(head, d, model_.cos.data() + at, model_.sin.data() + at);
+}
+
 void Forward::rotate_and_store(int64_t layer, int64_t row, int64_t kv_head) {
+  const LayerView& w = model_.layers[layer];
   const int64_t d = config_.head_dim, group = config_.heads_per_kv();
   const int32_t position = rows_[row].position;
-  const float* cos = model_.cos.data() + position * (d / 2);
-  const float* sin = model_.sin.data() + position * (d / 2);
   float* key = k_.data() + (row * config_.kv_heads + kv_head) * d;
   const float* value = v_.data() + (row * config_.kv_heads + kv_head) * d;
-  kernels::rope_head(key, d, cos, sin);
-  for (int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h) {
-    kernels::rope_head(q_.data() + (row * config_.heads + h) * d, d, cos, sin);
-  }
+  place_head(w.k_norm, position, key);
+  for (int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h)
+    place_head(w.q_norm, position, q_.data() + (row * config_.heads + h) * d);
   const int32_t block = rows_[row].segment->blocks[position / kernels::kBlockTokens];
   kernels::write_kv(pool_.layout(), pool_.block(layer, block), kv_head,
                     position % kernels::kBlockTokens, key, value);
@@ -292,6 +298,8 @@ void Forward::tile(int64_t layer, int64_t first, int64_t count, int64_t kv_head,
   const float* queries[kernels::kMostQueries];
   float* outputs[kernels::kMostQueries];
   int64_t visible[kernels::kMostQueries];
+  int64_t hidden[kernels::kMostQueries];
+  const int64_t window = config_.sliding_window;
   // A group wider than a tile is cut; it always reads the same keys.
   for (int64_t h0 = 0; h0 < group; h0 += kernels::kMostQueries) {
     const int64_t h1 = std::min(group, h0 + kernels::kMostQueries);
@@ -302,6 +310,7 @@ void Forward::tile(int64_t layer, int64_t first, int64_t count, int64_t kv_head,
         queries[n] = q_.data() + at;
         outputs[n] = o_.data() + at;
         visible[n] = rows_[row].position + 1;
+        hidden[n] = std::max<int64_t>(0, visible[n] - window);
       }
     }
     kernels::attend({.layout = &pool_.layout(),
@@ -312,7 +321,8 @@ void Forward::tile(int64_t layer, int64_t first, int64_t count, int64_t kv_head,
                      .scale = 1.0F / std::sqrt(static_cast<float>(d)),
                      .queries = {queries, n},
                      .visible = {visible, n},
-                     .outputs = {outputs, n}},
+                     .outputs = {outputs, n},
+                     .hidden = {hidden, window == 0 ? 0 : n}},
                     attention_[thread]);
   }
 }

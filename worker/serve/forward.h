@@ -21,10 +21,10 @@ struct Segment {
   std::span<const int32_t> tokens;
 };
 
-// The forward pass of a Llama-family decoder over paged KV, batched over sequences and adapters
-// (performance.md §6). fp32 activations; weights as stored. Segments of one adapter are best
-// neighbours: their rows then share a product. Which kernel computes a row is the caller's choice,
-// so that a reply does not depend on what else is in the batch:
+// The forward pass of a decoder of any of model/families.h over paged KV, batched over sequences
+// and adapters (performance.md §6). fp32 activations; weights as stored. Segments of one adapter
+// are best neighbours: their rows then share a product. Which kernel computes a row is the caller's
+// choice, so that a reply does not depend on what else is in the batch:
 //   kFew   generating: a row each; weights are streamed once for all rows
 //   kMany  prompts: tiles of 32 rows
 // No allocation after the first calls. Not thread-safe; the step loop owns it.
@@ -80,6 +80,7 @@ class Forward {
                kernels::Store store, int64_t begin, int64_t end, int thread);
   void attend_few(int64_t layer);
   void attend_many(int64_t layer);
+  void place_head(const WeightView& norm, int32_t position, float* head) const;
   void rotate_and_store(int64_t layer, int64_t row, int64_t kv_head);
   void tile(int64_t layer, int64_t first, int64_t count, int64_t kv_head, int thread);
 

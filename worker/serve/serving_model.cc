@@ -13,6 +13,7 @@
 #include "worker/kernels/rope.h"
 #include "worker/model/adapter.h"
 #include "worker/model/fold.h"
+#include "worker/model/rope_frequencies.h"
 #include "worker/model/weights.h"
 
 namespace dex::serve {
@@ -56,6 +57,8 @@ LayerView view_layer(const model::LayerWeights& w, Storage& storage, bool round)
   // Norms are small, and rounding them would touch every number of a layer.
   out.input_norm = storage.view(w.input_norm, false);
   out.post_norm = storage.view(w.post_norm, false);
+  out.q_norm = storage.view(w.q_norm, false);
+  out.k_norm = storage.view(w.k_norm, false);
   const std::pair<const at::Tensor*, WeightView*> views[] = {{&w.q, &out.q},
                                                              {&w.k, &out.k},
                                                              {&w.v, &out.v},
@@ -126,7 +129,7 @@ std::shared_ptr<const ServingModel> load_serving_model(const std::filesystem::pa
     model->layers.push_back(view_layer(layer, storage->views, !f32));
   const auto [cos, sin] =
       kernels::rope_angles(at::arange(model->config.max_position_embeddings, at::kLong),
-                           model->config.head_dim, model->config.rope_theta);
+                           model::rope_frequencies(model->config));
   model->cos = copy(cos);
   model->sin = copy(sin);
   // Adapters are held against this hash: it must be that of the bytes which answer.

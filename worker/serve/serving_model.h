@@ -21,10 +21,11 @@ using kernels::WeightView;
 // in the calling thread. Once, before the first tensor.
 void use_one_library_thread();
 
-// One layer as the forward pass reads it; a missing bias has no data.
+// One layer as the forward pass reads it; a bias or norm that the model lacks has no data.
 struct LayerView {
   WeightView input_norm, q, k, v, o, post_norm, gate, up, down;
   WeightView q_bias, k_bias, v_bias, o_bias, gate_bias, up_bias, down_bias;
+  WeightView q_norm, k_norm;
 };
 
 // A base model ready to serve: weights stay in the mapped files where their type allows it.

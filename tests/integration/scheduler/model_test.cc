@@ -1,6 +1,8 @@
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "scheduler/server/model_catalog.h"
+#include "scheduler/server/model_shape.h"
 #include "tests/integration/scheduler/scheduler_fixture.h"
 
 namespace dex::server {
@@ -17,6 +19,7 @@ TEST_F(ModelServiceTest, ModelComesFromItsConfig) {
   ASSERT_TRUE(model.ok()) << model.status().to_string();
   EXPECT_EQ(model->parameters(), 134515008);  // SmolLM2-135M's own count
   EXPECT_EQ(model->layers(), 30);
+  EXPECT_EQ(model->family(), "llama");
   EXPECT_EQ(model->context_length(), 8192);
   EXPECT_FALSE(model->served());
   enlist();
@@ -44,6 +47,30 @@ TEST_F(ModelServiceTest, PresetsAndCapabilities) {
   EXPECT_EQ(capabilities->pools(0), "cpu");
 }
 
+// The counts that transformers has for these models (the workers' side: worker/model's families).
+TEST(ModelCatalogTest, CountsEveryFamily) {
+  const auto read = [](const std::string& family) {
+    const auto folder =
+        std::filesystem::path(DEX_SOURCE_DIR) / "tests/data/model/families" / family;
+    std::ifstream file(folder / "config.json");
+    v1::Model model;
+    const auto status = read_model_shape(nlohmann::json::parse(file), model);
+    EXPECT_TRUE(status.ok()) << family << ": " << status.to_string();
+    return model;
+  };
+  EXPECT_EQ(read("llama3").parameters(), 11'784);
+  EXPECT_EQ(read("llama_linear").parameters(), 9'028);  // biases everywhere
+  EXPECT_EQ(read("mistral").parameters(), 13'020);
+  EXPECT_EQ(read("qwen2").parameters(), 13'820);
+  EXPECT_EQ(read("qwen3").parameters(), 9'080);
+  EXPECT_EQ(read("qwen3_biased").parameters(), 12'612);
+  EXPECT_EQ(read("qwen2").family(), "qwen2");
+  EXPECT_TRUE(read("qwen2").attention_bias());
+  EXPECT_FALSE(read("qwen2").output_bias());
+  EXPECT_TRUE(read("qwen3_biased").output_bias());
+  EXPECT_TRUE(read("qwen3").qk_norm());
+}
+
 TEST(ModelCatalogTest, BrokenListsAreNamed) {
   const support::TemporaryDirectory directory;
   const auto file = directory / "models.json";
@@ -63,6 +90,12 @@ TEST(ModelCatalogTest, BrokenListsAreNamed) {
   std::ofstream(directory / "empty/config.json") << "{}";
   EXPECT_NE(reason(R"({"models": [{"name": "x", "folder": "empty"}]})").find("num_hidden_layers"),
             std::string::npos);
+  std::ofstream(directory / "empty/config.json")
+      << R"({"num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 8,
+             "model_type": "gemma2"})";
+  EXPECT_EQ(reason(R"({"models": [{"name": "x", "folder": "empty"}]})"),
+            "model 'x': config.json: 'model_type' must be one of llama, mistral, qwen2, qwen3, got "
+            "'gemma2'; take the model off the list");
 }
 
 }  // namespace

@@ -29,6 +29,21 @@ TEST(EstimateTest, CountsParametersExactly) {
   EXPECT_EQ(per_head.added, 1'105'920 + 30 * 9);  // and a gate a head
 }
 
+// k and v biases, and o's where there is one: what the trainer trains (model::trainables).
+TEST(EstimateTest, CountsBiasesAndNorms) {
+  const auto spec = resolved("paper").config.spec();
+  v1::Model qwen2 = smollm2();
+  qwen2.set_attention_bias(true);
+  EXPECT_EQ(count_parameters(spec, qwen2).trained, 122'910 + 16'588'800 + 30 * 2 * 3 * 64);
+  qwen2.set_output_bias(true);
+  EXPECT_EQ(count_parameters(spec, qwen2).trained, 122'910 + 16'588'800 + 30 * (2 * 3 * 64 + 576));
+  v1::Model qwen3 = smollm2();
+  qwen3.set_qk_norm(true);  // trained it is not, but its inputs are kept for the backward pass
+  EXPECT_EQ(count_parameters(spec, qwen3).trained, 122'910 + 16'588'800);
+  EXPECT_GT(estimate(resolved("paper"), qwen3, DeviceFacts{}).peak_host_memory_bytes(),
+            estimate(resolved("paper"), smollm2(), DeviceFacts{}).peak_host_memory_bytes());
+}
+
 TEST(EstimateTest, StatesWorkTimeAndMemory) {
   const auto out = estimate(resolved("paper"), smollm2(), DeviceFacts{});
   EXPECT_EQ(out.total_steps(), 100);

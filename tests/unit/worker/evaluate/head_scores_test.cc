@@ -13,6 +13,7 @@
 #include "worker/kernels/rms_norm.h"
 #include "worker/kernels/rope.h"
 #include "worker/model/dex_branch.h"
+#include "worker/model/rope_frequencies.h"
 
 namespace dex::evaluate {
 namespace {
@@ -42,7 +43,7 @@ class HeadScoresTest : public testing::Test {
     const Tensor x = kernels::rms_norm_plain(weights_.embed.index_select(0, at::tensor(ids)),
                                              weights_.layers[0].input_norm, config_.rms_norm_eps);
     const auto [cos, sin] =
-        kernels::rope_angles(at::arange(length), config_.head_dim, config_.rope_theta);
+        kernels::rope_angles(at::arange(length), model::rope_frequencies(config_));
     const auto heads = [&](const Tensor& w, int64_t count) {
       return kernels::rope_plain(x.mm(w.t()).view({length, count, config_.head_dim}), cos, sin)
           .transpose(0, 1);

@@ -37,7 +37,8 @@ class PagedAttentionTest : public testing::TestWithParam<std::tuple<int, int, in
     for (float& q : queries_) q *= 4;  // sharp enough for one token to dominate now and then
   }
 
-  std::vector<float> run(bool plain, const std::vector<int64_t>& visible, int first, int count) {
+  std::vector<float> run(bool plain, const std::vector<int64_t>& visible, int first, int count,
+                         const std::vector<int64_t>& hidden = {}) {
     const auto [dim, group, tokens, number] = GetParam();
     std::vector<float> out(queries_.size(), -1);
     std::vector<const float*> in;
@@ -46,15 +47,17 @@ class PagedAttentionTest : public testing::TestWithParam<std::tuple<int, int, in
       in.push_back(queries_.data() + q * dim);
       to.push_back(out.data() + q * dim);
     }
-    const AttentionTile tile{&layout_,
-                             1,
-                             memory_.data(),
-                             layout_.block_bytes(),
-                             blocks_,
-                             1 / std::sqrt(static_cast<float>(dim)),
-                             in,
-                             std::span(visible).subspan(first, count),
-                             to};
+    const AttentionTile tile{
+        &layout_,
+        1,
+        memory_.data(),
+        layout_.block_bytes(),
+        blocks_,
+        1 / std::sqrt(static_cast<float>(dim)),
+        in,
+        std::span(visible).subspan(first, count),
+        to,
+        std::span(hidden).subspan(hidden.empty() ? 0 : first, hidden.empty() ? 0 : count)};
     AttentionScratch scratch(layout_);
     plain ? attend_plain(tile) : attend(tile, scratch);
     return out;
@@ -81,6 +84,29 @@ TEST_P(PagedAttentionTest, AgreesWithTheFormulaAndIgnoresItsNeighbours) {
       ASSERT_EQ(alone[(group - 1) * dim + i], got[(group - 1) * dim + i]) << target;
     }
   });
+}
+
+// Windows of 1, 17 and 70 tokens: cuts inside a block, inside a span, and whole spans.
+TEST_P(PagedAttentionTest, SeesOnlyTheWindow) {
+  const int group = std::get<1>(GetParam()), dim = std::get<0>(GetParam());
+  for (const int64_t window : {1, 17, 70}) {
+    std::vector<int64_t> visible, hidden;
+    for (int q = 0; q < group; ++q) {
+      visible.push_back(std::max(1, tokens_ - (group - 1 - q) * 3));
+      hidden.push_back(std::max<int64_t>(0, visible.back() - window));
+    }
+    const auto want = run(true, visible, 0, group, hidden);
+    for_each_target([&](const char* target) {
+      const auto got = run(false, visible, 0, group, hidden);
+      for (size_t i = 0; i < want.size(); ++i)
+        ASSERT_NEAR(got[i], want[i], 3e-6) << target << " window " << window << " at " << i;
+      const auto alone = run(false, visible, group - 1, 1, hidden);
+      for (int i = 0; i < dim; ++i)
+        ASSERT_EQ(alone[(group - 1) * dim + i], got[(group - 1) * dim + i]) << target;
+    });
+    const auto all = run(true, visible, group - 1, 1);
+    EXPECT_EQ(tokens_ > window, all != run(true, visible, group - 1, 1, hidden));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, PagedAttentionTest,

@@ -67,7 +67,7 @@ TEST(ConfigTest, RefusalsNameTheKey) {
   const std::vector<std::pair<std::string, nlohmann::json>> bad{
       {"vocab_size", 0},      {"vocab_size", -5},         {"vocab_size", "many"},
       {"hidden_size", 1.5},   {"num_hidden_layers", 1e9}, {"num_key_value_heads", 2},
-      {"rms_norm_eps", 0},    {"rope_theta", "fast"},     {"model_type", "mamba"},
+      {"rms_norm_eps", 0},    {"rope_theta", "fast"},     {"model_type", "gemma2"},
       {"hidden_act", "gelu"}, {"head_dim", 63},           {"eos_token_id", 49152},
       {"eos_token_id", {-1}}, {"tie_word_embeddings", 1}, {"bos_token_id", 1e18}};
   for (const auto& [key, value] : bad) {
@@ -78,11 +78,139 @@ TEST(ConfigTest, RefusalsNameTheKey) {
   }
 }
 
-TEST(ConfigTest, RefusesRopeScalingByName) {
+// The published configs' numbers; the counts are those of the published weights.
+TEST(ConfigTest, ReadsThePublishedFamilies) {
+  const auto model = [](const char* type, int64_t vocabulary, int64_t hidden, int64_t intermediate,
+                        int64_t layers, int64_t heads, int64_t kv_heads, int64_t positions,
+                        bool tied) {
+    return nlohmann::json{{"model_type", type},
+                          {"vocab_size", vocabulary},
+                          {"hidden_size", hidden},
+                          {"intermediate_size", intermediate},
+                          {"num_hidden_layers", layers},
+                          {"num_attention_heads", heads},
+                          {"num_key_value_heads", kv_heads},
+                          {"max_position_embeddings", positions},
+                          {"rms_norm_eps", 1e-6},
+                          {"rope_theta", 1000000.0},
+                          {"hidden_act", "silu"},
+                          {"tie_word_embeddings", tied}};
+  };
+  nlohmann::json llama = model("llama", 128256, 2048, 8192, 16, 32, 8, 131072, true);  // 3.2 1B
+  llama["rope_scaling"] = {{"factor", 32.0},
+                           {"high_freq_factor", 4.0},
+                           {"low_freq_factor", 1.0},
+                           {"original_max_position_embeddings", 8192},
+                           {"rope_type", "llama3"}};
+  const Config three = parse_config(llama.dump(), "c");
+  EXPECT_EQ(three.parameter_count(), 1'235'814'400);
+  EXPECT_EQ(three.rope_scaling.type, RopeScaling::Type::kLlama3);
+  EXPECT_EQ(three.rope_scaling.original_max_position_embeddings, 8192);
+
+  nlohmann::json qwen2 = model("qwen2", 151936, 896, 4864, 24, 14, 2, 32768, true);  // 2.5 0.5B
+  qwen2["use_sliding_window"] = false;
+  qwen2["sliding_window"] = 32768;
+  qwen2["max_window_layers"] = 24;
+  const Config two = parse_config(qwen2.dump(), "c");
+  EXPECT_EQ(two.parameter_count(), 494'032'768);
+  EXPECT_TRUE(two.qkv_bias);
+  EXPECT_FALSE(two.o_bias);
+  EXPECT_EQ(two.sliding_window, 0);
+
+  nlohmann::json qwen3 = model("qwen3", 151936, 1024, 3072, 28, 16, 8, 40960, true);  // 0.6B
+  const Config norms = parse_config(qwen3.dump(), "c");
+  EXPECT_EQ(norms.parameter_count(), 596'049'920);
+  EXPECT_EQ(norms.head_dim, 128);  // of a config that doesn't say
+  EXPECT_TRUE(norms.qk_norm);
+  EXPECT_FALSE(norms.qkv_bias);
+  qwen3["attention_bias"] = true;
+  EXPECT_TRUE(parse_config(qwen3.dump(), "c").o_bias);
+
+  nlohmann::json mistral = model("mistral", 32768, 4096, 14336, 32, 32, 8, 32768, false);  // 7B
+  mistral["sliding_window"] = nullptr;
+  EXPECT_EQ(parse_config(mistral.dump(), "c").parameter_count(), 7'248'023'552);
+  EXPECT_EQ(parse_config(mistral.dump(), "c").sliding_window, 0);
+  mistral["sliding_window"] = 4096;
+  EXPECT_EQ(parse_config(mistral.dump(), "c").sliding_window, 4096);
+  mistral["sliding_window"] = 32768;  // never full
+  EXPECT_EQ(parse_config(mistral.dump(), "c").sliding_window, 0);
+}
+
+TEST(ConfigTest, RopeScalingIsReadInBothSpellings) {
   nlohmann::json json = good();
-  json["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 4.0}};
-  EXPECT_NE(refusal(json).find("RoPE scaling is not supported"), std::string::npos)
+  json["rope_scaling"] = {{"type", "linear"}, {"factor", 4.0}};
+  Config c = parse_config(json.dump(), "c");
+  EXPECT_EQ(c.rope_scaling.type, RopeScaling::Type::kLinear);
+  EXPECT_EQ(c.rope_scaling.factor, 4);
+  json.erase("rope_scaling");
+  json.erase("rope_theta");
+  json["rope_parameters"] = {{"rope_type", "linear"}, {"factor", 3.0}, {"rope_theta", 5000.0}};
+  c = parse_config(json.dump(), "c");
+  EXPECT_EQ(c.rope_scaling.factor, 3);
+  EXPECT_EQ(c.rope_theta, 5000);
+}
+
+TEST(ConfigTest, RefusesOtherRopeByKeyAndValue) {
+  const nlohmann::json llama3 = {{"rope_type", "llama3"},
+                                 {"factor", 8.0},
+                                 {"low_freq_factor", 1.0},
+                                 {"high_freq_factor", 4.0},
+                                 {"original_max_position_embeddings", 8192}};
+  const auto changed = [&](const std::string& key, const nlohmann::json& value) {
+    nlohmann::json json = good();
+    json["rope_scaling"] = llama3;
+    json["rope_scaling"][key] = value;
+    return refusal(json);
+  };
+  EXPECT_EQ(changed("factor", 8.0), "accepted");
+  for (const auto& [key, value] : std::vector<std::pair<std::string, nlohmann::json>>{
+           {"rope_type", "yarn"},
+           {"rope_type", "dynamic"},
+           {"rope_type", 3},
+           {"factor", 0.5},
+           {"factor", nullptr},
+           {"low_freq_factor", 0},
+           {"high_freq_factor", 1.0},
+           {"partial_rotary_factor", 0.5},
+           {"original_max_position_embeddings", 0}}) {
+    const std::string text = changed(key, value);
+    EXPECT_NE(text.find("rope_scaling: key \"" + key + "\""), std::string::npos) << text;
+  }
+  EXPECT_NE(changed("rope_type", "yarn").find("found \"yarn\""), std::string::npos);
+  EXPECT_NE(changed("rope_type", "yarn").find("without the scaling the model works"),
+            std::string::npos);
+  nlohmann::json json = good();
+  json["rope_scaling"] = {{"factor", 2.0}};  // of what kind?
+  EXPECT_NE(refusal(json).find("key \"type\""), std::string::npos) << refusal(json);
+}
+
+TEST(ConfigTest, AWindowInSomeLayersIsRefusedByItsNumbers) {
+  nlohmann::json json = good();
+  json["sliding_window"] = 512;
+  EXPECT_NE(refusal(json).find("key \"sliding_window\", expected nothing or null for a llama"),
+            std::string::npos)
       << refusal(json);
+  json["model_type"] = "mistral";
+  EXPECT_EQ(parse_config(json.dump(), "c").sliding_window, 512);
+  json["sliding_window"] = 0;
+  EXPECT_NE(refusal(json).find("key \"sliding_window\""), std::string::npos);
+  json.erase("sliding_window");  // null and missing are not the same
+  EXPECT_NE(refusal(json).find("key \"sliding_window\""), std::string::npos);
+
+  json["model_type"] = "qwen2";
+  json["use_sliding_window"] = true;
+  json["sliding_window"] = 512;
+  json["max_window_layers"] = 28;
+  EXPECT_NE(refusal(json).find("key \"max_window_layers\", expected the same attention in all 30 "
+                               "layers, found a sliding window in 2 of them"),
+            std::string::npos)
+      << refusal(json);
+  json["max_window_layers"] = 0;
+  EXPECT_EQ(parse_config(json.dump(), "c").sliding_window, 512);
+  json["max_window_layers"] = 30;
+  EXPECT_EQ(parse_config(json.dump(), "c").sliding_window, 0);
+  json["layer_types"] = {"sliding_attention", "full_attention"};
+  EXPECT_NE(refusal(json).find("key \"layer_types\""), std::string::npos) << refusal(json);
 }
 
 TEST(ConfigTest, RefusesWhatIsNotAnObjectOrDoubled) {

@@ -5,10 +5,8 @@
 
 #include <filesystem>
 
+#include "tests/unit/worker/model/golden.h"
 #include "tests/unit/worker/model/models.h"
-#include "worker/kernels/linear_cross_entropy.h"
-#include "worker/model/llama.h"
-#include "worker/model/safetensors.h"
 
 namespace dex::model {
 namespace {
@@ -23,34 +21,10 @@ class GoldenTest : public ::testing::TestWithParam<std::string> {
   Weights weights = load_weights(dir, config, {at::kFloat, true});
   Llama llama{config, weights};
   Safetensors golden = Safetensors::open(dir / "golden.safetensors", Safetensors::Access::kRead);
-  Batch batch;
+  Batch batch = pack(testing::documents_of(golden));
 
-  void SetUp() override {
-    const at::Tensor tokens = golden.tensor("tokens"), bounds = golden.tensor("bounds");
-    std::vector<std::vector<int64_t>> documents;
-    for (int64_t i = 0; i + 1 < bounds.size(0); ++i) {
-      const auto& part =
-          tokens.slice(0, bounds[i].item<int64_t>(), bounds[i + 1].item<int64_t>()).contiguous();
-      documents.emplace_back(part.const_data_ptr<int64_t>(),
-                             part.const_data_ptr<int64_t>() + part.size(0));
-    }
-    batch = pack(documents);
-  }
-
-  // Mean cross-entropy of the next token inside each document.
   at::Tensor loss(const Adaptation& adaptation) {
-    const at::Tensor targets = at::full_like(batch.tokens, -100);
-    const at::Tensor weights_of_rows = at::zeros({batch.tokens.size(0)});
-    const double labels =
-        static_cast<double>(batch.tokens.size(0) - static_cast<int64_t>(batch.bounds.size()) + 1);
-    for (size_t i = 0; i + 1 < batch.bounds.size(); ++i) {
-      for (int64_t row = batch.bounds[i]; row + 1 < batch.bounds[i + 1]; ++row) {
-        targets[row] = batch.tokens[row + 1];
-        weights_of_rows[row] = 1 / labels;
-      }
-    }
-    return kernels::LinearCrossEntropy().loss(llama.hidden(batch, adaptation), llama.lm_head(),
-                                              targets, weights_of_rows);
+    return testing::next_token_loss(llama, batch, adaptation);
   }
 
   void expect_trained_gradients(Adaptation& adaptation, const std::string& prefix) {

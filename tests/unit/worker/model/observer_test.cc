@@ -7,6 +7,7 @@
 #include "tests/unit/worker/model/models.h"
 #include "worker/kernels/rope.h"
 #include "worker/model/llama.h"
+#include "worker/model/rope_frequencies.h"
 
 namespace dex::model {
 namespace {
@@ -38,8 +39,7 @@ TEST_F(ObserverTest, EntropyIsThatOfTheMap) {
     const Batch alone = pack({document});
     at::Tensor x = weights.embed.index_select(0, alone.tokens);
     x = x * at::rsqrt(x.pow(2).mean(-1, true) + config.rms_norm_eps) * w.input_norm;
-    const auto [cos, sin] =
-        kernels::rope_angles(alone.positions, config.head_dim, config.rope_theta);
+    const auto [cos, sin] = kernels::rope_angles(alone.positions, rope_frequencies(config));
     const at::Tensor q = kernels::rope_plain(x.mm(w.q.t()).view({n, config.heads, -1}), cos, sin);
     const at::Tensor k =
         kernels::rope_plain(x.mm(w.k.t()).view({n, config.kv_heads, -1}), cos, sin);

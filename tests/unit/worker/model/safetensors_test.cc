@@ -269,6 +269,15 @@ TEST_F(WeightFilesTest, AnIndexThatLiesIsRefused) {
   put_index(
       R"({"weight_map":{"a":"one.safetensors","hidden":"one.safetensors","b":"one.safetensors"}})");
   EXPECT_NE(refusal().find("expected tensor \"b\""), std::string::npos) << refusal();
+  // A shard that is missing, a key in two shards.
+  put_index(R"({"weight_map":{"a":"one.safetensors","hidden":"two.safetensors"}})");
+  EXPECT_EQ(refusal(), "[safetensors] " + (dir / "model.safetensors.index.json").string() +
+                           ": names the shard \"two.safetensors\" (of \"hidden\"), which is not "
+                           "there: download all shards");
+  write_safetensors(dir / "two.safetensors", {{"hidden", at::ones({2})}});
+  EXPECT_NE(refusal().find("one.safetensors: tensor \"hidden\" is also in two.safetensors"),
+            std::string::npos)
+      << refusal();
   for (const char* name :
        {"../one.safetensors", "/etc/passwd", "", ".one.safetensors", "one.bin"}) {
     put_index(R"({"weight_map":{"a":")" + std::string(name) + "\"}}");

@@ -57,7 +57,9 @@ TEST_F(WeightsTest, LoadsEveryTensorAsStoredOrWidened) {
 TEST_F(WeightsTest, NamesWhatIsMissingExtraOrMisshapen) {
   const auto whole = tensors;
   tensors.erase(tensors.begin() + 3);
-  EXPECT_EQ(refusal(), "[weights] expected tensor \"" + whole[3].first + "\" [12, 20], found none");
+  EXPECT_EQ(refusal(), "[weights] expected tensor \"" + whole[3].first +
+                           "\" [12, 20], found none; config.json says llama of 3 layers: take it "
+                           "and the weights from one model");
   tensors = whole;
   tensors.emplace_back("model.layers.3.mlp.up_proj.weight", at::ones({28, 20}));
   EXPECT_NE(refusal().find("\"model.layers.3.mlp.up_proj.weight\" belongs to no part"),

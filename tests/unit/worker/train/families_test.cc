@@ -1,0 +1,62 @@
+// A job from start to published adapter on a model of each family (tests/data/model/families).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/worker/model/family_models.h"
+#include "tests/unit/worker/train/job_fixture.h"
+#include "worker/model/adapter.h"
+
+namespace dex::train::testing {
+namespace {
+
+using ::testing::Each;
+using ::testing::Le;
+
+class FamilyJobTest : public JobTest, public ::testing::WithParamInterface<std::string> {
+ protected:
+  FamilyJobTest() {
+    std::filesystem::remove_all(directory_ / "model");
+    dex::testing::write_family(
+        directory_ / "model", GetParam(),
+        dex::testing::family_tensors(dex::testing::family_golden(GetParam())));
+    for (const auto& [file, stream] :
+         {std::pair("train.jsonl", 77), std::pair("validation.jsonl", 78)}) {
+      auto rows = tiny_rows(24, 40, static_cast<uint64_t>(stream));
+      for (auto& row : rows) {
+        for (int32_t& id : row) id %= 71;
+      }
+      write_rows(directory_ / file, rows);
+    }
+  }
+};
+
+TEST_P(FamilyJobTest, TrainsAndPublishesWhatLoadsBack) {
+  RecordingSession session;
+  const Published published = run(spec(), session);
+  EXPECT_LT(*published.valid_loss, *published.base_valid_loss);
+  EXPECT_THAT(session.numbers("export_complete", "maxAbsLogitDiff"), Each(Le(1e-4)));
+
+  const auto config = model::load_config(directory_ / "model");
+  const auto base = model::load_weights(directory_ / "model", config, {.dtype = at::kFloat});
+  const auto adapter = model::load_adapter(
+      published.path, {config, model::base_weights_sha256(directory_ / "model")});
+  for (size_t i = 0; i < base.layers.size(); ++i) {
+    const model::LayerWeights& was = base.layers[i];
+    const model::LayerAdaptation& now = adapter.adaptation.layers[i];
+    EXPECT_FALSE(now.k.equal(was.k));
+    for (const auto& [bias, before] :
+         {std::pair(now.k_bias, was.k_bias), std::pair(now.v_bias, was.v_bias),
+          std::pair(now.o_bias, was.o_bias)}) {
+      ASSERT_EQ(bias.defined(), before.defined());
+      if (bias.defined()) {
+        EXPECT_FALSE(bias.equal(before));
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, FamilyJobTest, ::testing::ValuesIn(dex::testing::family_names()),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace dex::train::testing
