@@ -5,6 +5,7 @@
 #include <fstream>
 #include <thread>
 
+#include "scheduler/server/blob_store.h"
 #include "scheduler/server/leftovers.h"
 #include "services/base/sha256.h"
 #include "tests/integration/scheduler/scheduler_fixture.h"

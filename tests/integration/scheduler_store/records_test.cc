@@ -1,4 +1,5 @@
 // Files, adapters, workers, lists.
+#include "tests/integration/scheduler_store/invariants.h"
 #include "tests/integration/scheduler_store/store_fixture.h"
 
 namespace dex::store {
