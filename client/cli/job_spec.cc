@@ -2,7 +2,6 @@
 
 #include <google/protobuf/util/json_util.h>
 
-
 #include "client/cli/set_field.h"
 #include "services/base/files.h"
 

@@ -58,7 +58,7 @@ TEST(JobSpecTest, FlagsBecomeASpec) {
   flags.metadata = {"a=b"};
   const auto spec = make_spec(flags);
   ASSERT_TRUE(spec.ok()) << spec.status().to_string();
-  EXPECT_EQ(spec->dex().preset(), "long_text");
+  EXPECT_EQ(spec->dex().preset(), "long-text") << "the server knows both spellings";
   EXPECT_EQ(spec->hyperparameters().max_steps(), 12u);
   EXPECT_EQ(spec->evaluation().max_tokens(), 4096u);
 }

@@ -260,7 +260,7 @@ TEST_F(FrameServerTest, AModelThatCannotBeLoadedEndsIt) {
   command.mutable_start()->set_model_dir((dir / "nowhere").string());
   send(command);
   server.join();
-  EXPECT_EQ(exit, 1);
+  EXPECT_EQ(exit, kBrokenModel);
 }
 
 // ---- the program ----
