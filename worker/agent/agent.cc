@@ -102,7 +102,7 @@ base::Status write_endpoints(const fs::path& file, const rpc::Server& server,
 
 }  // namespace
 
-base::Status run_agent(const AgentOptions& options, const base::StopSignals& signals) {
+base::Status run_agent(const AgentOptions& options, base::StopSignals& signals) {
   DEX_ASSIGN_OR_RETURN(const auto models, read_model_list(options.models_file));
   DEX_ASSIGN_OR_RETURN(const auto served, served_models(options, models));
   const base::SystemClock clock;
@@ -178,7 +178,10 @@ base::Status run_agent(const AgentOptions& options, const base::StopSignals& sig
 
   // A worker none of whose models can be loaded ends and says so: no restart mends a file.
   bool broken = false;
-  while (!signals.wait(kLook_ms) && !broken) broken = engines.all_broken();
+  while (!signals.wait(kLook_ms)) {
+    broken = engines.all_broken();
+    if (broken) signals.request();  // the slots wait for it too
+  }
   spdlog::info("draining");
   iv1::DrainRequest farewell;
   farewell.set_worker_id(options.worker_id);

@@ -77,7 +77,7 @@ void add_flags(CLI::App& app, AgentOptions& o, std::string& level) {
 dex::base::Status run(const AgentOptions& options, const std::string& level) {
   DEX_RETURN_IF_ERROR(dex::base::init_logging({.component = "worker", .level = level, .file = {}}));
   DEX_RETURN_IF_ERROR(dex::auth::check_listen_address("--listen", options.listen));
-  const dex::base::StopSignals signals;
+  dex::base::StopSignals signals;
   return dex::agent::run_agent(options, signals);
 }
 
