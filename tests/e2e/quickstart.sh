@@ -12,7 +12,7 @@ mkdir -p "$folder"
 }
 cat "$folder/out" "$folder/err" >"$folder/all"
 # The estimate, progress with the time left, what came out, both answers, and where everything is.
-for promised in 'expected' 'step 2/4 .*loss .*λ .*tok/s .*left' 'validation loss  before [0-9.]*, after [0-9.]*' \
+for promised in 'peak memory' 'step 2/4 .*loss .*λ .*tok/s .*left' 'validation loss  before [0-9.]*, after [0-9.]*' \
   'branch effect    [A-Z]*, 0\.[0-9]* of' '^  base  *adapter' 'gRPC  *127.0.0.1:' 'HTTP  *http' \
   'metrics  http.*(scheduler)' 'metrics  http.*(worker)'; do
   grep -Eq -- "$promised" "$folder/all" || {

@@ -9,7 +9,8 @@ namespace dex::support {
 
 // A real job on the real model that ends in well under a minute: a few updates of two short rows.
 inline std::vector<std::string> small_job(const std::string& training,
-                                          const std::string& validation, int steps = 6) {
+                                          const std::string& validation, int steps = 6,
+                                          int length = 128) {
   return {"jobs",
           "create",
           "--model",
@@ -25,7 +26,7 @@ inline std::vector<std::string> small_job(const std::string& training,
           "--batch-size",
           "2",
           "--max-seq-length",
-          "128",
+          std::to_string(length),
           "--seed",
           "1",
           "--set",
