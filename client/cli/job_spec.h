@@ -17,6 +17,9 @@ struct SpecFlags {
   std::vector<std::string> metadata;  // key=value
 };
 
+// What --method may be; `-` may stand for `_`.
+inline constexpr const char* kMethods[] = {"dex", "kvo_only"};
+
 // What the server gets. Errors name the flag or path and what would be right.
 base::Result<v1::FineTuningJobSpec> make_spec(const SpecFlags& flags);
 

@@ -27,7 +27,7 @@ constexpr const char* kPrompt = "The following is a list of things that are know
 
 struct Arguments {
   SpecFlags spec;
-  std::string methods = "dex,kvo_only,lora,full,adapter", seeds = "1,2,3";
+  std::string methods = "dex,kvo_only", seeds = "1,2,3";
   std::string preset = "auto";
   std::string out = "study";
   int speed_pairs = 3;
@@ -192,9 +192,11 @@ class Study {
   }
 
   [[nodiscard]] std::string command() const {
-    std::string text = "dexctl study --model " + plan_.common.model + " --training-file " + data_ +
-                       " --methods " + arguments_.methods + " --seeds " + arguments_.seeds +
-                       " --preset " + plan_.preset + " --max-steps " + plan_.common.max_steps;
+    std::string text = "dexctl study --model " + plan_.common.model + " --training-file " +
+                       arguments_.spec.training_file + " --validation-file " +
+                       arguments_.spec.validation_file + " --methods " + arguments_.methods +
+                       " --seeds " + arguments_.seeds + " --preset " + plan_.preset +
+                       " --max-steps " + plan_.common.max_steps;
     if (!plan_.common.batch_size.empty()) text += " --batch-size " + plan_.common.batch_size;
     if (!plan_.common.max_seq_length.empty())
       text += " --max-seq-length " + plan_.common.max_seq_length;
@@ -205,7 +207,7 @@ class Study {
   Context& context_;
   const Arguments& arguments_;
   const StudyPlan plan_;
-  const std::string data_;  // as named on the command line
+  const std::string data_;  // the training file's name, for the report's title
   std::vector<RunResult> results_;
 };
 
@@ -267,7 +269,7 @@ void add_study(CLI::App& app, Action& action) {
   auto* verb = add_verb(app, "study",
                         "compare methods on your data: equal budgets, several seeds, one report",
                         "dexctl study --model smollm2-135m-instruct --training-file train.jsonl "
-                        "--validation-file valid.jsonl --methods dex,kvo_only,lora --seeds 1,2,3 "
+                        "--validation-file valid.jsonl --methods dex,kvo_only --seeds 1,2,3 "
                         "--max-steps 60 --batch-size 4 --max-seq-length 256");
   auto arguments = std::make_shared<Arguments>();
   auto& spec = arguments->spec;
@@ -276,8 +278,7 @@ void add_study(CLI::App& app, Action& action) {
       ->required();
   verb->add_option("--validation-file", spec.validation_file, "likewise; the losses are over it")
       ->required();
-  verb->add_option("--methods", arguments->methods, "of dex, kvo_only, lora, full, adapter")
-      ->capture_default_str();
+  verb->add_option("--methods", arguments->methods, "of dex, kvo_only")->capture_default_str();
   verb->add_option("--seeds", arguments->seeds, "1,2,3 or 1-5; each is one order of the data")
       ->capture_default_str();
   verb->add_option("--preset", arguments->preset, "of dex")->capture_default_str();

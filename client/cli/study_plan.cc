@@ -14,7 +14,6 @@ namespace dex::cli {
 namespace {
 
 constexpr size_t kMostSeeds = 64;
-const char* const kMethods[] = {"dex", "kvo_only", "lora", "full", "adapter"};
 
 base::Status bad(const std::string& what) {
   return base::invalid_argument("INVALID_FIELD", what);
@@ -90,11 +89,11 @@ base::Result<std::vector<std::string>> parse_methods(const std::string& text) {
   for (auto part : split(text)) {
     std::replace(part.begin(), part.end(), '-', '_');
     if (std::find(std::begin(kMethods), std::end(kMethods), part) == std::end(kMethods)) {
-      return bad("--methods: \"" + part + "\" is not one of dex, kvo_only, lora, full, adapter");
+      return bad("--methods: \"" + part + "\" is not one of dex, kvo_only");
     }
     if (std::find(methods.begin(), methods.end(), part) == methods.end()) methods.push_back(part);
   }
-  if (methods.empty()) return bad("--methods names none; e.g. dex,kvo_only,lora");
+  if (methods.empty()) return bad("--methods names none; e.g. dex,kvo_only");
   return methods;
 }
 

@@ -13,8 +13,8 @@ namespace dex::cli {
 struct StudyPlan {
   SpecFlags common;             // what all runs share; method, preset and seed come from below
   std::string preset = "auto";  // of dex
-  std::vector<std::string> methods = {"dex", "kvo_only", "lora", "full", "adapter"};
-  std::vector<uint64_t> seeds = {1, 2, 3};
+  std::vector<std::string> methods;
+  std::vector<uint64_t> seeds;
 };
 
 struct StudyRun {
