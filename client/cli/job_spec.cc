@@ -1,7 +1,9 @@
 #include "client/cli/job_spec.h"
 
+#include <google/protobuf/descriptor.h>
 #include <google/protobuf/util/json_util.h>
 
+#include <algorithm>
 
 #include "client/cli/set_field.h"
 #include "services/base/files.h"
@@ -26,23 +28,34 @@ Result<v1::FineTuningJobSpec> read_spec(const std::string& path) {
 }
 
 Status apply_method(const SpecFlags& flags, v1::FineTuningJobSpec& spec) {
-  if (flags.method == "kvo_only" || flags.method == "kvo-only") {
-    if (!flags.preset.empty()) {
-      return base::invalid_argument(
-          "UNUSED_FIELD", "--preset has no effect with --method kvo_only: presets are for dex");
+  std::string method = flags.method;
+  std::replace(method.begin(), method.end(), '-', '_');
+  // A spec file may have chosen another method; only an explicit flag changes it.
+  if (method.empty() && spec.method_case() == v1::FineTuningJobSpec::METHOD_NOT_SET) method = "dex";
+  if (!method.empty()) {
+    // The members of the spec's oneof are the methods that there are, by their names.
+    const auto& methods = *v1::FineTuningJobSpec::descriptor()->FindOneofByName("method");
+    const google::protobuf::FieldDescriptor* chosen = nullptr;
+    std::string names;
+    for (int i = 0; i < methods.field_count(); ++i) {
+      names += (i ? ", " : "") + methods.field(i)->name();
+      if (methods.field(i)->name() == method) chosen = methods.field(i);
     }
-    spec.mutable_kvo_only();
-  } else if (flags.method.empty() || flags.method == "dex") {
-    // A spec file may have chosen another method; only an explicit flag changes it.
-    if (!flags.method.empty() || spec.method_case() == v1::FineTuningJobSpec::METHOD_NOT_SET)
-      spec.mutable_dex();
-  } else {
-    return base::invalid_argument("INVALID_FIELD",
-                                  "--method \"" + flags.method + "\" is not one of dex, kvo_only");
+    if (!chosen) {
+      return base::invalid_argument("INVALID_FIELD",
+                                    "--method \"" + flags.method + "\" is not one of " + names);
+    }
+    spec.GetReflection()->MutableMessage(&spec, chosen);
   }
-  if (!flags.preset.empty()) {
-    spec.mutable_dex()->set_preset(flags.preset);
+  if (flags.preset.empty()) return {};
+  if (!spec.has_dex()) {
+    return base::invalid_argument(
+        "UNUSED_FIELD",
+        "--preset has no effect with " +
+            (flags.method.empty() ? "the spec file's method" : "--method " + flags.method) +
+            ": presets are for dex");
   }
+  spec.mutable_dex()->set_preset(flags.preset);
   return {};
 }
 

@@ -63,15 +63,34 @@ TEST(JobSpecTest, FlagsBecomeASpec) {
   EXPECT_EQ(spec->evaluation().max_tokens(), 4096u);
 }
 
+TEST(JobSpecTest, EveryMethodHasAFlagAndItsFieldsAreSet) {
+  SpecFlags flags;
+  flags.method = "lora";
+  flags.sets = {"lora.r=4", "lora.target_modules=q_proj,down_proj"};
+  const auto lora = make_spec(flags);
+  ASSERT_TRUE(lora.ok()) << lora.status().to_string();
+  EXPECT_EQ(lora->lora().r(), 4);
+  EXPECT_EQ(lora->lora().target_modules_size(), 2);
+  flags.method = "adapter";
+  flags.sets = {"adapter.activation=gelu"};
+  EXPECT_EQ(make_spec(flags)->adapter().activation(), v1::AdapterMethod::ACTIVATION_GELU);
+  flags.method = "full";
+  flags.sets = {};
+  EXPECT_TRUE(make_spec(flags)->has_full());
+  flags.method = "dex";
+  flags.sets = {"dex.train=lora+dex"};  // as artefacts and method.md write it
+  EXPECT_EQ(make_spec(flags)->dex().train(), v1::DexMethod::TRAIN_LORA_DEX);
+}
+
 TEST(JobSpecTest, ThePresetOfAControlIsRefused) {
   SpecFlags flags;
   flags.method = "kvo_only";
   EXPECT_TRUE(make_spec(flags)->has_kvo_only());
   flags.preset = "code";
   EXPECT_EQ(make_spec(flags).status().reason(), "UNUSED_FIELD");
-  flags.method = "lora";
+  flags.method = "distil";
   EXPECT_THAT(make_spec(flags).status().message(),
-              HasSubstr("\"lora\" is not one of dex, kvo_only"));
+              HasSubstr("\"distil\" is not one of dex, kvo_only, lora, adapter, full"));
 }
 
 }  // namespace
