@@ -7,8 +7,8 @@
 
 namespace dex::train::testing {
 
-// The ways of training that no preset has: the baselines of method.md §7, and the paper's branch with
-// another train.
+// The ways of training that no preset has: the baselines of method.md §7, and the paper's branch
+// with another train.
 inline constexpr std::array kOtherTrains{model::Train::kLora, model::Train::kAdapter,
                                          model::Train::kFull, model::Train::kLoraDex,
                                          model::Train::kFullDex};
