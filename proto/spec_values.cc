@@ -49,6 +49,14 @@ constexpr Limits kLimits[] = {
     {"dex.lambda.anneal_fraction", 0, 1},
     {"dex.lambda.anneal_steps", 0, kAny},  // clamped to the run
 
+    {"dex.lora.r", 1, 256},
+    {"dex.lora.alpha", 0, 1e6, true},
+    {"dex.lora.dropout", 0, 0.99},
+    {"lora.r", 1, 256},
+    {"lora.alpha", 0, 1e6, true},
+    {"lora.dropout", 0, 0.99},
+    {"adapter.size", 1, 4096},
+
     {"hyperparameters.n_epochs", 1, 100},
     {"hyperparameters.max_steps", 0, kUpdates},
     {"hyperparameters.max_seq_length", 16, kMost},

@@ -1,6 +1,10 @@
 #include "client/cli/job_spec.h"
 
+#include <google/protobuf/descriptor.h>
 #include <google/protobuf/util/json_util.h>
+
+#include <algorithm>
+#include <utility>
 
 #include "client/cli/set_field.h"
 #include "services/base/files.h"
@@ -24,37 +28,66 @@ Result<v1::FineTuningJobSpec> read_spec(const std::string& path) {
   return spec;
 }
 
+// The member of the spec's oneof of that name; null: there is none.
+const google::protobuf::FieldDescriptor* method_field(const std::string& name) {
+  const auto* field = v1::FineTuningJobSpec::descriptor()->FindFieldByName(name);
+  const auto* oneof = field ? field->containing_oneof() : nullptr;
+  return oneof && oneof->name() == "method" ? field : nullptr;
+}
+
 Status apply_method(const SpecFlags& flags, v1::FineTuningJobSpec& spec) {
-  if (flags.method == "kvo_only" || flags.method == "kvo-only") {
-    if (!flags.preset.empty()) {
+  std::string method = flags.method;
+  std::replace(method.begin(), method.end(), '-', '_');
+  // A spec file may have chosen another method; only an explicit flag changes it.
+  if (method.empty() && spec.method_case() == v1::FineTuningJobSpec::METHOD_NOT_SET) method = "dex";
+  if (!method.empty()) {
+    const auto* field = method_field(method);
+    if (!field) {
       return base::invalid_argument(
-          "UNUSED_FIELD", "--preset has no effect with --method kvo_only: presets are for dex");
+          "INVALID_FIELD", "--method \"" + flags.method + "\" is not one of " + method_names());
     }
-    spec.mutable_kvo_only();
-  } else if (flags.method.empty() || flags.method == "dex") {
-    // A spec file may have chosen another method; only an explicit flag changes it.
-    if (!flags.method.empty() || spec.method_case() == v1::FineTuningJobSpec::METHOD_NOT_SET)
-      spec.mutable_dex();
-  } else {
-    return base::invalid_argument("INVALID_FIELD",
-                                  "--method \"" + flags.method + "\" is not one of dex, kvo_only");
+    spec.GetReflection()->MutableMessage(&spec, field);
   }
-  if (!flags.preset.empty()) {
-    spec.mutable_dex()->set_preset(flags.preset);
+  if (flags.preset.empty()) return {};
+  if (!spec.has_dex()) {
+    return base::invalid_argument(
+        "UNUSED_FIELD",
+        "--preset has no effect with " +
+            (flags.method.empty() ? "the spec file's method" : "--method " + flags.method) +
+            ": presets are for dex");
   }
+  spec.mutable_dex()->set_preset(flags.preset);
   return {};
 }
 
-// Splits "path=value" at the first '='.
+// Splits "path=value" at the first '='. A field of another method would change the method behind
+// the user's back, since only one member of the oneof can be set.
 Status apply_set(const std::string& text, v1::FineTuningJobSpec& spec) {
   const size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0) {
     return base::invalid_argument("INVALID_FIELD", "--set \"" + text + "\" is not path=value");
   }
-  return set_field(spec, text.substr(0, equals), text.substr(equals + 1));
+  const std::string path = text.substr(0, equals);
+  const auto* method = method_field(method_of(path));
+  if (method && !spec.GetReflection()->HasField(spec, method)) {
+    return base::invalid_argument(
+        "UNUSED_FIELD", "--set " + path + " has no effect without --method " + method->name());
+  }
+  return set_field(spec, path, text.substr(equals + 1));
 }
 
 }  // namespace
+
+std::string method_names() {
+  std::string names;
+  for (const auto* method : kMethods) names += (names.empty() ? "" : ", ") + std::string(method);
+  return names;
+}
+
+std::string method_of(const std::string& path) {
+  const std::string name = path.substr(0, path.find('.'));
+  return method_field(name) ? name : "";
+}
 
 Result<v1::FineTuningJobSpec> make_spec(const SpecFlags& flags) {
   DEX_ASSIGN_OR_RETURN(v1::FineTuningJobSpec spec, read_spec(flags.spec_file));

@@ -17,8 +17,11 @@ struct SpecFlags {
   std::vector<std::string> metadata;  // key=value
 };
 
-// What --method may be; `-` may stand for `_`.
-inline constexpr const char* kMethods[] = {"dex", "kvo_only"};
+// What --method may be: the members of the spec's oneof. `-` may stand for `_`.
+inline constexpr const char* kMethods[] = {"dex", "kvo_only", "lora", "adapter", "full"};
+std::string method_names();  // the same, for people: "dex, kvo_only, …"
+// The method whose field `path` names: "lora.r" → "lora"; "" for what all methods share.
+std::string method_of(const std::string& path);
 
 // What the server gets. Errors name the flag or path and what would be right.
 base::Result<v1::FineTuningJobSpec> make_spec(const SpecFlags& flags);

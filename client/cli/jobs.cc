@@ -28,8 +28,10 @@ void add_spec_flags(CLI::App& verb, SpecFlags& flags) {
                   "needed: a file id, or a path that is uploaded first");
   verb.add_option("--validation-file", flags.validation_file,
                   "likewise; without it rows are held out of the training file");
-  verb.add_option("--method", flags.method,
-                  "dex (default) or kvo_only, the control without a branch");
+  verb.add_option(
+      "--method", flags.method,
+      "dex (default); kvo_only, the control without a branch; or lora, adapter, full, whose "
+      "options are --set lora.r=16 and the like");
   verb.add_option("--preset", flags.preset,
                   "auto (default), paper, small, medium, large, code, long-text, multilingual: "
                   "dexctl presets list");
@@ -39,7 +41,8 @@ void add_spec_flags(CLI::App& verb, SpecFlags& flags) {
   verb.add_option("--epochs", flags.epochs, "passes over the data");
   verb.add_option("--max-steps", flags.max_steps, "number of updates, whatever --epochs says");
   verb.add_option("--batch-size", flags.batch_size, "sequences an update");
-  verb.add_option("--learning-rate", flags.learning_rate, "peak rate of W_K, W_V, W_O");
+  verb.add_option("--learning-rate", flags.learning_rate,
+                  "peak rate of W_K, W_V, W_O, or of what the method trains in their place");
   verb.add_option("--max-seq-length", flags.max_seq_length, "tokens a sequence");
   verb.add_option("--set", flags.sets,
                   "any field of the spec: --set dex.lambda.end=0.5 (may be repeated)")

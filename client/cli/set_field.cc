@@ -21,7 +21,7 @@ using google::protobuf::Message;
 
 std::string upper(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return c == '-' ? '_' : std::toupper(c); });
+                 [](unsigned char c) { return c == '-' || c == '+' ? '_' : std::toupper(c); });
   return text;
 }
 

@@ -278,14 +278,16 @@ void add_study(CLI::App& app, Action& action) {
       ->required();
   verb->add_option("--validation-file", spec.validation_file, "likewise; the losses are over it")
       ->required();
-  verb->add_option("--methods", arguments->methods, "of dex, kvo_only")->capture_default_str();
+  verb->add_option("--methods", arguments->methods, "of " + method_names())->capture_default_str();
   verb->add_option("--seeds", arguments->seeds, "1,2,3 or 1-5; each is one order of the data")
       ->capture_default_str();
   verb->add_option("--preset", arguments->preset, "of dex")->capture_default_str();
   verb->add_option("--max-steps", spec.max_steps, "updates of every run")->required();
   verb->add_option("--batch-size", spec.batch_size, "sequences an update");
   verb->add_option("--max-seq-length", spec.max_seq_length, "tokens a sequence");
-  verb->add_option("--set", spec.sets, "a field of every run: evaluation.max_tokens=8192")
+  verb->add_option(
+          "--set", spec.sets,
+          "a field of every run (evaluation.max_tokens=8192), or of one method's (lora.r=16)")
       ->allow_extra_args(false);
   verb->add_option("--out", arguments->out, "folder of report.md, report.json, loss.svg, jobs.json")
       ->capture_default_str();

@@ -49,6 +49,11 @@ base::Result<v1::FineTuningJobSpec> spec_of(const StudyPlan& plan, const StudyRu
   flags.method = run.method;
   flags.preset = run.method == "dex" ? plan.preset : "";
   flags.seed = std::to_string(run.seed);
+  // lora.r and the like are for that method's runs alone.
+  std::erase_if(flags.sets, [&](const std::string& set) {
+    const auto owner = method_of(set.substr(0, set.find('=')));
+    return !owner.empty() && owner != run.method;
+  });
   return make_spec(flags);
 }
 
@@ -89,7 +94,7 @@ base::Result<std::vector<std::string>> parse_methods(const std::string& text) {
   for (auto part : split(text)) {
     std::replace(part.begin(), part.end(), '-', '_');
     if (std::find(std::begin(kMethods), std::end(kMethods), part) == std::end(kMethods)) {
-      return bad("--methods: \"" + part + "\" is not one of dex, kvo_only");
+      return bad("--methods: \"" + part + "\" is not one of " + method_names());
     }
     if (std::find(methods.begin(), methods.end(), part) == methods.end()) methods.push_back(part);
   }

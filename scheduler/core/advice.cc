@@ -5,6 +5,7 @@
 #include <iomanip>
 #include <sstream>
 
+#include "scheduler/core/methods.h"
 #include "scheduler/core/presets.h"
 #include "scheduler/core/resolve.h"
 
@@ -52,6 +53,12 @@ double branch_reach(const Resolved& resolved, const dex::v1::Model& model) {
 std::vector<std::string> advice_at_creation(const Resolved& resolved, const dex::v1::Model& model) {
   std::vector<std::string> warnings;
   const auto& spec = resolved.config.spec();
+  if (artifact_class(spec) == "MODEL") {
+    warnings.push_back(
+        "model_artifact: the result is a whole checkpoint; it can be downloaded and served as a "
+        "base "
+        "model of its own, but not loaded beside other adapters");
+  }
   if (!spec.has_dex()) return warnings;
   const auto rate = resolved.config.sources().find("hyperparameters.learning_rate");
   const bool users_rate = rate != resolved.config.sources().end() && rate->second == "USER";

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "proto/spec_values.h"
+#include "scheduler/core/methods.h"
 
 namespace dex::core {
 
@@ -30,6 +31,20 @@ class Collector {
   }
   std::vector<Problem> problems;
 };
+
+void check_targets(const dex::v1::LoraMethod& lora, const std::string& path, Collector& check) {
+  std::set<std::string> seen;
+  for (const std::string& target : lora.target_modules()) {
+    const auto& known = linear_names();
+    if (std::find(known.begin(), known.end(), target) == known.end()) {
+      std::string names;
+      for (const auto name : known) names += (names.empty() ? "" : ", ") + std::string(name);
+      check.add("INVALID_FIELD", path, "\"" + target.substr(0, 64) + "\" is not one of " + names);
+    } else if (!seen.insert(target).second) {
+      check.add("INVALID_FIELD", path, target + " is given twice");
+    }
+  }
+}
 
 bool fits_alphabet(const std::string& text, size_t most, const std::string& extra) {
   return !text.empty() && text.size() <= most && std::all_of(text.begin(), text.end(), [&](char c) {
@@ -88,8 +103,9 @@ const std::vector<Effect>& effects() {
   const auto bottleneck = [](const auto& s) {
     return s.dex().projection() == DexMethod::PROJECTION_BOTTLENECK;
   };
-  const auto with_branch = [](const auto& s) { return !s.has_kvo_only(); };
-  const auto trains_kvo = [](const auto& s) {
+  const auto with_branch = [](const auto& s) { return s.has_dex(); };
+  const auto with_lora = [](const auto& s) { return s.dex().train() == DexMethod::TRAIN_LORA_DEX; };
+  const auto trains_more = [](const auto& s) {
     return s.dex().train() != DexMethod::TRAIN_DEX_ONLY;
   };
   static const std::vector<Effect> list = {
@@ -116,7 +132,12 @@ const std::vector<Effect>& effects() {
       {"dex.bottleneck.scope", bottleneck, "projection BOTTLENECK"},
       {"dex.w_d_init", [=](const auto& s) { return !bottleneck(s); }, "another projection"},
       {"hyperparameters.branch_learning_rate", with_branch, "method dex"},
-      {"hyperparameters.learning_rate", trains_kvo, "train KVO_DEX"},
+      {"hyperparameters.learning_rate", trains_more, "a train other than DEX_ONLY"},
+      {"dex.lora.r", with_lora, "train LORA_DEX"},
+      {"dex.lora.alpha", with_lora, "train LORA_DEX"},
+      {"dex.lora.dropout", with_lora, "train LORA_DEX"},
+      {"dex.lora.target_modules", with_lora, "train LORA_DEX"},
+      {"dex.lora.use_rslora", with_lora, "train LORA_DEX"},
   };
   return list;
 }
@@ -225,6 +246,8 @@ std::vector<Problem> check_values(const FineTuningJobSpec& spec) {
     check.add("CONFLICTING_FIELDS", "hyperparameters.learning_rate_multiplier",
               "can't be given together with learning_rate; give one of them");
   }
+  check_targets(spec.lora(), "lora.target_modules", check);
+  check_targets(spec.dex().lora(), "dex.lora.target_modules", check);
   return check.problems;
 }
 

@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <utility>
+
+#include "scheduler/core/methods.h"
 
 namespace dex::core {
 
@@ -43,22 +47,70 @@ int64_t kvo_parameters(const dex::v1::Model& m) {
   return m.layers() * (weights + biases);
 }
 
+// [out, in] of a linear that LoRA may change.
+std::pair<int64_t, int64_t> shape_of(const std::string& linear, const dex::v1::Model& m) {
+  const int64_t q = m.query_heads() * m.head_dim(), kv = m.kv_heads() * m.head_dim();
+  if (linear == "q_proj") return {q, m.hidden_size()};
+  if (linear == "k_proj" || linear == "v_proj") return {kv, m.hidden_size()};
+  if (linear == "o_proj") return {m.hidden_size(), q};
+  if (linear == "down_proj") return {m.hidden_size(), m.intermediate_size()};
+  return {m.intermediate_size(), m.hidden_size()};
+}
+
+int64_t lora_parameters(const dex::v1::FineTuningJobSpec& spec, const dex::v1::Model& m) {
+  const dex::v1::LoraMethod* lora = lora_of(spec);
+  int64_t sides = 0;
+  if (!lora) return 0;
+  for (const std::string& target : lora->target_modules()) {
+    const auto [out, in] = shape_of(target, m);
+    sides += out + in;
+  }
+  return m.layers() * lora->r() * sides;
+}
+
+int64_t adapter_places(const dex::v1::FineTuningJobSpec& spec) {
+  if (!spec.has_adapter()) return 0;
+  return spec.adapter().placement() == dex::v1::AdapterMethod::PLACEMENT_BOTH ? 2 : 1;
+}
+
+int64_t adapter_parameters(const dex::v1::FineTuningJobSpec& spec, const dex::v1::Model& m) {
+  const int64_t size = spec.adapter().size(), D = m.hidden_size();
+  return adapter_places(spec) * m.layers() * (2 * size * D + size + D);
+}
+
 // Forward, input gradients, and weight gradients of what is trained (performance.md §2), a token.
-double flops_per_token(const dex::v1::Model& m, int64_t trained, int64_t length) {
+// What stands beside the base's weights costs all three by itself.
+double flops_per_token(const dex::v1::Model& m, int64_t trained, int64_t beside, int64_t length) {
   const double matrices =
       static_cast<double>(m.parameters()) -
       (m.tied_embeddings() ? 0.0 : static_cast<double>(m.vocab_size()) * m.hidden_size());
   const double attention =
       4.0 * (static_cast<double>(length) / 2) * m.query_heads() * m.head_dim() * m.layers();
-  return 4.0 * matrices + 2.0 * static_cast<double>(trained) + 3.5 * attention;
+  return 4.0 * (matrices + static_cast<double>(beside)) + 2.0 * static_cast<double>(trained) +
+         3.5 * attention;
+}
+
+// Inputs of products that only some methods train, so that only they keep them: of the MLP's
+// linears, and around bottleneck adapters.
+int64_t more_activations(const dex::v1::FineTuningJobSpec& spec, const dex::v1::Model& m) {
+  bool into_mlp = trained_weights(spec) == TrainedWeights::kAll, into_down = into_mlp;
+  if (const auto* lora = lora_of(spec)) {
+    for (const std::string& target : lora->target_modules()) {
+      into_mlp = into_mlp || target == "gate_proj" || target == "up_proj";
+      into_down = into_down || target == "down_proj";
+    }
+  }
+  return (into_mlp ? m.hidden_size() : 0) + (into_down ? m.intermediate_size() : 0) +
+         adapter_places(spec) * (m.hidden_size() + spec.adapter().size());
 }
 
 // What one token of a micro-batch keeps for the backward pass: performance.md §2, fused SwiGLU.
-int64_t activation_bytes_per_token(const dex::v1::Model& m) {
+int64_t activation_bytes_per_token(const dex::v1::FineTuningJobSpec& spec,
+                                   const dex::v1::Model& m) {
   const int64_t d = m.head_dim();
   const int64_t queries_and_keys = (m.query_heads() + m.kv_heads()) * d;
-  const int64_t elements =
-      3 * m.hidden_size() + (m.qk_norm() ? 3 : 2) * queries_and_keys + 2 * m.intermediate_size();
+  const int64_t elements = 3 * m.hidden_size() + (m.qk_norm() ? 3 : 2) * queries_and_keys +
+                           2 * m.intermediate_size() + more_activations(spec, m);
   return elements * m.layers() * kFloat;
 }
 
@@ -71,7 +123,7 @@ int64_t peak_memory(const dex::v1::FineTuningJobSpec& spec, const dex::v1::Model
   const int64_t runtime = 300 << 20;
   // Base in fp32; weights, gradients and two moments of what is trained.
   return m.parameters() * kFloat + 4 * trained * kFloat +
-         micro_tokens * activation_bytes_per_token(m) + logits_chunk + runtime;
+         micro_tokens * activation_bytes_per_token(spec, m) + logits_chunk + runtime;
 }
 
 }  // namespace
@@ -79,10 +131,18 @@ int64_t peak_memory(const dex::v1::FineTuningJobSpec& spec, const dex::v1::Model
 ParameterCount count_parameters(const dex::v1::FineTuningJobSpec& spec,
                                 const dex::v1::Model& model) {
   ParameterCount count;
-  if (spec.has_dex()) count.added = branch_parameters(spec.dex(), model);
+  count.added = lora_parameters(spec, model) + adapter_parameters(spec, model);
+  if (spec.has_dex()) count.added += branch_parameters(spec.dex(), model);
   count.trained = count.added;
-  if (spec.has_kvo_only() || spec.dex().train() != DexMethod::TRAIN_DEX_ONLY) {
-    count.trained += kvo_parameters(model);
+  switch (trained_weights(spec)) {
+    case TrainedWeights::kAll:
+      count.trained += model.parameters();
+      break;
+    case TrainedWeights::kKvo:
+      count.trained += kvo_parameters(model);
+      break;
+    case TrainedWeights::kNone:
+      break;
   }
   return count;
 }
@@ -98,8 +158,9 @@ dex::v1::Estimate estimate(const Resolved& resolved, const dex::v1::Model& model
   out.set_total_steps(work.updates);
   out.set_train_tokens(work.tokens_per_update * work.updates);
   out.set_valid_tokens(std::min<int64_t>(work.validation_tokens, spec.evaluation().max_tokens()));
-  const double per_token =
-      flops_per_token(model, count.trained, spec.hyperparameters().max_seq_length());
+  const double per_token = flops_per_token(
+      model, count.trained, lora_parameters(spec, model) + adapter_parameters(spec, model),
+      spec.hyperparameters().max_seq_length());
   const double evaluations =
       2.0 + static_cast<double>(work.updates) / std::max(1u, spec.evaluation().every_steps());
   // Evaluation is a forward pass: about 2.3 of the 6.3 units that a trained token costs.
@@ -112,9 +173,10 @@ dex::v1::Estimate estimate(const Resolved& resolved, const dex::v1::Model& model
 
   out.set_trained_parameters(count.trained);
   out.set_added_parameters(count.added);
-  const bool light = spec.has_dex() && spec.dex().train() == DexMethod::TRAIN_DEX_ONLY;
-  out.set_artifact_class(light ? "LIGHT" : "KVO");
-  out.set_artifact_bytes(count.trained * kFloat);
+  out.set_artifact_class(artifact_class(spec));
+  // A checkpoint has the branch folded in.
+  const bool whole = trained_weights(spec) == TrainedWeights::kAll;
+  out.set_artifact_bytes((whole ? model.parameters() : count.trained) * kFloat);
   out.set_checkpoint_bytes(3 * count.trained * kFloat);
   out.set_peak_host_memory_bytes(peak_memory(spec, model, count.trained));
   out.set_fits(device.memory_bytes == 0 || out.peak_host_memory_bytes() <= device.memory_bytes);

@@ -6,6 +6,7 @@
 #include "scheduler/core/advice.h"
 #include "scheduler/core/check_spec.h"
 #include "scheduler/core/fields.h"
+#include "scheduler/core/methods.h"
 #include "scheduler/core/presets.h"
 
 namespace dex::core {
@@ -56,10 +57,11 @@ FineTuningJobSpec defaults(SizeClass size) {
   return spec;
 }
 
-// kvo_only has no preset: the recipe of method.md §2.3 with the rate of the base's size class.
-FineTuningJobSpec kvo_only_recipe(SizeClass size) {
+// Methods other than dex have no preset: the recipe of method.md §2.3 with the rates of the base's
+// size class.
+FineTuningJobSpec recipe_without_branch(SizeClass size) {
   FineTuningJobSpec spec = preset("auto", size).value().spec();
-  spec.mutable_kvo_only();
+  spec.clear_dex();
   spec.mutable_hyperparameters()->clear_branch_learning_rate();
   return spec;
 }
@@ -186,8 +188,9 @@ base::Result<Resolved> resolve(const ResolveInput& input) {
   for_each_set_field(spec, [&](const std::string& path) { sources[path] = "USER"; });
   if (spec.method_case() == FineTuningJobSpec::METHOD_NOT_SET) spec.mutable_dex();
 
-  if (spec.has_kvo_only()) {
-    fill_unset(kvo_only_recipe(size), spec, "DEFAULT", sources);
+  fill_unset(method_defaults(spec, size), spec, "AUTO", sources);
+  if (!spec.has_dex()) {
+    fill_unset(recipe_without_branch(size), spec, "DEFAULT", sources);
   } else {
     const std::string wanted = spec.dex().preset();
     DEX_ASSIGN_OR_RETURN(const dex::v1::Preset chosen, preset(wanted, size));

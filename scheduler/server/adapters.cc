@@ -151,6 +151,14 @@ base::Result<v1::Adapter> Adapters::get(const auth::Principal& who,
 base::Result<bool> Adapters::load(const auth::Principal& who,
                                   const v1::LoadAdapterRequest& request) {
   DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kAdaptersServe));
+  DEX_ASSIGN_OR_RETURN(const auto record, adapters_.get(who.tenant(), request.id()));
+  if (adapter_view(record).artifact_class() == "MODEL") {
+    return base::Status(
+        base::Code::kUnimplemented, "NOT_SUPPORTED",
+        request.id() +
+            " is a whole model and can't share an engine with adapters of its base; download it "
+            "and serve it as a base model of its own");
+  }
   DEX_ASSIGN_OR_RETURN(const auto key, identity_of(request, ids_));
   DEX_ASSIGN_OR_RETURN(const bool replayed,
                        adapters_.desire(who.tenant(), request.id(), true, key));

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "dex/internal/v1/worker.pb.h"
+#include "scheduler/core/methods.h"
 #include "scheduler/core/presets.h"
 #include "services/base/version.h"
 #include "services/data/limits.h"
@@ -69,7 +70,7 @@ base::Result<v1::ServerCapabilities> Models::capabilities() {
   v1::ServerCapabilities capabilities;
   capabilities.set_version(std::string(base::version()));
   capabilities.set_commit(std::string(base::commit()));
-  for (const char* method : {"dex", "kvo_only"}) capabilities.add_methods(method);
+  for (const auto method : core::method_names()) capabilities.add_methods(std::string(method));
   for (const auto name : core::preset_names()) capabilities.add_presets(std::string(name));
   const data::Limits files;
   auto& limits = *capabilities.mutable_limits();

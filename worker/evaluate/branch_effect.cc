@@ -12,7 +12,8 @@ double weighted_loss(const model::Llama& llama, const model::Adaptation& adaptat
                      const SupervisedBatch& batch, const model::Observer& observer,
                      kernels::LinearCrossEntropy& cross_entropy) {
   const at::Tensor hidden = llama.hidden(batch.batch, adaptation, observer);
-  const at::Tensor losses = cross_entropy.row_losses(hidden, llama.lm_head(), batch.targets);
+  const at::Tensor losses =
+      cross_entropy.row_losses(hidden, llama.lm_head(adaptation), batch.targets);
   return (losses.to(at::kDouble) * batch.weights.to(at::kDouble)).sum().item<double>();
 }
 

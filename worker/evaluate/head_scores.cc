@@ -104,7 +104,7 @@ HeadScores measure_heads(const model::Llama& llama, const model::Adaptation& ada
       const at::AutoGradMode grad(options.importance);
       const at::Tensor hidden = llama.hidden(batch.batch, adaptation, observer);
       if (options.importance) {
-        add_importance(batch, observer.head_gates, hidden, llama.lm_head(), cross_entropy,
+        add_importance(batch, observer.head_gates, hidden, llama.lm_head(adaptation), cross_entropy,
                        importance);
       }
     }

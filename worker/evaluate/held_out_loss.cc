@@ -19,7 +19,7 @@ HeldOut held_out_loss(const model::Llama& llama, const model::Adaptation& adapta
     at::Tensor best;
     const at::Tensor hidden = llama.hidden(batch.batch, adaptation, observer);
     const at::Tensor losses =
-        cross_entropy.row_losses(hidden, llama.lm_head(), batch.targets, &best);
+        cross_entropy.row_losses(hidden, llama.lm_head(adaptation), batch.targets, &best);
     sum += (losses.to(at::kDouble) * batch.weights.to(at::kDouble)).sum().item<double>();
     hits += best.eq(batch.targets).logical_and(batch.targets.ge(0)).sum().item<int64_t>();
     weight += batch.weight;

@@ -25,13 +25,15 @@ namespace dex::kernels {
 namespace {
 
 // Backward only scales what forward has computed: the gradient of the rows with a weight, all other
-// rows are 0.
+// rows are 0; and the head's, where it has one.
 struct Precomputed : torch::autograd::Function<Precomputed> {
   static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& hidden,
-                            const at::Tensor& loss, const at::Tensor& gradient,
-                            const at::Tensor& index) {
-    ctx->save_for_backward({gradient, index});
+                            const at::Tensor& head, const at::Tensor& loss,
+                            const at::Tensor& gradient, const at::Tensor& index,
+                            const at::Tensor& head_gradient) {
+    ctx->save_for_backward({gradient, index, head_gradient});
     ctx->saved_data["rows"] = hidden.size(0);
+    static_cast<void>(head);
     return loss.clone();
   }
 
@@ -43,7 +45,8 @@ struct Precomputed : torch::autograd::Function<Precomputed> {
     if (scaled.size(0) != rows) {
       scaled = at::zeros({rows, scaled.size(1)}, scaled.options()).index_copy_(0, saved[1], scaled);
     }
-    return {scaled, at::Tensor(), at::Tensor(), at::Tensor()};
+    const at::Tensor head = saved[2].defined() ? saved[2] * grads[0] : at::Tensor();
+    return {scaled, head, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
@@ -100,7 +103,8 @@ at::Tensor LinearCrossEntropy::loss(const at::Tensor& hidden, const at::Tensor& 
   check_arguments(hidden, head, targets);
   check(weights.dim() == 1 && weights.size(0) == hidden.size(0), "linear_cross_entropy",
         "weights must be [N]", weights);
-  const bool wants_gradient = hidden.requires_grad() && at::GradMode::is_enabled();
+  const bool trains_head = head.requires_grad() && at::GradMode::is_enabled();
+  const bool wants_gradient = trains_head || (hidden.requires_grad() && at::GradMode::is_enabled());
   at::NoGradGuard no_grad;
   const at::Tensor index = weights.nonzero().squeeze(1);
   const int64_t count = index.size(0);
@@ -111,8 +115,9 @@ at::Tensor LinearCrossEntropy::loss(const at::Tensor& hidden, const at::Tensor& 
   check_targets(wanted, head.size(0));
 
   const at::Tensor losses = at::empty({count}, at::kDouble);
-  at::Tensor gradient;
+  at::Tensor gradient, head_gradient;
   if (wants_gradient) gradient = at::empty_like(x);
+  if (trains_head) head_gradient = at::zeros(head.sizes(), x.options());
   for (int64_t at = 0; at < count; at += chunk_rows_) {
     const int64_t rows = std::min(chunk_rows_, count - at);
     at::Tensor logits = chunk(rows, head);
@@ -125,12 +130,13 @@ at::Tensor LinearCrossEntropy::loss(const at::Tensor& hidden, const at::Tensor& 
     if (wants_gradient) {
       at::Tensor slice = gradient.narrow(0, at, rows);
       at::mm_out(slice, logits, head);
+      if (trains_head) head_gradient.addmm_(logits.t(), x.narrow(0, at, rows));
     }
   }
   const at::Tensor total = (losses * scales.to(at::kDouble)).sum().to(hidden.scalar_type());
   if (!wants_gradient) return total;
   at::AutoGradMode grad(true);
-  return Precomputed::apply(hidden, total, gradient, index);
+  return Precomputed::apply(hidden, head, total, gradient, index, head_gradient);
 }
 
 at::Tensor LinearCrossEntropy::row_losses(const at::Tensor& hidden, const at::Tensor& head,

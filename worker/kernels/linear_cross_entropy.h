@@ -15,10 +15,10 @@ class LinearCrossEntropy {
 
   // Σ_i weights[i]·CE(hidden[i]·headᵀ, targets[i]), 0-dim. Rows with weight 0 cost nothing; a sum
   // over no row is 0.
-  //   hidden [N, D] · head [V, D] frozen · targets [N] int64 · weights [N] (1/labels of the whole
+  //   hidden [N, D] · head [V, D] · targets [N] int64 · weights [N] (1/labels of the whole
   //   update, e.g.)
-  // Differentiable in hidden; its gradient is computed here (when hidden needs one), backward only
-  // scales it.
+  // Differentiable in hidden and head; their gradients are computed here (where they need one, the
+  // head's takes [V, D] more), backward only scales them.
   at::Tensor loss(const at::Tensor& hidden, const at::Tensor& head, const at::Tensor& targets,
                   const at::Tensor& weights);
 

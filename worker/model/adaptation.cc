@@ -6,11 +6,36 @@ namespace dex::model {
 
 namespace {
 
-at::Tensor trained_copy(const at::Tensor& weight) {
-  return weight.defined() ? weight.to(at::kFloat, false, /*copy=*/true) : at::Tensor();
+std::string layer_prefix(size_t layer) {
+  return "model.layers." + std::to_string(layer) + ".";
+}
+
+// A trained fp32 copy of what the method trains of the base.
+void copy_if_trained(Train train, const std::string& name, const at::Tensor& from, at::Tensor& to) {
+  if (from.defined() && trains_weight(train, name))
+    to = from.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+}
+
+void replace(at::Tensor& weight, const at::Tensor& with) {
+  if (with.defined()) weight = with;
 }
 
 }  // namespace
+
+Weights replaced_weights(const Weights& base, const Adaptation& adaptation) {
+  Weights out = base;
+  for (size_t i = 0; i < adaptation.layers.size(); ++i) {
+    LayerWeights with = adaptation.layers[i];
+    const auto to = layer_places(out.layers.at(i)), from = layer_places(with);
+    for (size_t place = 0; place < to.size(); ++place)
+      replace(*to[place].second, *from[place].second);
+  }
+  const bool tied = base.lm_head.is_same(base.embed);
+  replace(out.embed, adaptation.embed);
+  replace(out.norm, adaptation.norm);
+  replace(out.lm_head, tied ? adaptation.embed : adaptation.lm_head);
+  return out;
+}
 
 Adaptation initial_adaptation(const DexOptions& options, const Config& config, const Weights& base,
                               const std::vector<std::vector<int64_t>>& selected_heads,
@@ -19,21 +44,26 @@ Adaptation initial_adaptation(const DexOptions& options, const Config& config, c
   adaptation.options = options;
   adaptation.layers.resize(base.layers.size());
   for (size_t i = 0; i < base.layers.size(); ++i) {
+    const auto number = static_cast<int64_t>(i);
     LayerAdaptation& layer = adaptation.layers[i];
-    if (options.trains_kvo()) {
-      const LayerWeights& from = base.layers[i];
-      layer.k = trained_copy(from.k);
-      layer.v = trained_copy(from.v);
-      layer.o = trained_copy(from.o);
-      layer.k_bias = trained_copy(from.k_bias);
-      layer.v_bias = trained_copy(from.v_bias);
-      layer.o_bias = trained_copy(from.o_bias);
-    }
+    LayerWeights of_base = base.layers[i];
+    const auto from = layer_places(of_base), to = layer_places(layer);
+    for (size_t place = 0; place < from.size(); ++place)
+      copy_if_trained(options.train, from[place].first, *from[place].second, *to[place].second);
     if (options.has_branch()) {
-      layer.branch = initial_branch(options, config, static_cast<int64_t>(i), seed);
+      layer.branch = initial_branch(options, config, number, seed);
       layer.mask = head_mask(selected_heads.at(i), config.heads);
     }
+    if (options.has_lora()) layer.lora = initial_lora(options.lora, config, number, seed);
+    if (options.has_adapter() && options.adapter.after_attention())
+      layer.attention_adapter = initial_adapter(options.adapter, config, number, 0, seed);
+    if (options.has_adapter() && options.adapter.after_mlp())
+      layer.mlp_adapter = initial_adapter(options.adapter, config, number, 1, seed);
   }
+  copy_if_trained(options.train, "model.embed_tokens.weight", base.embed, adaptation.embed);
+  copy_if_trained(options.train, "model.norm.weight", base.norm, adaptation.norm);
+  if (!base.lm_head.is_same(base.embed))
+    copy_if_trained(options.train, "lm_head.weight", base.lm_head, adaptation.lm_head);
   set_lambda(adaptation, 0);
   return adaptation;
 }
@@ -56,30 +86,33 @@ std::vector<double> lambda_values(const Adaptation& adaptation) {
 }
 
 std::vector<Trainable> trainables(Adaptation& adaptation) {
-  std::vector<Trainable> projections, branches, lambdas;
+  std::array<std::vector<Trainable>, kGroups> groups;
+  const auto add = [&](Group group, std::string name, at::Tensor& tensor) {
+    if (tensor.defined())
+      groups[static_cast<size_t>(group)].push_back({std::move(name), group, &tensor});
+  };
+  add(Group::kBase, "model.embed_tokens.weight", adaptation.embed);
   for (size_t i = 0; i < adaptation.layers.size(); ++i) {
     LayerAdaptation& layer = adaptation.layers[i];
-    const std::string prefix = "model.layers." + std::to_string(i) + ".self_attn.";
-    const auto add = [](std::vector<Trainable>& list, std::string name, Group group,
-                        at::Tensor& tensor) {
-      if (tensor.defined()) list.push_back({std::move(name), group, &tensor});
-    };
-    if (adaptation.options.trains_kvo()) {
-      add(projections, prefix + "k_proj.weight", Group::kBase, layer.k);
-      add(projections, prefix + "v_proj.weight", Group::kBase, layer.v);
-      add(projections, prefix + "o_proj.weight", Group::kBase, layer.o);
-      add(projections, prefix + "k_proj.bias", Group::kBase, layer.k_bias);
-      add(projections, prefix + "v_proj.bias", Group::kBase, layer.v_bias);
-      add(projections, prefix + "o_proj.bias", Group::kBase, layer.o_bias);
+    const std::string prefix = layer_prefix(i);
+    for (const auto& [name, place] : layer_places(layer)) add(Group::kBase, prefix + name, *place);
+    for (const Linear linear : kLinears) {
+      add(Group::kAdded, lora_key(static_cast<int64_t>(i), linear, 'A'), layer.lora[linear].a);
+      add(Group::kAdded, lora_key(static_cast<int64_t>(i), linear, 'B'), layer.lora[linear].b);
     }
-    for (const char* key : {"w_d", "w_down", "w_up", "gate"}) {
-      add(branches, prefix + "dex." + key, Group::kBranch, branch_field(layer.branch, key));
-    }
-    add(lambdas, prefix + "dex.lambda_learn", Group::kLambda, layer.branch.lambda_learn);
+    for (const auto& [key, place] : adapter_places(layer.attention_adapter))
+      add(Group::kAdded, prefix + "self_attn.adapter." + key, *place);
+    for (const auto& [key, place] : adapter_places(layer.mlp_adapter))
+      add(Group::kAdded, prefix + "mlp.adapter." + key, *place);
+    for (const char* key : {"w_d", "w_down", "w_up", "gate"})
+      add(Group::kBranch, prefix + "self_attn.dex." + key, branch_field(layer.branch, key));
+    add(Group::kLambda, prefix + "self_attn.dex.lambda_learn", layer.branch.lambda_learn);
   }
-  projections.insert(projections.end(), branches.begin(), branches.end());
-  projections.insert(projections.end(), lambdas.begin(), lambdas.end());
-  return projections;
+  add(Group::kBase, "model.norm.weight", adaptation.norm);
+  add(Group::kBase, "lm_head.weight", adaptation.lm_head);
+  std::vector<Trainable> all;
+  for (auto& group : groups) all.insert(all.end(), group.begin(), group.end());
+  return all;
 }
 
 }  // namespace dex::model

@@ -5,32 +5,44 @@
 #include <string>
 #include <vector>
 
+#include "worker/model/bottleneck_adapter.h"
 #include "worker/model/dex_branch.h"
 #include "worker/model/dex_options.h"
+#include "worker/model/lora.h"
 #include "worker/model/weights.h"
 
 namespace dex::model {
 
-// What changes one layer of a frozen base: replaced projections, a branch, its mask and its λ of
-// this moment.
-struct LayerAdaptation {
-  at::Tensor k, v, o;                 // replace the base's; undefined: the base's
-  at::Tensor k_bias, v_bias, o_bias;  // likewise, where the model has biases
-  BranchTensors branch;               // empty with form none
-  at::Tensor mask;     // [H] fp32 in [0, 1]; undefined or all 0: no branch in this layer
-  LambdaTerms lambda;  // λ = fixed + learned·branch.lambda_learn
+// What changes one layer of a frozen base. Its LayerWeights are replacements: a defined one (k, v,
+// o and their biases, or with `full` all of them) stands in the base's place, an undefined one
+// leaves the base's. The rest is added to the layer; undefined: not there.
+struct LayerAdaptation : LayerWeights {
+  BranchTensors branch;                              // empty with form none
+  at::Tensor mask;                                   // [H] fp32 in [0, 1]; undefined or all 0: no
+                                                     // branch in this layer
+  LambdaTerms lambda;                                // λ = fixed + learned·branch.lambda_learn
+  LoraTensors lora;                                  // beside any of the seven linears
+  BottleneckAdapter attention_adapter, mlp_adapter;  // on the output of o_proj, of down_proj
 };
 
 // A base model plus an Adaptation is an adapted model; an empty one (no layers) is the base itself.
 // Plain data: the trainer owns one whose tensors are views of its flat buffers, an adapter that was
-// read gives one.
+// read gives one. Nobody who uses one asks which method made it: weights that are there replace,
+// terms that are there act.
 struct Adaptation {
   DexOptions options;
   std::vector<LayerAdaptation> layers;
+  at::Tensor embed, norm, lm_head;  // replacements, as in Weights; with a tied head `lm_head` stays
+                                    // undefined and `embed` is both
 };
 
-// The start of a job: fp32 copies of k, v, o (unless dex_only), initial branches, masks of the
-// selected heads, λ at t = 0. No tensor requires a gradient yet.
+// The base with every replacement in its place: the same tensors, nothing is copied. What is added
+// (branch, LoRA, adapters) is not in it; folded_weights (fold.h) has that too.
+Weights replaced_weights(const Weights& base, const Adaptation& adaptation);
+
+// The start of a job: fp32 copies of the weights that `options.train` trains, initial branches,
+// LoRA terms and adapters, masks of the selected heads, λ at t = 0. No tensor requires a gradient
+// yet.
 Adaptation initial_adaptation(const DexOptions& options, const Config& config, const Weights& base,
                               const std::vector<std::vector<int64_t>>& selected_heads,
                               uint64_t seed);
@@ -42,8 +54,10 @@ void set_lambda(Adaptation& adaptation, int64_t t);
 // λ of each layer as a number, as it acts now.
 std::vector<double> lambda_values(const Adaptation& adaptation);
 
-// Which learning rate drives a tensor, method.md §2.3.
-enum class Group { kBase, kBranch, kLambda };
+// Which learning rate drives a tensor (method.md §2.3), and what it counts as: weights of the base,
+// LoRA and adapter tensors (their rate is the base's), branch, λ_learn.
+enum class Group { kBase, kAdded, kBranch, kLambda };
+inline constexpr size_t kGroups = 4;
 
 // A trained tensor: its artefact key without the prefix ("model.layers.3.self_attn.dex.w_d") and
 // the place in the Adaptation where the forward pass reads it. A trainer lays the values out in a
@@ -55,10 +69,10 @@ struct Trainable {
   at::Tensor* tensor = nullptr;  // not owned; valid while the Adaptation lives and keeps its layers
 };
 
-// The trained set of `options.train`, in the order of performance.md §5: K, V, O of every layer
-// (biases after them) | w_d or w_down, w_up and gate of every layer | λ_learn of every layer.
-// Branch tensors of layers with an all-zero mask are in it too, so that re-selection does not
-// change the layout.
+// Every tensor that the adaptation has, in the order of performance.md §5: replaced weights of
+// every layer in a checkpoint's order (K, V, O, then their biases) | LoRA and adapters of every
+// layer | w_d or w_down, w_up and gate of every layer | λ_learn of every layer. Branch tensors of
+// layers with an all-zero mask are in it too, so that re-selection does not change the layout.
 std::vector<Trainable> trainables(Adaptation& adaptation);
 
 }  // namespace dex::model

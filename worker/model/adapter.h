@@ -11,7 +11,11 @@
 
 namespace dex::model {
 
-// The artefact of architecture.md §6, in memory.
+// Names of an artefact's files that more than one writer needs.
+inline constexpr const char* kProvenanceFile = "provenance.json";
+inline constexpr const char* kChecksumFile = "checksums.json";
+
+// The artefact of architecture.md §6, in memory: everything but whole checkpoints.
 struct Adapter {
   // options, replaced projections, branches, masks and λ (fixed; learned = 0), ready for Llama and
   // fold.
@@ -42,13 +46,18 @@ struct BaseIdentity {
 // Tensors are fp32 copies, or as stored. Throws "[adapter] <file>: <key> …, expected …, found …".
 struct AdapterOptions {
   bool widen = true;  // to fp32; false: as stored
+  // Takes a LoRA folder as PEFT wrote it as well: without checksums.json it names no base, so only
+  // the shapes say whether it fits.
+  bool peft_folder = false;
 };
 Adapter load_adapter(const std::filesystem::path& dir, const BaseIdentity& base,
                      const AdapterOptions& options = {});
 
 // Writes `dir`, which must not exist, under a temporary name: tensors, adapter_config.json,
-// checksums.json last; all synced, then renamed. λ is written with 17 digits. Throws on I/O errors
-// and leaves nothing half done.
+// checksums.json last; all synced, then renamed. λ is written with 17 digits. Plain LoRA is written
+// in PEFT's layout, whose config has no room for our keys: they are in provenance.json beside it.
+// Throws on I/O errors, and for weights of the whole base, which are a checkpoint (fold.h), and
+// leaves nothing half done.
 void write_adapter(const std::filesystem::path& dir, const Adapter& adapter);
 
 // An adapter of the adaptation as it is now: λ published (method.md §1), masks as 0/1 head lists.

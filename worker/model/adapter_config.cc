@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "services/base/sha256.h"
 #include "worker/model/json_fields.h"
+#include "worker/model/provenance.h"
 
 namespace dex::model {
 
@@ -37,7 +37,9 @@ const std::vector<std::string_view> kKeys{"peft_type",
                                           "branch_effect",
                                           "bottleneck_scope",
                                           "bottleneck_activation",
-                                          "width_ratio"};
+                                          "width_ratio",
+                                          "lora",
+                                          "adapter"};
 
 Json schedule_json(const LambdaOptions& lambda) {
   Json json = {{"schedule", name(lambda.schedule)}};
@@ -111,16 +113,74 @@ LambdaOptions read_schedule(const JsonFields& fields) {
   return lambda;
 }
 
+// The blocks of the parts of method.md §7, by the names of api.md §3.
+Json lora_json(const LoraOptions& lora) {
+  Json targets = Json::array();
+  for (const Linear linear : lora.targets) targets.push_back(name(linear));
+  return {{"r", lora.r},
+          {"alpha", lora.alpha},
+          {"dropout", lora.dropout},
+          {"target_modules", targets},
+          {"use_rslora", lora.rslora}};
+}
+
+void refuse(const JsonFields& fields, const std::vector<std::string>& problems) {
+  if (problems.empty()) return;
+  fields.fail(problems.front().substr(0, problems.front().find(' ')), "a value that can be trained",
+              problems.front());
+}
+
+LoraOptions read_lora(const JsonFields& fields) {
+  fields.allow_only({"r", "alpha", "dropout", "target_modules", "use_rslora"});
+  LoraOptions lora;
+  lora.r = fields.integer("r", 1, kMostRank);
+  lora.alpha = fields.number("alpha");
+  lora.dropout = fields.number("dropout");
+  lora.rslora = fields.boolean("use_rslora");
+  lora.targets.clear();
+  const auto& targets = fields.raw("target_modules");
+  if (!targets.is_array())
+    fields.fail("target_modules", "a list of linears", targets.dump().substr(0, 60));
+  for (const auto& target : targets) {
+    const std::string text = target.is_string() ? target.get<std::string>() : target.dump();
+    try {
+      lora.targets.push_back(parse_linear(text));
+    } catch (const std::runtime_error& error) {
+      fields.fail("target_modules", "known names", error.what());
+    }
+  }
+  refuse(fields, problems(lora));
+  return lora;
+}
+
+Json adapter_json(const BottleneckAdapterOptions& adapter) {
+  return {{"size", adapter.size},
+          {"placement", name(adapter.placement)},
+          {"activation", name(adapter.activation)}};
+}
+
+BottleneckAdapterOptions read_adapter(const JsonFields& fields) {
+  fields.allow_only({"size", "placement", "activation"});
+  BottleneckAdapterOptions adapter;
+  adapter.size = fields.integer("size", 1, kMostSize);
+  adapter.placement = named(fields, "placement", parse_placement);
+  adapter.activation = named(fields, "activation", parse_adapter_activation);
+  return adapter;
+}
+
 DexOptions read_options(const JsonFields& fields) {
   DexOptions options;
   options.form = named(fields, "form", parse_form);
   options.train = named(fields, "train", parse_train);
-  if (options.has_branch() == (options.train == Train::kKvoOnly)) {
-    fields.fail(
-        "train",
-        options.has_branch() ? "kvo+dex or dex_only with this form" : "kvo_only with form none",
-        "\"" + fields.text("train") + "\"");
+  const bool stored_here = !options.trains_all() && options.train != Train::kLora;
+  if (!stored_here || options.has_branch() != parts_of(options.train).branch) {
+    fields.fail("train",
+                options.has_branch() ? "kvo+dex, dex_only or lora+dex with this form"
+                                     : "kvo_only or adapter with form none",
+                "\"" + fields.text("train") + "\"");
   }
+  if (options.has_lora()) options.lora = read_lora(fields.object("lora"));
+  if (options.has_adapter()) options.adapter = read_adapter(fields.object("adapter"));
   if (!options.has_branch()) return options;
   options.projection = named(fields, "projection", parse_projection);
   options.sign = named(fields, "sign", parse_sign);
@@ -190,12 +250,6 @@ at::ScalarType read_dtype(const JsonFields& fields) {
   fields.fail("dtype", "float32, bfloat16 or float16", "\"" + text.substr(0, 60) + "\"");
 }
 
-std::string read_hash(const JsonFields& fields, const std::string& key, bool may_be_empty) {
-  const std::string hash = fields.text(key);
-  if ((may_be_empty && hash.empty()) || base::is_sha256_hex(hash)) return hash;
-  fields.fail(key, "64 lower-case hex digits", "\"" + hash.substr(0, 70) + "\"");
-}
-
 }  // namespace
 
 std::string adapter_config_json(const Adapter& adapter) {
@@ -215,17 +269,14 @@ std::string adapter_config_json(const Adapter& adapter) {
       json["width_ratio"] = options.width_ratio;
     }
   }
+  if (options.has_lora()) json["lora"] = lora_json(options.lora);
+  if (options.has_adapter()) json["adapter"] = adapter_json(options.adapter);
   json["selected_heads"] = adapter.selected_heads;
   json["lambda"] = adapter.lambda;  // shortest text that reads back as the same double
   json["dtype"] = adapter.dtype == at::kFloat  ? "float32"
                   : adapter.dtype == at::kHalf ? "float16"
                                                : "bfloat16";
-  json["base_weights_sha256"] = adapter.base_weights_sha256;
-  json["tokenizer_sha256"] = adapter.tokenizer_sha256;
-  json["chat_template_sha256"] = adapter.chat_template_sha256;
-  json["job_id"] = adapter.job_id;
-  json["metrics"] = Json::parse(adapter.metrics);
-  json["branch_effect"] = Json::parse(adapter.branch_effect);
+  add_provenance(adapter, json);
   return json.dump(2) + "\n";
 }
 
@@ -248,14 +299,7 @@ Adapter parse_adapter_config(std::string_view text, const Config& config,
   adapter.dtype = read_dtype(fields);
   adapter.base_model_name_or_path = fields.text("base_model_name_or_path");
   if (fields.has("revision")) adapter.revision = fields.text("revision");
-  adapter.base_weights_sha256 = read_hash(fields, "base_weights_sha256", false);
-  adapter.tokenizer_sha256 = read_hash(fields, "tokenizer_sha256", true);
-  adapter.chat_template_sha256 = read_hash(fields, "chat_template_sha256", true);
-  adapter.job_id = fields.text("job_id");
-  fields.object("metrics");
-  fields.object("branch_effect");
-  adapter.metrics = fields.raw("metrics").dump();
-  adapter.branch_effect = fields.raw("branch_effect").dump();
+  read_provenance(fields, adapter);
   return adapter;
 }
 

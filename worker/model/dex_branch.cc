@@ -9,7 +9,7 @@
 #include <stdexcept>
 
 #include "worker/kernels/dex_out.h"
-#include "worker/kernels/philox.h"
+#include "worker/model/random_start.h"
 
 namespace dex::model {
 
@@ -19,17 +19,6 @@ namespace {
 // another's numbers.
 constexpr uint64_t kBranchStreams = 0x64657800;  // "dex"
 constexpr uint64_t kMapStream = 0, kDownStream = 1, kStreamsALayer = 2;
-
-at::Tensor uniform(const std::vector<int64_t>& shape, double bound, uint64_t seed,
-                   uint64_t stream) {
-  at::Tensor values = at::zeros(shape, at::kFloat);
-  auto* data = values.mutable_data_ptr<float>();
-  for (int64_t i = 0; i < values.numel(); ++i) {
-    data[i] = static_cast<float>(
-        bound * (2 * kernels::random_unit(seed, stream, static_cast<uint64_t>(i)) - 1));
-  }
-  return values;
-}
 
 }  // namespace
 
@@ -81,9 +70,9 @@ BranchTensors initial_branch(const DexOptions& options, const Config& config, in
   for (const auto& [key, shape] : branch_shapes(options, config)) {
     at::Tensor& field = branch_field(branch, key);
     if (key == "w_d" && options.w_d_init == BranchInit::kLinear) {
-      field = uniform(shape, bound, seed, stream + kMapStream);
+      field = random_start(shape, bound, seed, stream + kMapStream);
     } else if (key == "w_down") {
-      field = uniform(shape, bound, seed, stream + kDownStream);
+      field = random_start(shape, bound, seed, stream + kDownStream);
     } else if (key == "lambda_learn") {
       field = at::full(shape, options.lambda.learn_init, at::kFloat);
     } else {

@@ -21,8 +21,14 @@ constexpr std::array<std::pair<BottleneckScope, std::string_view>, 2> kScopes{
     {{BottleneckScope::kShared, "shared"}, {BottleneckScope::kPerHead, "per_head"}}};
 constexpr std::array<std::pair<Sign, std::string_view>, 2> kSigns{
     {{Sign::kMinus, "minus"}, {Sign::kPlus, "plus"}}};
-constexpr std::array<std::pair<Train, std::string_view>, 3> kTrains{
-    {{Train::kKvoDex, "kvo+dex"}, {Train::kDexOnly, "dex_only"}, {Train::kKvoOnly, "kvo_only"}}};
+constexpr std::array<std::pair<Train, std::string_view>, 8> kTrains{{{Train::kKvoDex, "kvo+dex"},
+                                                                     {Train::kDexOnly, "dex_only"},
+                                                                     {Train::kKvoOnly, "kvo_only"},
+                                                                     {Train::kLoraDex, "lora+dex"},
+                                                                     {Train::kFullDex, "full+dex"},
+                                                                     {Train::kLora, "lora"},
+                                                                     {Train::kAdapter, "adapter"},
+                                                                     {Train::kFull, "full"}}};
 constexpr std::array<std::pair<BranchInit, std::string_view>, 2> kInits{
     {{BranchInit::kZeros, "zeros"}, {BranchInit::kLinear, "linear"}}};
 constexpr std::array<std::pair<Schedule, std::string_view>, 4> kSchedules{
@@ -51,6 +57,60 @@ auto parse_in(const Table& table, std::string_view what, std::string_view text) 
 }
 
 }  // namespace
+
+Parts parts_of(Train train) {
+  using enum Parts::Weights;
+  switch (train) {
+    case Train::kKvoDex:
+      return {.weights = kKvo, .branch = true};
+    case Train::kDexOnly:
+      return {.branch = true};
+    case Train::kKvoOnly:
+      return {.weights = kKvo};
+    case Train::kLoraDex:
+      return {.branch = true, .lora = true};
+    case Train::kFullDex:
+      return {.weights = kAll, .branch = true};
+    case Train::kLora:
+      return {.lora = true};
+    case Train::kAdapter:
+      return {.adapter = true};
+    case Train::kFull:
+      break;
+  }
+  return {.weights = kAll};
+}
+
+bool trains_weight(Train train, std::string_view name) {
+  const Parts::Weights weights = parts_of(train).weights;
+  if (weights != Parts::Weights::kKvo) return weights == Parts::Weights::kAll;
+  for (const std::string_view part : {".k_proj.", ".v_proj.", ".o_proj."}) {
+    if (name.find(part) != std::string_view::npos) return true;
+  }
+  return false;
+}
+
+std::string_view method_name(Train train) {
+  return parts_of(train).branch ? "dex" : name(train);
+}
+
+std::string_view artifact_class(Train train) {
+  switch (parts_of(train).weights) {
+    case Parts::Weights::kAll:
+      return "MODEL";
+    case Parts::Weights::kKvo:
+      return "KVO";
+    case Parts::Weights::kNone:
+      break;
+  }
+  return "LIGHT";
+}
+
+double usual_learning_rate(Train train) {
+  const Parts parts = parts_of(train);
+  if (parts.weights == Parts::Weights::kAll) return 2e-5;
+  return parts.lora ? 2e-4 : 1e-4;
+}
 
 bool DexOptions::learns_lambda() const {
   return has_branch() &&
@@ -98,6 +158,12 @@ BranchInit parse_branch_init(std::string_view text) {
 }
 Schedule parse_schedule(std::string_view text) {
   return parse_in(kSchedules, "lambda schedule", text);
+}
+
+std::string not_foldable(const DexOptions& options) {
+  if (options.has_adapter())
+    return "method adapter acts between two products; it can't be folded, serve it as an adapter";
+  return {};
 }
 
 int64_t bottleneck_width(const DexOptions& options, const Config& config) {

@@ -6,18 +6,20 @@
 #include <string_view>
 #include <vector>
 
+#include "worker/model/baselines.h"
 #include "worker/model/config.h"
 
 namespace dex::model {
 
-// The options of method.md §3, as plain values; each enum holds what this worker computes and no
-// more.
+// The options of method.md §3 (and, through `train`, of the baselines of §7), as plain values; each
+// enum holds what this worker computes and no more.
 enum class Form { kNone, kPaper, kHeadMean };              // §3.1
 enum class Projection { kShared, kPerHead, kBottleneck };  // §3.2
 enum class BottleneckScope { kShared, kPerHead };
 enum class Sign { kMinus, kPlus };
-enum class Train { kKvoDex, kDexOnly, kKvoOnly };  // §3.5
-enum class BranchInit { kZeros, kLinear };         // §2.3: of w_d; a bottleneck has its own start
+// What is trained: §3.5, and the baselines of §7 with form none.
+enum class Train { kKvoDex, kDexOnly, kKvoOnly, kLoraDex, kFullDex, kLora, kAdapter, kFull };
+enum class BranchInit { kZeros, kLinear };  // §2.3: of w_d; a bottleneck has its own start
 enum class Schedule { kPaperEq4, kSeedCosine, kConstant, kLearned };  // §3.3
 
 // λ as a function of the number of updates done.
@@ -30,6 +32,27 @@ struct LambdaOptions {
   double value = 0;            // constant
 };
 
+// What a way of training changes in a base model: the one table that a method is known by. All that
+// follows (start, trained set, artefact, folding, serving) asks for these parts, never for the
+// method.
+struct Parts {
+  enum class Weights { kNone, kKvo, kAll };  // of the base, replaced by trained copies
+  Weights weights = Weights::kNone;
+  bool branch = false, lora = false, adapter = false;  // added to it
+};
+Parts parts_of(Train train);
+
+// Whether a weight of the base, by its Hugging Face name, is trained.
+bool trains_weight(Train train, std::string_view name);
+
+// The method of api.md §3 that a Train belongs to ("dex", "kvo_only", "lora", "adapter", "full"),
+// and the class of what it publishes: LIGHT, KVO, or MODEL (a whole checkpoint).
+std::string_view method_name(Train train);
+std::string_view artifact_class(Train train);
+
+// The peak rate of the base's weights, LoRA and adapters where nobody gives one (§2.3, §7).
+double usual_learning_rate(Train train);
+
 struct DexOptions {
   Form form = Form::kPaper;
   Projection projection = Projection::kShared;
@@ -39,9 +62,14 @@ struct DexOptions {
   Train train = Train::kKvoDex;
   BranchInit w_d_init = BranchInit::kZeros;
   LambdaOptions lambda;
+  LoraOptions lora;                  // with has_lora()
+  BottleneckAdapterOptions adapter;  // with has_adapter()
 
   [[nodiscard]] bool has_branch() const { return form != Form::kNone; }
-  [[nodiscard]] bool trains_kvo() const { return train != Train::kDexOnly; }
+  [[nodiscard]] bool trains_kvo() const { return parts_of(train).weights == Parts::Weights::kKvo; }
+  [[nodiscard]] bool trains_all() const { return parts_of(train).weights == Parts::Weights::kAll; }
+  [[nodiscard]] bool has_lora() const { return parts_of(train).lora; }
+  [[nodiscard]] bool has_adapter() const { return parts_of(train).adapter; }
   [[nodiscard]] bool learns_lambda() const;  // λ_learn exists: paper_eq4, learned
   [[nodiscard]] double sign_value() const { return sign == Sign::kMinus ? -1.0 : 1.0; }  // s of §1
 };
@@ -62,6 +90,10 @@ Sign parse_sign(std::string_view text);
 Train parse_train(std::string_view text);
 BranchInit parse_branch_init(std::string_view text);
 Schedule parse_schedule(std::string_view text);
+
+// Why an adapted model of these options can't be folded into plain weights, by name and with the
+// way out (§3.6, §7); empty: it can.
+std::string not_foldable(const DexOptions& options);
 
 // m of a bottleneck, round half up.
 int64_t bottleneck_width(const DexOptions& options, const Config& config);

@@ -101,8 +101,16 @@ std::vector<std::string> problems(const DexOptions& options, const Config& confi
                                   int64_t updates) {
   std::vector<std::string> found;
   if (updates < 1) found.push_back("updates must be ≥ 1, got " + std::to_string(updates));
-  if (options.train == Train::kKvoOnly) {
-    if (options.has_branch()) found.push_back("train kvo_only has no branch: form must be none");
+  const auto add = [&](const char* block, const std::vector<std::string>& more) {
+    for (const std::string& problem : more) found.push_back(std::string(block) + "." + problem);
+  };
+  if (options.has_lora()) add("lora", problems(options.lora));
+  if (options.has_adapter()) add("adapter", problems(options.adapter));
+  if (!parts_of(options.train).branch) {
+    if (options.has_branch()) {
+      found.push_back("train " + std::string(name(options.train)) +
+                      " has no branch: form must be none");
+    }
     return found;
   }
   if (!options.has_branch()) {

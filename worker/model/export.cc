@@ -8,6 +8,7 @@
 #include "services/base/files.h"
 #include "worker/model/fold.h"
 #include "worker/model/json_fields.h"
+#include "worker/model/provenance.h"
 #include "worker/model/safetensors_bytes.h"
 
 namespace dex::model {
@@ -48,7 +49,9 @@ void copy_companions(base::AtomicDirectory& out, const fs::path& base_dir, at::S
     const bool text = name.ends_with(".json") || name.ends_with(".jinja") ||
                       name.ends_with(".txt") || name.ends_with(".model") || name.ends_with(".md") ||
                       name == "LICENSE";
-    if (weights || !text || !entry.is_regular_file()) continue;
+    // A base that was trained here itself: what it says of its origin is not true of its child.
+    const bool of_origin = name == kProvenanceFile || name == kChecksumFile;
+    if (weights || !text || of_origin || !entry.is_regular_file()) continue;
     const auto content = base::read_file(entry.path(), kMaxCopiedBytes);
     require(content.status(), entry.path());
     std::string bytes = *content;
@@ -61,16 +64,10 @@ void copy_companions(base::AtomicDirectory& out, const fs::path& base_dir, at::S
   }
 }
 
-}  // namespace
-
-void export_folded(const fs::path& out, const fs::path& base_dir, const Config& config,
-                   const Adaptation& adaptation, at::ScalarType dtype,
-                   const Certificate& certificate) {
-  const std::string type_name = torch_name(dtype);
-  const Weights weights = folded_weights(load_weights(base_dir, config), adaptation);
+base::AtomicDirectory begin_checkpoint(const fs::path& out, const fs::path& base_dir,
+                                       const Weights& weights, at::ScalarType dtype) {
   NamedTensors tensors = named_weights(weights);
-  for (auto& [name, tensor] : tensors) tensor = tensor.to(dtype);
-
+  for (auto& [name, tensor] : tensors) tensor = tensor.detach().to(dtype);
   auto directory = base::AtomicDirectory::create(out);
   require(directory.status(), out);
   auto writer = directory->open("model.safetensors");
@@ -79,10 +76,31 @@ void export_folded(const fs::path& out, const fs::path& base_dir, const Config& 
                      [&](std::string_view bytes) { require(writer->append(bytes), out); });
   require(directory->finish(std::move(*writer)), out);
   copy_companions(*directory, base_dir, dtype);
+  return std::move(*directory);
+}
+
+}  // namespace
+
+void export_folded(const fs::path& out, const fs::path& base_dir, const Config& config,
+                   const Adaptation& adaptation, at::ScalarType dtype,
+                   const Certificate& certificate) {
+  const std::string type_name = torch_name(dtype);
+  auto directory = begin_checkpoint(
+      out, base_dir, folded_weights(load_weights(base_dir, config), adaptation), dtype);
   const nlohmann::ordered_json report = {{"dtype", type_name},
                                          {"largest_logit_difference", certificate.largest},
                                          {"mean_logit_difference", certificate.mean}};
-  require(directory->commit("fold_certificate.json", report.dump(2) + "\n"), out);
+  require(directory.commit("fold_certificate.json", report.dump(2) + "\n"), out);
+}
+
+void write_checkpoint(const fs::path& out, const fs::path& base_dir, const Weights& base,
+                      const Adapter& adapter) {
+  auto directory =
+      begin_checkpoint(out, base_dir, folded_weights(base, adapter.adaptation), adapter.dtype);
+  require(directory.write(kProvenanceFile, provenance_json(adapter)), out);
+  nlohmann::ordered_json checksums;
+  for (const auto& entry : directory.entries()) checksums[entry.name] = entry.sha256;
+  require(directory.commit(kChecksumFile, checksums.dump(2) + "\n"), out);
 }
 
 }  // namespace dex::model

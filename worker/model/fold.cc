@@ -5,6 +5,8 @@
 #include <ATen/ops/eye.h>
 #include <ATen/ops/full.h>
 
+#include <stdexcept>
+
 #include "worker/kernels/check.h"
 #include "worker/kernels/dex_out.h"
 #include "worker/model/dex_branch.h"
@@ -52,19 +54,28 @@ at::Tensor full_map(const LayerAdaptation& layer, const DexOptions& options, con
 }
 
 Weights folded_weights(const Weights& base, const Adaptation& adaptation) {
-  Weights folded = base;
+  if (const std::string why = not_foldable(adaptation.options); !why.empty())
+    throw std::runtime_error("[fold] " + why);
+  Weights folded = replaced_weights(base, adaptation);
+  for (at::Tensor* end : {&folded.embed, &folded.norm}) *end = end->detach();
+  // A tied head stays the same tensor as the embedding.
+  folded.lm_head = base.lm_head.is_same(base.embed) ? folded.embed : folded.lm_head.detach();
   for (size_t i = 0; i < adaptation.layers.size(); ++i) {
     const LayerAdaptation& from = adaptation.layers[i];
     LayerWeights& to = folded.layers[i];
-    const auto replace = [](at::Tensor& weight, const at::Tensor& with) {
-      if (with.defined()) weight = with.detach();
+    for (const auto& [name, weight] : layer_places(to)) {
+      if (weight->defined()) *weight = weight->detach();
+    }
+    const auto merge = [&](Linear linear, at::Tensor& weight) {
+      if (from.lora[linear].defined()) weight = merged(weight, from.lora[linear]);
     };
-    replace(to.k, from.k);
-    replace(to.v, from.v);
-    replace(to.o, from.o);
-    replace(to.k_bias, from.k_bias);
-    replace(to.v_bias, from.v_bias);
-    replace(to.o_bias, from.o_bias);
+    merge(Linear::kQ, to.q);
+    merge(Linear::kK, to.k);
+    merge(Linear::kV, to.v);
+    merge(Linear::kO, to.o);
+    merge(Linear::kGate, to.gate);
+    merge(Linear::kUp, to.up);
+    merge(Linear::kDown, to.down);
     if (adaptation.options.has_branch()) to.o = folded_o_proj(to.o, from, adaptation.options);
   }
   return folded;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "worker/model/adaptation.h"
+#include "worker/model/adapter.h"
 #include "worker/model/config.h"
 #include "worker/model/weights.h"
 
@@ -21,8 +22,8 @@ at::Tensor folded_o_proj(const at::Tensor& w_o, const LayerAdaptation& layer,
 // The map M [H·d, H·d] with concat(O') = concat(O)·M, in simple ops. The oracle of folded_o_proj.
 at::Tensor full_map(const LayerAdaptation& layer, const DexOptions& options, const Config& config);
 
-// The base with the adaptation inside: replaced k, v, o, branch folded into o. Same tensors where
-// nothing changed.
+// The base with the adaptation inside: weights replaced, LoRA merged (W + s·B·A, in fp32), the
+// branch folded into o. Same tensors where nothing changed. Throws "[fold] …" when not_foldable.
 Weights folded_weights(const Weights& base, const Adaptation& adaptation);
 
 // How far two computations of the same logits are apart.
@@ -38,5 +39,11 @@ Certificate certificate(const at::Tensor& logits, const at::Tensor& reference);
 void export_folded(const std::filesystem::path& out, const std::filesystem::path& base_dir,
                    const Config& config, const Adaptation& adaptation, at::ScalarType dtype,
                    const Certificate& certificate);
+
+// The artefact of a method that trains all weights (class MODEL), folded: the same kind of
+// checkpoint, in the adapter's dtype, with provenance.json, and checksums.json of all files last.
+// Serves as a base model by itself.
+void write_checkpoint(const std::filesystem::path& out, const std::filesystem::path& base_dir,
+                      const Weights& base, const Adapter& adapter);
 
 }  // namespace dex::model

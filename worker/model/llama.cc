@@ -26,10 +26,6 @@ namespace {
 using at::Tensor;
 using kernels::check;
 
-const Tensor& either(const Tensor& replaced, const Tensor& base) {
-  return replaced.defined() ? replaced : base;
-}
-
 // x·Wᵀ + b. A fresh tensor each time, so the caller may add to it in place.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   return bias.defined() ? at::addmm(bias, x, weight.t()) : at::mm(x, weight.t());
@@ -41,7 +37,7 @@ class Pass {
   Pass(const Config& config, const Weights& weights, const Batch& batch,
        const Adaptation& adaptation, const Observer& observer)
       : config_(config),
-        weights_(weights),
+        weights_(replaced_weights(weights, adaptation)),
         batch_(batch),
         adaptation_(adaptation),
         observer_(observer) {
@@ -61,39 +57,55 @@ class Pass {
 
  private:
   [[nodiscard]] const LayerAdaptation& adapted(int64_t layer) const {
-    static const LayerAdaptation kNothing;
+    static const LayerAdaptation kNothing{};
     return adaptation_.layers.empty() ? kNothing : adaptation_.layers[static_cast<size_t>(layer)];
   }
 
   Tensor block(int64_t layer, const Tensor& x) const {
     const LayerWeights& w = weights_.layers[static_cast<size_t>(layer)];
+    const LayerAdaptation& a = adapted(layer);
+    const AdapterActivation activation = adaptation_.options.adapter.activation;
     // The sums go into the fresh product: nothing saved it, and the residual stream itself is never
     // changed.
-    const Tensor after =
-        attention(layer, kernels::rms_norm(x, w.input_norm, config_.rms_norm_eps)).add_(x);
+    const Tensor mixed = attention(layer, kernels::rms_norm(x, w.input_norm, config_.rms_norm_eps));
+    const Tensor after = apply_adapter(mixed, a.attention_adapter, activation).add_(x);
     const Tensor normed = kernels::rms_norm(after, w.post_norm, config_.rms_norm_eps);
-    const Tensor inner =
-        kernels::swiglu(linear(normed, w.gate, w.gate_bias), linear(normed, w.up, w.up_bias));
-    return linear(inner, w.down, w.down_bias).add_(after);
+    const Tensor inner = kernels::swiglu(project(layer, Linear::kGate, normed, w.gate, w.gate_bias),
+                                         project(layer, Linear::kUp, normed, w.up, w.up_bias));
+    const Tensor out = project(layer, Linear::kDown, inner, w.down, w.down_bias);
+    return apply_adapter(out, a.mlp_adapter, activation).add_(after);
+  }
+
+  // A linear with what the adaptation adds beside it, a fresh tensor.
+  Tensor project(int64_t layer, Linear which, const Tensor& x, const Tensor& weight,
+                 const Tensor& bias) const {
+    return beside(layer, which, x, linear(x, weight, bias));
+  }
+
+  // y with the low-rank term of x, where there is one.
+  Tensor beside(int64_t layer, Linear which, const Tensor& x, const Tensor& y) const {
+    const LowRank& term = adapted(layer).lora[which];
+    if (!term.defined()) return y;
+    const uint64_t place =
+        static_cast<uint64_t>(layer) * kLinears.size() + static_cast<uint64_t>(which);
+    return add_low_rank(y, drop_out(x, adaptation_.options.lora.dropout, batch_.noise, place),
+                        term);
   }
 
   Tensor attention(int64_t layer, const Tensor& x) const {
     const LayerWeights& w = weights_.layers[static_cast<size_t>(layer)];
-    const LayerAdaptation& a = adapted(layer);
     const Tensor q = kernels::rope(
-        head_norm(by_head(linear(x, w.q, w.q_bias), config_.heads), w.q_norm), cos_, sin_);
-    const Tensor k = kernels::rope(
-        head_norm(
-            by_head(linear(x, either(a.k, w.k), either(a.k_bias, w.k_bias)), config_.kv_heads),
-            w.k_norm),
+        head_norm(by_head(project(layer, Linear::kQ, x, w.q, w.q_bias), config_.heads), w.q_norm),
         cos_, sin_);
-    const Tensor v =
-        by_head(linear(x, either(a.v, w.v), either(a.v_bias, w.v_bias)), config_.kv_heads);
+    const Tensor k = kernels::rope(
+        head_norm(by_head(project(layer, Linear::kK, x, w.k, w.k_bias), config_.kv_heads),
+                  w.k_norm),
+        cos_, sin_);
+    const Tensor v = by_head(project(layer, Linear::kV, x, w.v, w.v_bias), config_.kv_heads);
     if (observer_.on_entropy) observer_.on_entropy(layer, entropy(q.detach(), k.detach()));
     const Tensor o = mix(q, k, v);  // [N, H, d]
     const Tensor y = output(layer, o);
-    const Tensor& bias = either(a.o_bias, w.o_bias);
-    return bias.defined() ? y + bias : y;
+    return w.o_bias.defined() ? y + w.o_bias : y;
   }
 
   [[nodiscard]] Tensor by_head(const Tensor& x, int64_t heads) const {
@@ -134,26 +146,32 @@ class Pass {
   // The output projection, with the branch where the layer has one.
   Tensor output(int64_t layer, const Tensor& o) const {
     const LayerAdaptation& a = adapted(layer);
-    const Tensor& w_o = either(a.o, weights_.layers[static_cast<size_t>(layer)].o);
+    const Tensor& w_o = weights_.layers[static_cast<size_t>(layer)].o;
     const bool branch = acts(a);
     if (branch && observer_.on_branch) {
       at::NoGradGuard no_grad;
       observer_.on_branch(layer, o.detach(), difference(a.branch, o.detach()) * strength(a));
     }
+    // Gates and low-rank terms need O' itself; the fused op below never makes it.
+    if (!observer_.head_gates.empty() || a.lora[Linear::kO].defined())
+      return changed_output(layer, o, w_o, branch);
     const Tensor flat = o.reshape({o.size(0), -1});
-    if (!observer_.head_gates.empty()) return gated_output(layer, o, w_o, branch);
     if (!branch) return at::mm(flat, w_o.t());
     return kernels::dex_out(flat, w_o, projection_map(a.branch), a.branch.gate, lambda(a), a.mask,
                             adaptation_.options.sign_value());
   }
 
-  // With ξ of method.md §4.2 on each head, in simple ops.
-  Tensor gated_output(int64_t layer, const Tensor& o, const Tensor& w_o, bool branch) const {
+  // From O' in simple ops, with ξ of method.md §4.2 on each head where there are gates.
+  Tensor changed_output(int64_t layer, const Tensor& o, const Tensor& w_o, bool branch) const {
     const LayerAdaptation& a = adapted(layer);
-    const Tensor changed = branch ? o + difference(a.branch, o) * strength(a) : o;
-    const Tensor gates =
-        observer_.head_gates[static_cast<size_t>(layer)].index_select(0, document_of_row());
-    return (changed * gates.unsqueeze(-1)).reshape({o.size(0), -1}).mm(w_o.t());
+    Tensor changed = branch ? o + difference(a.branch, o) * strength(a) : o;
+    if (!observer_.head_gates.empty()) {
+      const Tensor gates =
+          observer_.head_gates[static_cast<size_t>(layer)].index_select(0, document_of_row());
+      changed = changed * gates.unsqueeze(-1);
+    }
+    const Tensor flat = changed.reshape({o.size(0), -1});
+    return beside(layer, Linear::kO, flat, flat.mm(w_o.t()));
   }
 
   [[nodiscard]] bool acts(const LayerAdaptation& a) const {
@@ -181,7 +199,7 @@ class Pass {
   }
 
   const Config& config_;
-  const Weights& weights_;
+  const Weights weights_;  // with the adaptation's replacements
   const Batch& batch_;
   const Adaptation& adaptation_;
   const Observer& observer_;
@@ -251,7 +269,13 @@ Tensor Llama::hidden(const Batch& batch, const Adaptation& adaptation,
 }
 
 Tensor Llama::logits(const Batch& batch, const Adaptation& adaptation) const {
-  return at::mm(hidden(batch, adaptation), weights_.lm_head.t());
+  return at::mm(hidden(batch, adaptation), lm_head(adaptation).t());
+}
+
+Tensor Llama::lm_head(const Adaptation& adaptation) const {
+  const bool tied = weights_.lm_head.is_same(weights_.embed);
+  const Tensor& replaced = tied ? adaptation.embed : adaptation.lm_head;
+  return replaced.defined() ? replaced : weights_.lm_head;
 }
 
 }  // namespace dex::model

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "worker/model/adaptation.h"
@@ -17,6 +18,7 @@ struct Batch {
   at::Tensor tokens;            // [N] int64
   at::Tensor positions;         // [N] int64; restarts at each document
   std::vector<int64_t> bounds;  // document i is rows bounds[i] … bounds[i+1]; first 0, last N
+  std::optional<Noise> noise;   // of a training pass, for LoRA's dropout; else empty: nothing drops
 };
 // Builds a Batch from documents of token ids; positions count from 0 in each.
 Batch pack(const std::vector<std::vector<int64_t>>& documents);
@@ -50,7 +52,8 @@ class Llama {
   // All logits [N, V]; for tests and short inputs.
   at::Tensor logits(const Batch& batch, const Adaptation& adaptation = {}) const;
 
-  [[nodiscard]] const at::Tensor& lm_head() const { return weights_.lm_head; }
+  // The head of the adapted model: the base's, unless all weights are trained.
+  [[nodiscard]] at::Tensor lm_head(const Adaptation& adaptation) const;
   [[nodiscard]] const Config& config() const { return config_; }
 
  private:

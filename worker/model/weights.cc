@@ -56,6 +56,14 @@ void visit_all(const Config& c, Weights& weights, const Visit& visit) {
     visit("lm_head.weight", {c.vocab_size, c.hidden_size}, weights.lm_head);
 }
 
+// For walks in which only the names and places matter, not the shapes.
+Config with_every_tensor() {
+  Config config;
+  config.heads = config.kv_heads = 1;
+  config.qkv_bias = config.o_bias = config.mlp_bias = config.qk_norm = true;
+  return config;
+}
+
 [[noreturn]] void fail(const std::string& what) {
   throw std::runtime_error("[weights] " + what);
 }
@@ -132,12 +140,19 @@ std::string base_weights_sha256(const std::filesystem::path& dir) {
   return WeightFiles::open(dir).sha256();
 }
 
+std::vector<std::pair<std::string, at::Tensor*>> layer_places(LayerWeights& layer) {
+  std::vector<std::pair<std::string, at::Tensor*>> places;
+  visit_layer(with_every_tensor(), "", layer,
+              [&](const std::string& name, const std::vector<int64_t>&, at::Tensor& tensor) {
+                places.emplace_back(name, &tensor);
+              });
+  return places;
+}
+
 std::vector<std::pair<std::string, at::Tensor>> named_weights(const Weights& weights) {
-  Config shape;  // only which tensors exist matters here
+  Config shape = with_every_tensor();
   shape.layers = static_cast<int64_t>(weights.layers.size());
-  shape.heads = shape.kv_heads = 1;
   shape.tie_word_embeddings = weights.lm_head.is_same(weights.embed);
-  shape.qkv_bias = shape.o_bias = shape.mlp_bias = shape.qk_norm = true;
   std::vector<std::pair<std::string, at::Tensor>> named;
   Weights copy = weights;
   visit_all(shape, copy,

@@ -48,6 +48,10 @@ Weights load_weights(const std::filesystem::path& dir, const Config& config,
 // `base_weights_sha256` of architecture.md §6. Reads all bytes (0.2 s for 270 MB).
 std::string base_weights_sha256(const std::filesystem::path& dir);
 
+// The tensors of one layer, defined or not, by their names below "model.layers.{i}.", in the order
+// of a checkpoint: how code that treats all weights alike walks them. Pointers into `layer`.
+std::vector<std::pair<std::string, at::Tensor*>> layer_places(LayerWeights& layer);
+
 // Each weight by its Hugging Face name ("model.layers.0.self_attn.q_proj.weight"); a tied head is
 // not listed.
 std::vector<std::pair<std::string, at::Tensor>> named_weights(const Weights& weights);

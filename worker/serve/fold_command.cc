@@ -30,8 +30,8 @@ void fold(const LocalModel& where, const std::filesystem::path& to, std::ostream
   const at::NoGradGuard no_grad;
   const model::Config config = model::load_config(where.model);
   const model::Weights base = model::load_weights(where.model, config, {.dtype = at::kFloat});
-  const model::Adapter adapter =
-      model::load_adapter(where.adapter, {config, model::base_weights_sha256(where.model)});
+  const model::Adapter adapter = model::load_adapter(
+      where.adapter, {config, model::base_weights_sha256(where.model)}, {.peft_folder = true});
 
   const model::Batch batch = probe(config.vocab_size);
   const model::Weights folded = model::folded_weights(base, adapter.adaptation);

@@ -12,6 +12,7 @@ namespace {
 
 using kernels::kTileRows;
 using kernels::Store;
+using model::Linear;
 
 // Below this a region costs more than it gains.
 constexpr int64_t kRowsWorthSharing = 8;
@@ -59,6 +60,9 @@ void Forward::run(std::span<const Segment> segments, Kernel kernel) {
                 k_.data(), Store::kSet);
     add_changed(layer, &LayerView::v, &LayerOverride::v, &LayerView::v_bias, &LayerOverride::v_bias,
                 v_.data(), Store::kSet);
+    add_terms(layer, Linear::kQ, q_.data());
+    add_terms(layer, Linear::kK, k_.data());
+    add_terms(layer, Linear::kV, v_.data());
     multiply();
 
     kernel == Kernel::kFew ? attend_few(layer) : attend_many(layer);
@@ -66,20 +70,39 @@ void Forward::run(std::span<const Segment> segments, Kernel kernel) {
     prepare(o_.data(), config_.heads * config_.head_dim);
     add_changed(layer, &LayerView::o, &LayerOverride::o, &LayerView::o_bias, &LayerOverride::o_bias,
                 x_.data(), Store::kAdd);
+    set_aside(layer, &LayerOverride::attention_adapter);
+    add_terms(layer, Linear::kO, x_.data());
     multiply();
+    adapt(layer, &LayerOverride::attention_adapter);
 
     normalise(w.post_norm);
     prepare(normed_.data(), config_.hidden_size);
     add(w.gate, w.gate_bias, gate_.data(), Store::kSet);
+    const bool terms = has_term(layer, Linear::kGate) || has_term(layer, Linear::kUp);
     for (Job& job : jobs_) {
+      if (terms) break;  // they come between the products and silu
       job.up = &w.up;
       job.up_bias = &w.up_bias;
     }
+    if (terms) {
+      add(w.up, w.up_bias, up_.data(), Store::kSet);
+      add_terms(layer, Linear::kGate, gate_.data());
+      add_terms(layer, Linear::kUp, up_.data());
+    }
     multiply();
+    if (terms) {
+      const int64_t F = config_.intermediate_size;
+      threads_.run(static_cast<int>(rows_.size()), [&](int row, int) {
+        kernels::silu_mul(gate_.data() + row * F, up_.data() + row * F, F);
+      });
+    }
 
     prepare(gate_.data(), config_.intermediate_size);
     add(w.down, w.down_bias, x_.data(), Store::kAdd);
+    set_aside(layer, &LayerOverride::mlp_adapter);
+    add_terms(layer, Linear::kDown, x_.data());
     multiply();
+    adapt(layer, &LayerOverride::mlp_adapter);
   }
 }
 
@@ -164,6 +187,7 @@ void Forward::normalise(const WeightView& weight) {
 
 void Forward::prepare(const float* in, int64_t columns) {
   jobs_.clear();
+  after_.clear();
   in_ = in;
   in_columns_ = columns;
   if (kernel_ == Kernel::kFew) return;
@@ -209,13 +233,18 @@ void Forward::add_job(int64_t begin, int64_t end, int64_t packed, const WeightVi
                       const WeightView& bias, float* out, Store store) {
   const float* in =
       kernel_ == Kernel::kFew ? in_ + begin * in_columns_ : packed_.data() + packed * in_columns_;
-  jobs_.push_back({&weight, &bias, begin, end, in, out, store});
+  jobs_.push_back({&weight, &bias, begin, end, in, out, store, kernel_});
 }
 
 void Forward::multiply() {
+  run_jobs(jobs_);
+  if (!after_.empty()) run_jobs(after_);
+}
+
+void Forward::run_jobs(const std::vector<Job>& jobs) {
   slices_.clear();
   const int64_t parts = threads_.threads() == 1 ? 1 : threads_.threads() * 4;
-  for (const Job& job : jobs_) {
+  for (const Job& job : jobs) {
     const int64_t outputs = job.weight->rows;
     const int64_t step = round_up((outputs + parts - 1) / parts, kSliceOutputs);
     for (int64_t n = 0; n < outputs; n += step)
@@ -240,7 +269,7 @@ void Forward::product(const Job& job, const WeightView& weight, const WeightView
                       Store store, int64_t begin, int64_t end, int thread) {
   const int64_t stride = weight.rows, rows = job.end - job.begin;
   float* y = out + job.begin * stride;
-  if (kernel_ == Kernel::kFew) {
+  if (job.kernel == Kernel::kFew) {
     kernels::linear_few(job.in, weight.columns, rows, weight, begin, end, y, stride, store);
   } else {
     kernels::linear_many(job.in, rows, weight, begin, end, y, stride, store,

@@ -60,6 +60,7 @@ class Forward {
     const float* in;  // row `begin`, or its tiles
     float* out;       // row 0
     kernels::Store store;
+    Kernel kernel;
     const WeightView* up = nullptr;  // set: out = silu(weight·in)·(up·in)
     const WeightView* up_bias = nullptr;
   };
@@ -74,7 +75,16 @@ class Forward {
                    kernels::Store store);
   void add_job(int64_t begin, int64_t end, int64_t packed, const WeightView& weight,
                const WeightView& bias, float* out, kernels::Store store);
-  void multiply();  // all jobs, in one region
+  // LoRA terms (forward_baselines.cc): a region's first products and their second halves.
+  [[nodiscard]] bool has_term(int64_t layer, model::Linear linear) const;
+  void add_terms(int64_t layer, model::Linear linear, float* out);  // of the groups that have one
+  // Bottleneck adapters: products into x go aside for groups whose adapter reads them first, then
+  // x += h + up(act(down(h))).
+  [[nodiscard]] bool has_adapter(int64_t layer, BottleneckView LayerOverride::*place) const;
+  void set_aside(int64_t layer, BottleneckView LayerOverride::*place);
+  void adapt(int64_t layer, BottleneckView LayerOverride::*place);
+  void multiply();  // all jobs, in one region, then what is added to their results in a second
+  void run_jobs(const std::vector<Job>& jobs);
   void slice(const Job& job, int64_t begin, int64_t end, int thread);
   void product(const Job& job, const WeightView& weight, const WeightView& bias, float* out,
                kernels::Store store, int64_t begin, int64_t end, int thread);
@@ -95,6 +105,9 @@ class Forward {
   std::vector<Group> groups_;
   std::vector<std::pair<int64_t, int64_t>> tiles_;  // first row and rows of an attention tile
   std::vector<Job> jobs_;
+  std::vector<Job> after_;               // of results of jobs_: the second halves of LoRA terms
+  std::vector<std::vector<float>> low_;  // x·aᵀ of each term of after_
+  std::vector<float> aside_, narrow_;    // h and act(down(h)) of bottleneck adapters
   struct Slice {
     const Job* job;
     int64_t begin, end;

@@ -37,7 +37,7 @@ Under an agent (frames of proto/dex/internal/v1/frames.proto over an inherited s
   dex-engine serve --frames-fd 3
 
 --model is a Hugging Face folder (config.json, *.safetensors, tokenizer.json), --adapter one that DEX trained for it
-(adapter_config.json, adapter_model.safetensors, checksums.json).)";
+(adapter_config.json, adapter_model.safetensors, checksums.json) or a LoRA folder that PEFT saved for it.)";
 
 constexpr int kUsage = 2;
 

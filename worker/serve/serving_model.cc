@@ -144,6 +144,16 @@ std::shared_ptr<const ServingModel> load_serving_model(const std::filesystem::pa
   return model;
 }
 
+namespace {
+
+BottleneckView view_bottleneck(const model::BottleneckAdapter& adapter, Storage& storage,
+                               bool round) {
+  return {storage.view(adapter.down_weight, round), storage.view(adapter.down_bias, false),
+          storage.view(adapter.up_weight, round), storage.view(adapter.up_bias, false)};
+}
+
+}  // namespace
+
 std::shared_ptr<const ServingAdapter> make_serving_adapter(const model::Adapter& adapter,
                                                            const std::string& id,
                                                            const std::string& content_sha256,
@@ -165,10 +175,21 @@ std::shared_ptr<const ServingAdapter> make_serving_adapter(const model::Adapter&
     // one product.
     const bool branch = adapter.adaptation.options.has_branch() && layer.mask.defined() &&
                         layer.mask.count_nonzero().item<int64_t>() > 0;
+    for (const model::Linear linear : model::kLinears) {
+      const model::LowRank& term = layer.lora[linear];
+      // A term beside a folded O would have to read what the branch makes of O: it goes in as well.
+      if (!term.defined() || (linear == model::Linear::kO && branch)) continue;
+      views.lora[static_cast<size_t>(linear)] = {storage->view(term.a, false),
+                                                 storage->view(term.b * term.scale, false)};
+    }
+    views.attention_adapter = view_bottleneck(layer.attention_adapter, *storage, round);
+    views.mlp_adapter = view_bottleneck(layer.mlp_adapter, *storage, round);
     if (!layer.o.defined() && !branch) continue;
     const at::Tensor& w_o = layer.o.defined() ? layer.o : base.layers[i].o;
-    views.o = storage->view(model::folded_o_proj(w_o, layer, adapter.adaptation.options), round);
+    const at::Tensor merged = model::merged(w_o, layer.lora[model::Linear::kO]);
+    views.o = storage->view(model::folded_o_proj(merged, layer, adapter.adaptation.options), round);
   }
+  out->activation = adapter.adaptation.options.adapter.activation;
   out->id = id;
   out->content_sha256 = content_sha256;
   out->key = first_bits(content_sha256);
@@ -182,12 +203,15 @@ std::shared_ptr<const ServingAdapter> load_serving_adapter(const std::filesystem
                                                            const std::string& content_sha256,
                                                            const ServingModel& model,
                                                            const TextHashes& text) {
-  const model::Adapter adapter = model::load_adapter(dir, {model.config, model.weights_sha256});
+  const model::Adapter adapter = model::load_adapter(dir, {model.config, model.weights_sha256},
+                                                     {.peft_folder = content_sha256.empty()});
   check_hash("tokenizer", adapter.tokenizer_sha256, text.tokenizer_sha256);
   check_hash("chat template", adapter.chat_template_sha256, text.chat_template_sha256);
   std::string content = content_sha256;
   if (content.empty()) {
-    auto hash = base::sha256_file(dir / "checksums.json");
+    const bool ours = std::filesystem::exists(dir / model::kChecksumFile);
+    auto hash =
+        base::sha256_file(dir / (ours ? model::kChecksumFile : "adapter_model.safetensors"));
     if (!hash.ok()) throw std::runtime_error("[adapter] " + hash.status().message());
     content = *hash;
   }

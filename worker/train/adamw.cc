@@ -17,13 +17,14 @@ void AdamW::update(const Rates& rates) {
   ++updates_;
   const at::Tensor step = at::full({}, static_cast<double>(updates_), at::kFloat);
   for (const model::Group group :
-       {model::Group::kBase, model::Group::kBranch, model::Group::kLambda}) {
+       {model::Group::kBase, model::Group::kAdded, model::Group::kBranch, model::Group::kLambda}) {
     const FlatParameters::Range range = parameters_.range(group);
     if (range.size == 0) continue;
     const auto part = [&](const at::Tensor& flat) {
       return flat.narrow(0, range.offset, range.size);
     };
-    const double decay = group == model::Group::kBase ? options_.weight_decay : 0.0;
+    const bool decays = group == model::Group::kBase || group == model::Group::kAdded;
+    const double decay = decays ? options_.weight_decay : 0.0;
     at::_fused_adamw_({part(parameters_.values())}, {part(parameters_.gradients())}, {part(first_)},
                       {part(second_)}, {}, {step}, rates[static_cast<size_t>(group)],
                       options_.beta1, options_.beta2, decay, options_.epsilon, /*amsgrad=*/false,

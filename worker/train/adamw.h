@@ -10,14 +10,14 @@
 namespace dex::train {
 
 // AdamW over the flat buffers (method.md §2.3): one learning rate a group, moments in fp32, decay
-// (decoupled) on the base group only, never on w_d, gates, λ. Bias correction by the number of
-// updates applied. Not thread-safe.
+// (decoupled) on the base's weights, LoRA and adapters, never on w_d, gates, λ. Bias correction by
+// the number of updates applied. Not thread-safe.
 class AdamW {
  public:
   struct Options {
     double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;
   };
-  using Rates = std::array<double, 3>;  // by model::Group
+  using Rates = std::array<double, model::kGroups>;  // by model::Group
 
   AdamW(FlatParameters& parameters, const Options& options);  // parameters outlive this object
 

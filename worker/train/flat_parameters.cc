@@ -58,6 +58,10 @@ int64_t FlatParameters::trained(model::Group group) const {
   return count;
 }
 
+int64_t FlatParameters::added() const {
+  return trained() - trained(model::Group::kBase);
+}
+
 double FlatParameters::gradient_norm() const {
   return at::linalg_vector_norm(gradients_, 2).item<double>();
 }

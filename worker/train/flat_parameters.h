@@ -40,6 +40,7 @@ class FlatParameters {
 
   int64_t trained() const;  // elements, gaps not counted
   int64_t trained(model::Group group) const;
+  int64_t added() const;  // of these, what the base model does not have
 
   void zero_gradients() { gradients_.zero_(); }
   double gradient_norm() const;  // global, over all groups together
@@ -53,7 +54,7 @@ class FlatParameters {
 
  private:
   std::vector<Piece> pieces_;
-  std::array<Range, 3> ranges_{};
+  std::array<Range, model::kGroups> ranges_{};
   at::Tensor values_, gradients_;
 };
 

@@ -123,7 +123,8 @@ void Job::prepare_training() {
   const bool fresh = spec_.checkpoint_dir.empty();
   if (fresh) {
     const auto problems = model::problems(spec_.dex, config_, selected, resolved_.updates);
-    if (!problems.empty()) throw bad_spec("dex", problems.front());
+    if (!problems.empty())
+      throw bad_spec(std::string(model::method_name(spec_.dex.train)), problems.front());
   }
   adaptation_ = model::initial_adaptation(spec_.dex, config_, base_, selected, spec_.seed);
   parameters_ = std::make_unique<FlatParameters>(model::trainables(adaptation_));
@@ -154,13 +155,11 @@ void Job::prepare_training() {
   } else {
     resume();
   }
-  const json data = {
-      {"totalSteps", resolved_.updates},
-      {"trainedParameters", std::to_string(parameters_->trained())},
-      {"addedParameters", std::to_string(parameters_->trained(model::Group::kBranch) +
-                                         parameters_->trained(model::Group::kLambda))},
-      {"annealSteps", resolved_.anneal_steps},
-      {"resumedFromStep", training_->state().step}};
+  const json data = {{"totalSteps", resolved_.updates},
+                     {"trainedParameters", std::to_string(parameters_->trained())},
+                     {"addedParameters", std::to_string(parameters_->added())},
+                     {"annealSteps", resolved_.anneal_steps},
+                     {"resumedFromStep", training_->state().step}};
   session_.event({Event::Level::kInfo, "training_start",
                   std::to_string(resolved_.updates) + " updates of " +
                       std::to_string(resolved_.batch_size) + " sequences, " +

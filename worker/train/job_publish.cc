@@ -70,19 +70,22 @@ Published Job::publish() {
   out.branch_effect = evaluate::measure_branch_effect(*llama_, adaptation_, effect_batches(),
                                                       cross_entropy, [this] { controls_.poll(); });
   const std::filesystem::path directory = spec_.attempt_dir / "final";
-  export_adapter(directory, spec_, identity_, adaptation_, metrics_json(), out.branch_effect);
+  export_artefact(directory, spec_, identity_, base_, adaptation_, metrics_json(),
+                  out.branch_effect);
 
   enter(Phase::kVerifying);
-  const auto verified = verify_adapter(directory, *llama_, base_, adaptation_, identity_,
-                                       first_documents(data_.train, kEffectTokens));
+  const auto verified = verify_artefact(directory, *llama_, base_, adaptation_, identity_,
+                                        first_documents(data_.train, kEffectTokens));
   const ArtefactSize size = artefact_size(directory);
-  const json exported = {{"bytes", std::to_string(size.bytes)},
-                         {"contentSha256", size.content_sha256},
-                         {"maxAbsLogitDiff", verified.folded.largest}};
+  json exported = {{"bytes", std::to_string(size.bytes)}, {"contentSha256", size.content_sha256}};
+  std::string folding = "Its " + model::not_foldable(spec_.dex);
+  if (verified.folded) {
+    exported["maxAbsLogitDiff"] = verified.folded->largest;
+    folding =
+        "Folded, it differs by at most " + number_text(verified.folded->largest) + " in a logit";
+  }
   session_.event({Event::Level::kInfo, "export_complete",
-                  "final/ reads back as trained. Folded, it differs by at most " +
-                      number_text(verified.folded.largest) + " in a logit",
-                  exported.dump()});
+                  "final/ reads back as trained. " + folding, exported.dump()});
 
   enter(Phase::kFinalizing);
   with_disk_failures([&] {
@@ -94,8 +97,7 @@ Published Job::publish() {
   out.bytes = size.bytes;
   out.trained_tokens = state.trained_tokens;
   out.trained_parameters = parameters_->trained();
-  out.added_parameters =
-      parameters_->trained(model::Group::kBranch) + parameters_->trained(model::Group::kLambda);
+  out.added_parameters = parameters_->added();
   out.base_valid_loss = state.base_loss;
   out.valid_loss = state.valid_loss;
   out.best_valid_loss = state.best_loss;
@@ -104,11 +106,11 @@ Published Job::publish() {
   out.base_weights_sha256 = identity_.base_weights_sha256;
   out.tokenizer_sha256 = identity_.tokenizer_sha256;
   out.chat_template_sha256 = identity_.chat_template_sha256;
-  out.method = spec_.dex.has_branch() ? "dex" : "kvo_only";
+  out.method = model::method_name(spec_.dex.train);
   out.form = model::name(spec_.dex.form);
   out.projection = model::name(spec_.dex.projection);
   out.train = model::name(spec_.dex.train);
-  out.artifact_class = spec_.dex.trains_kvo() ? "KVO" : "LIGHT";
+  out.artifact_class = model::artifact_class(spec_.dex.train);
   report_effect(out.branch_effect);
   out.peak_host_memory_bytes = peak_host_memory();
   return out;

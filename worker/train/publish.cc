@@ -39,9 +39,10 @@ void require(const model::Certificate& certificate, double limit, const std::str
 
 }  // namespace
 
-void export_adapter(const std::filesystem::path& directory, const JobSpec& spec,
-                    const Identity& identity, const model::Adaptation& adaptation,
-                    const std::string& metrics, const evaluate::BranchEffect& effect) {
+void export_artefact(const std::filesystem::path& directory, const JobSpec& spec,
+                     const Identity& identity, const model::Weights& base,
+                     const model::Adaptation& adaptation, const std::string& metrics,
+                     const evaluate::BranchEffect& effect) {
   model::Adapter adapter = model::make_adapter(adaptation);
   adapter.base_model_name_or_path = spec.model_name;
   adapter.base_weights_sha256 = identity.base_weights_sha256;
@@ -52,24 +53,40 @@ void export_adapter(const std::filesystem::path& directory, const JobSpec& spec,
   adapter.branch_effect = evaluate::to_json(effect);
   std::error_code ignored;
   std::filesystem::remove_all(directory, ignored);  // an attempt's directory used twice
-  with_disk_failures([&] { model::write_adapter(directory, adapter); });
+  with_disk_failures([&] {
+    if (adaptation.options.trains_all()) {
+      model::write_checkpoint(directory, spec.model_dir, base, adapter);
+    } else {
+      model::write_adapter(directory, adapter);
+    }
+  });
 }
 
-Verification verify_adapter(const std::filesystem::path& directory, const model::Llama& llama,
-                            const model::Weights& base, const model::Adaptation& adaptation,
-                            const Identity& identity,
-                            const std::vector<evaluate::Document>& documents) {
+Verification verify_artefact(const std::filesystem::path& directory, const model::Llama& llama,
+                             const model::Weights& base, const model::Adaptation& adaptation,
+                             const Identity& identity,
+                             const std::vector<evaluate::Document>& documents) {
   const at::NoGradGuard no_grad;
   const model::Batch batch = probe(documents);
   const at::Tensor trained = llama.logits(batch, adaptation);
+  const auto of_weights = [&](const model::Weights& weights) {
+    return model::certificate(model::Llama(llama.config(), weights).logits(batch), trained);
+  };
+  if (adaptation.options.trains_all()) {
+    const auto stored =
+        of_weights(model::load_weights(directory, llama.config(), {.dtype = at::kFloat}));
+    require(stored, adaptation.options.has_branch() ? kBroken : kFoldLimit,
+            "the exported checkpoint");
+    return {stored, stored};
+  }
   const model::Adapter loaded =
       model::load_adapter(directory, {llama.config(), identity.base_weights_sha256});
   Verification out;
   out.read_back = model::certificate(llama.logits(batch, loaded.adaptation), trained);
   require(out.read_back, kFoldLimit, "the exported adapter");
-  const model::Weights folded = model::folded_weights(base, loaded.adaptation);
-  out.folded = model::certificate(model::Llama(llama.config(), folded).logits(batch), trained);
-  require(out.folded, kBroken, "the folded adapter");
+  if (!model::not_foldable(adaptation.options).empty()) return out;
+  out.folded = of_weights(model::folded_weights(base, loaded.adaptation));
+  require(*out.folded, kBroken, "the folded adapter");
   return out;
 }
 

@@ -1,6 +1,7 @@
 #include "worker/train/spec_dex.h"
 
 #include "worker/train/failure.h"
+#include "worker/train/spec_method.h"
 
 namespace dex::train::detail {
 namespace {
@@ -51,6 +52,30 @@ void read_bottleneck(const DexMethod& method, model::DexOptions& out) {
   if (bottleneck.scope() == DexMethod::Bottleneck::SCOPE_PER_HEAD) {
     out.bottleneck_scope = model::BottleneckScope::kPerHead;
   }
+}
+
+void read_train(const DexMethod& method, model::DexOptions& out) {
+  switch (method.train()) {
+    case DexMethod::TRAIN_KVO_DEX:
+    case DexMethod::TRAIN_UNSPECIFIED:
+      break;
+    case DexMethod::TRAIN_DEX_ONLY:
+      out.train = model::Train::kDexOnly;
+      break;
+    case DexMethod::TRAIN_LORA_DEX:
+      out.train = model::Train::kLoraDex;
+      // What kvo+dex trains: q stays as it is (method.md §3.5).
+      out.lora.targets = {model::Linear::kK, model::Linear::kV, model::Linear::kO};
+      break;
+    case DexMethod::TRAIN_FULL_DEX:
+      out.train = model::Train::kFullDex;
+      break;
+    default:
+      unknown_enum("dex.train", method.train());
+  }
+  if (method.has_lora() && out.train != model::Train::kLoraDex)
+    throw bad_spec("dex.lora", "has an effect only with TRAIN_LORA_DEX");
+  if (method.has_lora()) read_lora(method.lora(), "dex.lora", out.lora);
 }
 
 void read_lambda(const pb::Lambda& lambda, JobSpec& out) {
@@ -177,7 +202,7 @@ void read_dex(const DexMethod& method, JobSpec& out) {
   out.dex.sign = out.dex.form == model::Form::kPaper ? model::Sign::kMinus : model::Sign::kPlus;
   if (method.sign() == DexMethod::SIGN_MINUS) out.dex.sign = model::Sign::kMinus;
   if (method.sign() == DexMethod::SIGN_PLUS) out.dex.sign = model::Sign::kPlus;
-  if (method.train() == DexMethod::TRAIN_DEX_ONLY) out.dex.train = model::Train::kDexOnly;
+  read_train(method, out.dex);
   if (method.w_d_init() == DexMethod::BRANCH_INIT_LINEAR)
     out.dex.w_d_init = model::BranchInit::kLinear;
   if (method.has_lambda()) read_lambda(method.lambda(), out);

@@ -9,7 +9,7 @@
 #include "proto/spec_values.h"
 #include "services/base/sha256.h"
 #include "worker/train/failure.h"
-#include "worker/train/spec_dex.h"
+#include "worker/train/spec_method.h"
 
 namespace dex::train {
 namespace {
@@ -128,14 +128,10 @@ JobSpec from_message(const Start& start) {
   // Limits and enum numbers, once for all that is read below and by the scheduler's own check.
   if (const auto bad = proto::bad_values(spec); !bad.empty())
     throw bad_spec(bad.front().path, bad.front().what);
+  detail::read_method(spec, out);
+  out.hyperparameters.learning_rate = model::usual_learning_rate(out.dex.train);
   read_rates(spec.hyperparameters(), out.hyperparameters);
   read_sizes(spec.hyperparameters(), out.hyperparameters);
-  if (spec.has_kvo_only()) {
-    out.dex.form = model::Form::kNone;
-    out.dex.train = model::Train::kKvoOnly;
-  } else {
-    detail::read_dex(spec.dex(), out);
-  }
   read_policies(spec, out);
   out.spec_sha256 = hash_of(spec);
   return out;

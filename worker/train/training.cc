@@ -21,7 +21,8 @@ double seconds_since(const base::Clock& clock, int64_t begin_ms) {
 Training::Training(const Parts& parts)
     : parts_(parts),
       updater_(parts.llama, parts.adaptation, parts.parameters, parts.optimizer,
-               {parts.resolved.micro_batch_size, parts.spec.hyperparameters.max_grad_norm}),
+               {parts.resolved.micro_batch_size, parts.spec.hyperparameters.max_grad_norm,
+                parts.spec.seed}),
       watchdog_(parts.spec.watchdog) {
   saved_ms_ = parts_.clock.steady_ms();
 }
@@ -100,8 +101,8 @@ AdamW::Rates Training::rates() const {
   const Hyperparameters& h = parts_.spec.hyperparameters;
   const double factor = learning_rate_factor(h.schedule, state_.step, parts_.resolved.updates,
                                              parts_.resolved.warmup);
-  return {h.learning_rate * factor, h.branch_learning_rate * factor,
-          h.lambda_learning_rate * factor};
+  const double base = h.learning_rate * factor;  // LoRA's and the adapters' as well
+  return {base, base, h.branch_learning_rate * factor, h.lambda_learning_rate * factor};
 }
 
 void Training::update() {
@@ -110,8 +111,8 @@ void Training::update() {
   const int64_t begin_ms = parts_.clock.steady_ms();
   set_branch(state_.step);
   const DataPlan::Update data = parts_.plan.update(state_.step);
-  const auto gradients =
-      updater_.accumulate(data.packs, parts_.examples, [&] { parts_.controls.poll(); });
+  const auto gradients = updater_.accumulate(state_.step, data.packs, parts_.examples,
+                                             [&] { parts_.controls.poll(); });
   const Watchdog::Verdict verdict = watchdog_.check(state_.step, gradients.loss, gradients.norm);
   const bool applies = verdict.action == Watchdog::Action::kApply;
   if (applies) updater_.apply(gradients, rates());

@@ -9,6 +9,8 @@
 namespace dex::train {
 namespace {
 
+constexpr uint64_t kMostPacks = 4096;  // in an update (api.md §3, batch_size)
+
 std::vector<evaluate::Document> documents_of(std::span<const Pack> packs,
                                              const std::vector<Example>& examples) {
   std::vector<evaluate::Document> documents;
@@ -37,7 +39,7 @@ Updater::Updater(const model::Llama& llama, const model::Adaptation& adaptation,
       optimizer_(optimizer),
       options_(options) {}
 
-Updater::Gradients Updater::accumulate(std::span<const Pack> packs,
+Updater::Gradients Updater::accumulate(int64_t update, std::span<const Pack> packs,
                                        const std::vector<Example>& examples,
                                        const std::function<void()>& between) {
   Gradients out;
@@ -46,10 +48,13 @@ Updater::Gradients Updater::accumulate(std::span<const Pack> packs,
   const auto micro = static_cast<size_t>(options_.micro_batch_size);
   for (size_t begin = 0; begin < packs.size(); begin += micro) {
     const auto part = packs.subspan(begin, std::min(micro, packs.size() - begin));
-    const evaluate::SupervisedBatch batch = evaluate::supervise(documents_of(part, examples));
+    evaluate::SupervisedBatch batch = evaluate::supervise(documents_of(part, examples));
+    // A function of the update, not of what came before: a resumed job drops the same entries.
+    batch.batch.noise =
+        model::Noise{options_.seed, static_cast<uint64_t>(update) * kMostPacks + begin};
     const at::Tensor hidden = llama_.hidden(batch.batch, adaptation_);
-    const at::Tensor loss =
-        cross_entropy_.loss(hidden, llama_.lm_head(), batch.targets, batch.weights.div(weight));
+    const at::Tensor loss = cross_entropy_.loss(hidden, llama_.lm_head(adaptation_), batch.targets,
+                                                batch.weights.div(weight));
     loss.backward();
     out.loss += loss.item<double>();
     out.tokens += batch.tokens();

@@ -21,6 +21,7 @@ class Updater {
   struct Options {
     int32_t micro_batch_size = 1;  // packs in one forward and backward pass
     double max_grad_norm = 1.0;
+    uint64_t seed = 0;  // of LoRA's dropout
   };
   struct Gradients {
     double loss =
@@ -33,10 +34,11 @@ class Updater {
   Updater(const model::Llama& llama, const model::Adaptation& adaptation,
           FlatParameters& parameters, AdamW& optimizer, const Options& options);
 
-  // Gradients of the mean loss over all labels of `packs`: each micro-batch is divided by the
-  // labels of the whole update, so how it is cut changes nothing but rounding. `between` is called
-  // after each micro-batch, may throw.
-  Gradients accumulate(std::span<const Pack> packs, const std::vector<Example>& examples,
+  // Gradients of the mean loss over all labels of `packs`, those of update number `update`: each
+  // micro-batch is divided by the labels of the whole update, so how it is cut changes nothing but
+  // rounding (and what dropout leaves out). `between` is called after each micro-batch, may throw.
+  Gradients accumulate(int64_t update, std::span<const Pack> packs,
+                       const std::vector<Example>& examples,
                        const std::function<void()>& between = {});
   // Clips and applies what was accumulated.
   void apply(const Gradients& gradients, const AdamW::Rates& rates);

@@ -25,6 +25,16 @@ CASES = {
     "head_mean": dict(form="head_mean", projection="per_head", sign=1, schedule="seed_cosine", start=0.1, end=0.5,
                       anneal=15, w_d_init="zeros", rates=(2e-3, 4e-3, 1e-2), weight_decay=0.05, heads=[[1], [0, 1, 3]]),
     "kvo_only": dict(form="none", rates=(3e-3, 1e-3, 1e-3), weight_decay=0.0, heads=[[], []]),
+    "lora": dict(train="lora", form="none", rates=(1e-2, 1e-3, 1e-3), weight_decay=0.02, heads=[[], []],
+                 targets=["q_proj", "k_proj", "v_proj", "o_proj", "down_proj"], r=4, alpha=12, seed=3),
+    "adapter": dict(train="adapter", form="none", rates=(5e-3, 1e-3, 1e-3), weight_decay=0.0, heads=[[], []],
+                    size=6, activation="gelu", seed=3),
+    "full": dict(train="full", form="none", rates=(2e-3, 1e-3, 1e-3), weight_decay=0.01, heads=[[], []]),
+    "lora+dex": dict(train="lora+dex", form="paper", projection="shared", sign=-1, schedule="paper_eq4", anneal=10,
+                     w_d_init="zeros", rates=(1e-2, 2e-3, 1e-2), weight_decay=0.0, heads=[[0, 3], [1, 2]],
+                     targets=["k_proj", "v_proj", "o_proj"], r=3, alpha=6, seed=3),
+    "full+dex": dict(train="full+dex", form="paper", projection="shared", sign=-1, schedule="paper_eq4", anneal=10,
+                     w_d_init="zeros", rates=(2e-3, 2e-3, 1e-2), weight_decay=0.0, heads=[[0, 3], [1, 2]]),
 }
 
 
@@ -105,6 +115,60 @@ class Branch(torch.nn.Module):
         return (out.flatten(-2),)
 
 
+def philox(counter, key):
+    """Philox4x32-10 (Salmon et al., SC'11): four words."""
+    c, k = list(counter), list(key)
+    for _ in range(10):
+        p0, p1 = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
+        c = [(p1 >> 32) ^ c[1] ^ k[0], p1 & 0xFFFFFFFF, (p0 >> 32) ^ c[3] ^ k[1], p0 & 0xFFFFFFFF]
+        k = [(k[0] + 0x9E3779B9) & 0xFFFFFFFF, (k[1] + 0xBB67AE85) & 0xFFFFFFFF]
+    return c
+
+
+def uniform(shape, bound, seed, stream):
+    """U(-bound, bound), element i from word i of the stream."""
+    count, words = math.prod(shape), []
+    for block in range((count + 3) // 4):
+        words += philox((block & 0xFFFFFFFF, block >> 32, stream & 0xFFFFFFFF, stream >> 32),
+                        (seed & 0xFFFFFFFF, seed >> 32))
+    return torch.tensor([bound * (2 * w * 2.0**-32 - 1) for w in words[:count]]).float().view(shape)
+
+
+LINEARS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+
+
+def add_lora(model, case):
+    """y + alpha/r x A^T B^T by hooks on the linears; A and B in a list."""
+    added = []
+    for index, layer in enumerate(model.model.layers):
+        for name in case["targets"]:
+            linear = getattr(layer.self_attn, name, None) or getattr(layer.mlp, name)
+            stream = (0x6C6F7261 << 32) + index * len(LINEARS) + LINEARS.index(name)
+            a = torch.nn.Parameter(uniform((case["r"], linear.in_features), linear.in_features**-0.5, case["seed"], stream))
+            b = torch.nn.Parameter(torch.zeros(linear.out_features, case["r"]))
+            linear.register_forward_hook(
+                lambda module, inputs, y, a=a, b=b: y + case["alpha"] / case["r"] * inputs[0] @ a.T @ b.T)
+            added += [a, b]
+    return added
+
+
+def add_adapters(model, case):
+    """h + up(gelu(down(h))) by hooks on o_proj and down_proj."""
+    added = []
+    act = {"gelu": torch.nn.functional.gelu, "relu": torch.nn.functional.relu}[case["activation"]]
+    for index, layer in enumerate(model.model.layers):
+        for place, linear in enumerate((layer.self_attn.o_proj, layer.mlp.down_proj)):
+            width = linear.out_features
+            down = torch.nn.Parameter(uniform((case["size"], width), width**-0.5, case["seed"],
+                                              (0x61647074 << 32) + 2 * index + place))
+            bias, up = torch.nn.Parameter(torch.zeros(case["size"])), torch.nn.Parameter(torch.zeros(width, case["size"]))
+            up_bias = torch.nn.Parameter(torch.zeros(width))
+            linear.register_forward_hook(
+                lambda module, inputs, h, p=(down, bias, up, up_bias): h + act(h @ p[0].T + p[1]) @ p[2].T + p[3])
+            added += [down, bias, up, up_bias]
+    return added
+
+
 def rate_factor(u, n, ratio=0.03):
     warmup = max(1, math.floor(ratio * n + 0.5))
     if u < warmup:
@@ -116,10 +180,16 @@ def train(case, rows):
     model = transformers.LlamaForCausalLM.from_pretrained(HERE / "model", dtype=torch.float32,
                                                           attn_implementation="eager")
     base, branch, lambdas, branches = [], [], [], []
+    how = case.get("train", "kvo")
     for name, parameter in model.named_parameters():
-        parameter.requires_grad = any(part in name for part in ("k_proj", "v_proj", "o_proj"))
+        kvo = how == "kvo" and any(part in name for part in ("k_proj", "v_proj", "o_proj"))
+        parameter.requires_grad = kvo or how.startswith("full")
         if parameter.requires_grad:
             base.append(parameter)
+    if how.startswith("lora"):
+        base += add_lora(model, case)
+    if how == "adapter":
+        base += add_adapters(model, case)
     if case["form"] != "none":
         for index, layer in enumerate(model.model.layers):
             branches.append(Branch(case, index))
@@ -153,6 +223,8 @@ def train(case, rows):
     result["lambda_learn"] = [parameter.item() for parameter in lambdas]
     result["o_proj_norm"] = [layer.self_attn.o_proj.weight.norm().item() for layer in model.model.layers]
     result["w_d_norm"] = [each.w_d.norm().item() for each in branches]
+    result["embed_norm"] = model.model.embed_tokens.weight.norm().item()
+    result["base_norm"] = torch.stack([parameter.detach().norm() for parameter in base]).norm().item()
     return result
 
 

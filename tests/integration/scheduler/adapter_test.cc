@@ -99,6 +99,19 @@ TEST_F(AdapterTest, LoadSaysThatAWorkerCant) {
   EXPECT_NE(status.message().find("rank 7 is missing"), std::string::npos);
 }
 
+// full, full+dex: a model of its own can't share an engine; it is there to be downloaded.
+TEST_F(AdapterTest, AWholeModelIsNotLoadedBesideOthers) {
+  v1::LoadAdapterRequest request;
+  request.set_id(train_adapter("MODEL"));
+  report_engine("w1");
+  const auto status = call(*adapters_, &Stub::LoadAdapter, request, 30000).status();
+  EXPECT_EQ(status.code(), base::Code::kUnimplemented);
+  EXPECT_EQ(status.reason(), "NOT_SUPPORTED");
+  EXPECT_NE(status.message().find("download it"), std::string::npos) << status.message();
+  const auto reply = report_engine("w1");
+  EXPECT_EQ(reply.desired_size(), 0);
+}
+
 TEST_F(AdapterTest, UnloadTellsTheWorkers) {
   report_engine("w1", {holds(v1::Replica::STATE_LOADED)});
   ASSERT_TRUE(load(20).ok());

@@ -2,6 +2,7 @@
 // settings, and the trainer refuses by hand what Create refuses.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <random>
 
 #include "dex/internal/v1/frames.pb.h"
@@ -23,9 +24,11 @@ using v1::FineTuningJobSpec;
 using v1::HeadSelection;
 using v1::Lambda;
 
-// What a user may start from: a preset, or the control without a branch.
+// What a user may start from: a method without a preset, or one of dex's presets.
+const std::vector<std::string> kWithoutPreset = {"kvo_only", "lora", "adapter", "full"};
+
 std::vector<std::string> bases() {
-  std::vector<std::string> names = {"kvo_only"};
+  std::vector<std::string> names = kWithoutPreset;
   for (const auto name : core::preset_names()) names.emplace_back(name);
   return names;
 }
@@ -35,17 +38,22 @@ FineTuningJobSpec asked(const std::string& base) {
   spec.set_model("smollm2-135m-instruct");
   spec.set_training_file("file-1");
   spec.mutable_hyperparameters()->set_max_steps(180);
-  if (base == "kvo_only") {
-    spec.mutable_kvo_only();
-  } else {
-    spec.mutable_dex()->set_preset(base);
-  }
+  if (base == "kvo_only") spec.mutable_kvo_only();
+  if (base == "lora") spec.mutable_lora();
+  if (base == "adapter") spec.mutable_adapter();
+  if (base == "full") spec.mutable_full();
+  if (spec.method_case() == FineTuningJobSpec::METHOD_NOT_SET) spec.mutable_dex()->set_preset(base);
   return spec;
 }
 
-// A field of the other method would change the method, not the value.
+// A field of another method would change the method, not the value.
 bool applies(const SpecField& field, const std::string& base) {
-  return base != "kvo_only" || !field.path.starts_with("dex.");
+  const std::string first = field.path.substr(0, field.path.find('.'));
+  const bool of_method = first == "dex" || std::find(kWithoutPreset.begin(), kWithoutPreset.end(),
+                                                     first) != kWithoutPreset.end();
+  const bool preset =
+      std::find(kWithoutPreset.begin(), kWithoutPreset.end(), base) == kWithoutPreset.end();
+  return !of_method || first == (preset ? "dex" : base);
 }
 
 base::Result<FineTuningJobSpec> effective(const FineTuningJobSpec& spec) {

@@ -1,6 +1,10 @@
 #include "client/cli/set_field.h"
 
 #include <gmock/gmock.h>
+#include <google/protobuf/descriptor.h>
+
+#include <string>
+#include <vector>
 
 #include "client/cli/job_spec.h"
 #include "dex/v1/finetuning.pb.h"
@@ -8,6 +12,7 @@
 namespace dex::cli {
 namespace {
 
+using testing::ElementsAreArray;
 using testing::HasSubstr;
 
 TEST(SetFieldTest, SetsScalarsEnumsListsAndMaps) {
@@ -63,15 +68,49 @@ TEST(JobSpecTest, FlagsBecomeASpec) {
   EXPECT_EQ(spec->evaluation().max_tokens(), 4096u);
 }
 
+TEST(JobSpecTest, EveryMethodHasAFlagAndItsFieldsAreSet) {
+  SpecFlags flags;
+  flags.method = "lora";
+  flags.sets = {"lora.r=4", "lora.target_modules=q_proj,down_proj"};
+  const auto lora = make_spec(flags);
+  ASSERT_TRUE(lora.ok()) << lora.status().to_string();
+  EXPECT_EQ(lora->lora().r(), 4);
+  EXPECT_EQ(lora->lora().target_modules_size(), 2);
+  flags.method = "adapter";
+  flags.sets = {"adapter.activation=gelu"};
+  EXPECT_EQ(make_spec(flags)->adapter().activation(), v1::AdapterMethod::ACTIVATION_GELU);
+  flags.method = "full";
+  flags.sets = {};
+  EXPECT_TRUE(make_spec(flags)->has_full());
+  flags.method = "dex";
+  flags.sets = {"dex.train=lora+dex"};  // as artefacts and method.md write it
+  EXPECT_EQ(make_spec(flags)->dex().train(), v1::DexMethod::TRAIN_LORA_DEX);
+}
+
+TEST(JobSpecTest, TheMethodsAreTheMembersOfTheOneof) {
+  const auto& oneof = *v1::FineTuningJobSpec::descriptor()->FindOneofByName("method");
+  std::vector<std::string> members;
+  for (int i = 0; i < oneof.field_count(); ++i) members.push_back(oneof.field(i)->name());
+  EXPECT_THAT(members, ElementsAreArray(kMethods));
+}
+
+TEST(JobSpecTest, AFieldOfAnotherMethodDoesNotChangeTheMethod) {
+  SpecFlags flags;
+  flags.sets = {"lora.r=4"};  // without --method the job is a dex job
+  EXPECT_THAT(make_spec(flags).status().message(), HasSubstr("without --method lora"));
+  flags.sets = {"dex.lora.r=4"};
+  EXPECT_EQ(make_spec(flags)->dex().lora().r(), 4u);
+}
+
 TEST(JobSpecTest, ThePresetOfAControlIsRefused) {
   SpecFlags flags;
   flags.method = "kvo_only";
   EXPECT_TRUE(make_spec(flags)->has_kvo_only());
   flags.preset = "code";
   EXPECT_EQ(make_spec(flags).status().reason(), "UNUSED_FIELD");
-  flags.method = "lora";
+  flags.method = "distil";
   EXPECT_THAT(make_spec(flags).status().message(),
-              HasSubstr("\"lora\" is not one of dex, kvo_only"));
+              HasSubstr("\"distil\" is not one of dex, kvo_only, lora, adapter, full"));
 }
 
 }  // namespace

@@ -61,6 +61,16 @@ TEST(StudyPlanTest, AllMethodsHaveTheSameBudgetAndSeed) {
   EXPECT_THAT(spec_of(open, {"dex", 1}).status().message(), HasSubstr("--max-steps"));
 }
 
+TEST(StudyPlanTest, AMethodsOwnFieldsAreForItsRunsAlone) {
+  auto both = plan();
+  both.common.sets = {"lora.r=4", "evaluation.max_tokens=8192"};
+  const auto lora = spec_of(both, {"lora", 1}).value();
+  EXPECT_EQ(lora.lora().r(), 4u);
+  const auto dex = spec_of(both, {"dex", 1}).value();
+  EXPECT_TRUE(dex.has_dex());
+  for (const auto& spec : {lora, dex}) EXPECT_EQ(spec.evaluation().max_tokens(), 8192u);
+}
+
 TEST(StudyPlanTest, TheSameJobHasTheSameRequestId) {
   const auto id = [](const StudyRun& run) { return request_id_of(spec_of(plan(), run).value()); };
   EXPECT_EQ(id({"dex", 1}), id({"dex", 1}));
@@ -75,6 +85,7 @@ TEST(StudyPlanTest, ListsAreReadAndRefusedByName) {
     EXPECT_FALSE(parse_seeds(bad).ok()) << bad;
   }
   EXPECT_THAT(parse_methods("dex,kvo-only,dex").value(), ElementsAre("dex", "kvo_only"));
+  EXPECT_THAT(parse_methods("lora,full,adapter").value(), ElementsAre("lora", "full", "adapter"));
   EXPECT_THAT(parse_methods("dex,ia3").status().message(), HasSubstr("\"ia3\" is not one of"));
 }
 

@@ -2,21 +2,28 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "tests/unit/scheduler/core/smollm2.h"
 
 namespace dex::core {
 namespace {
 
-Resolved resolved(std::string_view preset) {
+ResolveInput input() {
   ResolveInput in;
   in.spec.set_model("smollm2-135m-instruct");
   in.spec.set_training_file("file-1");
-  in.spec.mutable_dex()->set_preset(std::string(preset));
   in.spec.mutable_hyperparameters()->set_max_steps(100);
   in.spec.mutable_hyperparameters()->set_max_seq_length(512);
   in.spec.mutable_hyperparameters()->set_batch_size(4);
   in.model = smollm2();
   in.training = {v1::FILE_FORMAT_TEXT, 400, 1'000'000, 20'000};
+  return in;
+}
+
+Resolved resolved(std::string_view preset) {
+  ResolveInput in = input();
+  in.spec.mutable_dex()->set_preset(std::string(preset));
   return resolve(in).value();
 }
 
@@ -42,6 +49,45 @@ TEST(EstimateTest, CountsBiasesAndNorms) {
   EXPECT_EQ(count_parameters(spec, qwen3).trained, 122'910 + 16'588'800);
   EXPECT_GT(estimate(resolved("paper"), qwen3, DeviceFacts{}).peak_host_memory_bytes(),
             estimate(resolved("paper"), smollm2(), DeviceFacts{}).peak_host_memory_bytes());
+}
+
+// The same table: LoRA r = 8 on q, k, v, o 921,600, adapter 4,462,080, everything 134,515,008.
+TEST(EstimateTest, CountsTheBaselinesExactly) {
+  const auto of = [](const std::function<void(v1::FineTuningJobSpec&)>& choose) {
+    ResolveInput in = input();
+    choose(in.spec);
+    const Resolved result = resolve(in).value();
+    return estimate(result, smollm2(), DeviceFacts{});
+  };
+  const auto lora = of([](auto& spec) { spec.mutable_lora(); });
+  EXPECT_EQ(lora.trained_parameters(), 921'600);
+  EXPECT_EQ(lora.added_parameters(), 921'600);
+  EXPECT_EQ(lora.artifact_class(), "LIGHT");
+  EXPECT_EQ(lora.artifact_bytes(), 921'600 * 4);
+  const auto adapter = of([](auto& spec) { spec.mutable_adapter(); });
+  EXPECT_EQ(adapter.trained_parameters(), 4'462'080);
+  EXPECT_EQ(adapter.artifact_class(), "LIGHT");
+  const auto full = of([](auto& spec) { spec.mutable_full(); });
+  EXPECT_EQ(full.trained_parameters(), 134'515'008);
+  EXPECT_EQ(full.added_parameters(), 0);
+  EXPECT_EQ(full.artifact_class(), "MODEL");
+  EXPECT_GT(full.peak_host_memory_bytes(), int64_t{5} * 134'515'008 * 4);
+  const auto kvo = of([](auto& spec) { spec.mutable_kvo_only(); });
+  EXPECT_EQ(kvo.trained_parameters(), 16'588'800);
+  const auto lora_dex = of([](auto& spec) {
+    spec.mutable_dex()->set_preset("paper");
+    spec.mutable_dex()->set_train(v1::DexMethod::TRAIN_LORA_DEX);
+  });
+  EXPECT_EQ(lora_dex.trained_parameters(), 645'120 + 122'910);
+  EXPECT_EQ(lora_dex.artifact_class(), "LIGHT");
+  const auto full_dex = of([](auto& spec) {
+    spec.mutable_dex()->set_preset("paper");
+    spec.mutable_dex()->set_train(v1::DexMethod::TRAIN_FULL_DEX);
+  });
+  EXPECT_EQ(full_dex.trained_parameters(), 134'515'008 + 122'910);
+  EXPECT_EQ(full_dex.artifact_bytes(), int64_t{134'515'008} * 4);  // the branch is folded in
+  EXPECT_LT(lora.expected_duration_seconds(), kvo.expected_duration_seconds());
+  EXPECT_LT(kvo.expected_duration_seconds(), full.expected_duration_seconds());
 }
 
 TEST(EstimateTest, StatesWorkTimeAndMemory) {

@@ -53,6 +53,65 @@ TEST(ResolveTest, NamesEveryValueAndItsSource) {
   EXPECT_EQ(config.spec().seed(), 7);
 }
 
+// method.md §7: each method has its own options and rate; nothing of a preset's branch is left.
+TEST(ResolveTest, MethodsWithoutABranchHaveTheirOwnDefaults) {
+  auto in = input();
+  in.spec.mutable_lora()->set_alpha(32);
+  auto config = resolved(in).config;
+  EXPECT_EQ(config.spec().lora().r(), 8);
+  EXPECT_EQ(config.spec().lora().alpha(), 32);
+  EXPECT_THAT(config.spec().lora().target_modules(),
+              testing::ElementsAre("q_proj", "k_proj", "v_proj", "o_proj"));
+  EXPECT_DOUBLE_EQ(config.spec().hyperparameters().learning_rate(), 2e-4);
+  EXPECT_FALSE(config.spec().hyperparameters().has_branch_learning_rate());
+  EXPECT_EQ(config.sources().at("lora.alpha"), "USER");
+  EXPECT_EQ(config.sources().at("lora.r"), "AUTO");
+  EXPECT_EQ(config.spec().hyperparameters().warmup_ratio(), 0.03);
+
+  in.spec.mutable_adapter();
+  config = resolved(in).config;
+  EXPECT_EQ(config.spec().adapter().size(), 64);
+  EXPECT_EQ(config.spec().adapter().placement(), v1::AdapterMethod::PLACEMENT_BOTH);
+  EXPECT_DOUBLE_EQ(config.spec().hyperparameters().learning_rate(), 1e-4);
+
+  in.spec.mutable_full();
+  EXPECT_DOUBLE_EQ(resolved(in).config.spec().hyperparameters().learning_rate(), 2e-5);
+  in.spec.mutable_hyperparameters()->set_learning_rate_multiplier(0.5);
+  EXPECT_DOUBLE_EQ(resolved(in).config.spec().hyperparameters().learning_rate(), 1e-5);
+}
+
+TEST(ResolveTest, LoraBesideABranchTakesLorasRate) {
+  auto in = input("paper");
+  in.spec.mutable_dex()->set_train(DexMethod::TRAIN_LORA_DEX);
+  const auto config = resolved(in).config;
+  EXPECT_THAT(config.spec().dex().lora().target_modules(),
+              testing::ElementsAre("k_proj", "v_proj", "o_proj"));
+  EXPECT_DOUBLE_EQ(config.spec().hyperparameters().learning_rate(), 2e-4);
+  EXPECT_DOUBLE_EQ(config.spec().hyperparameters().branch_learning_rate(), 1e-4);
+  EXPECT_EQ(config.preset_version(), "paper@1");
+}
+
+TEST(ResolveTest, BadOptionsOfAMethodAreNamed) {
+  auto in = input();
+  in.spec.mutable_lora()->set_r(0);
+  in.spec.mutable_lora()->add_target_modules("lm_head");
+  in.spec.mutable_lora()->set_dropout(1);
+  const auto status = refused(in);
+  ASSERT_EQ(status.violations().size(), 3u);
+  EXPECT_EQ(status.violations()[0].field, "lora.r");
+  EXPECT_EQ(status.violations()[1].field, "lora.dropout");
+  EXPECT_THAT(status.violations()[2].description, HasSubstr("\"lm_head\" is not one of q_proj"));
+  in.spec.mutable_adapter()->set_size(0);
+  EXPECT_EQ(refused(in).violations()[0].field, "adapter.size");
+  in = input();
+  in.spec.mutable_dex()->mutable_lora()->set_r(4);
+  EXPECT_EQ(refused(in).reason(), "UNUSED_FIELD");
+  in = input();
+  in.spec.mutable_lora();
+  in.spec.mutable_hyperparameters()->set_branch_learning_rate(1e-4);
+  EXPECT_EQ(refused(in).reason(), "UNUSED_FIELD");
+}
+
 TEST(ResolveTest, AnnealingIsClampedToTheRunAndSaysSo) {
   const auto result = resolved(input());
   EXPECT_EQ(result.config.spec().dex().lambda().anneal_steps(), 180);

@@ -53,6 +53,17 @@ INSTANTIATE_TEST_SUITE_P(Shapes, LinearCrossEntropyTest,
                                             ::testing::Values(1, 16, 51),
                                             ::testing::Values(3, 97, 1000)));
 
+// Full fine-tuning trains the head as well.
+TEST_P(LinearCrossEntropyTest, ATrainedHeadHasItsGradient) {
+  const auto [type, rows, vocabulary] = GetParam();
+  const Case c = make_case(type, rows, vocabulary);
+  const at::Tensor fast = c.head.clone().requires_grad_(), plain = c.head.clone().requires_grad_();
+  LinearCrossEntropy op(16);
+  (op.loss(c.hidden, fast, c.targets, c.weights) * 3).backward();
+  (linear_cross_entropy_plain(c.hidden, plain, c.targets, c.weights) * 3).backward();
+  expect_close(fast.grad(), plain.grad(), type == at::kFloat ? 1e-5 : 1e-12);
+}
+
 TEST(LinearCrossEntropyRulesTest, ASumOverPartsIsTheWhole) {
   const Case c = make_case(at::kDouble, 40, 50);
   LinearCrossEntropy op;

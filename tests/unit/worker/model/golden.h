@@ -38,8 +38,8 @@ inline at::Tensor next_token_loss(const model::Llama& llama, const model::Batch&
       weights_of_rows[row] = 1 / labels;
     }
   }
-  return kernels::LinearCrossEntropy().loss(llama.hidden(batch, adaptation), llama.lm_head(),
-                                            targets, weights_of_rows);
+  return kernels::LinearCrossEntropy().loss(llama.hidden(batch, adaptation),
+                                            llama.lm_head(adaptation), targets, weights_of_rows);
 }
 
 }  // namespace dex::testing

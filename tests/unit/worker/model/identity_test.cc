@@ -108,7 +108,7 @@ TEST(IdentityTest, ModelGradientsAgreeWithFiniteDifferences) {
     }
     kernels::LinearCrossEntropy op;
     const auto loss = [&] {
-      return op.loss(llama.hidden(batch, adapted), llama.lm_head(), targets, rows);
+      return op.loss(llama.hidden(batch, adapted), llama.lm_head(adapted), targets, rows);
     };
     loss().backward();
     at::NoGradGuard no_grad;

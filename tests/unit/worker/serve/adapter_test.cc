@@ -12,6 +12,8 @@
 namespace dex::serve {
 namespace {
 
+const std::filesystem::path kData = std::filesystem::path(DEX_SOURCE_DIR) / "tests/data";
+
 class ServingAdapterTest : public ::testing::Test {
  protected:
   ServingAdapterTest() {
@@ -71,6 +73,25 @@ TEST_F(ServingAdapterTest, RefusesBrokenFiles) {
   std::filesystem::resize_file(path / "adapter_model.safetensors",
                                std::filesystem::file_size(path / "adapter_model.safetensors") - 7);
   EXPECT_THAT(refusal(path), ::testing::HasSubstr("adapter_model.safetensors"));
+}
+
+// By hand a folder that PEFT wrote is served as it is; an agent, which knows a hash, takes only
+// ours.
+TEST_F(ServingAdapterTest, ServesFoldersOfPeft) {
+  const auto tiny = load_serving_model(kData / "train/model", Dtype::kF32);
+  const auto path = kData / "lora/all_rslora";
+  const auto adapter = load_serving_adapter(path, "a", {}, *tiny);
+  EXPECT_NE(adapter->layers[1].term(model::Linear::kDown).a.data, nullptr);
+  EXPECT_EQ(adapter->layers[1].o.data, nullptr);  // beside the base's products, not merged
+  EXPECT_THROW(load_serving_adapter(path, "a", std::string(64, 'a'), *tiny), std::runtime_error);
+}
+
+// A LoRA adapter of SmolLM2's usual size stays small: factors only.
+TEST_F(ServingAdapterTest, LoraTakesItsFactors) {
+  const auto lora = testing::tiny_adapter(testing::tiny_options()[5], 5, model->weights_sha256);
+  const auto serving = make_serving_adapter(lora, "a", std::string(64, 'a'), *model);
+  const int64_t sides = (32 + 32) + 2 * (16 + 32) + (32 + 32);
+  EXPECT_EQ(serving->bytes, 2 * 5 * sides * 4);
 }
 
 TEST_F(ServingAdapterTest, TheTableIsBounded) {

@@ -44,6 +44,9 @@ class EngineTest : public ::testing::Test {
     options.threads = 1;
     return std::make_unique<Engine>(model, nullptr, options, clock);
   }
+  [[nodiscard]] int adapter_count() const { return static_cast<int>(adapters.size()); }
+  // The base and every adapter in turn.
+  [[nodiscard]] int which_of(int i) const { return i % (adapter_count() + 1) - 1; }
   // −1: the base.
   std::shared_ptr<const ServingAdapter> adapter(int i) const {
     return i < 0 ? nullptr : adapters.at(i);
@@ -90,7 +93,7 @@ class EngineTest : public ::testing::Test {
 
 TEST_F(EngineTest, ScoresAsTheTrainersForwardPass) {
   const auto tokens = prompt(40, 1);
-  for (int which = -1; which < 4; ++which) {
+  for (int which = -1; which < adapter_count(); ++which) {
     const at::Tensor want = reference(tokens, which);
     const auto got = alone(scoring(tokens), which);
     ASSERT_TRUE(got->outcome.error.ok());
@@ -108,7 +111,7 @@ TEST_F(EngineTest, ScoresAsTheTrainersForwardPass) {
 }
 
 TEST_F(EngineTest, PrefillAndDecodeAreOneForwardPass) {
-  for (int which = -1; which < 4; ++which) {
+  for (int which = -1; which < adapter_count(); ++which) {
     const auto first = prompt(21, 2);
     const auto got = alone(greedy(first, 20), which);
     ASSERT_EQ(got->tokens.size(), 20U);
@@ -144,11 +147,11 @@ TEST_F(EngineTest, ChunksDoNotChangeAnything) {
 TEST_F(EngineTest, AMixedBatchIsEachAlone) {
   std::vector<std::shared_ptr<Collector>> together;
   auto many = engine();
-  for (int i = 0; i < 10; ++i)
-    together.push_back(submit(*many, greedy(prompt(5 + 7 * i, i), 12), i % 5 - 1));
+  for (int i = 0; i < 20; ++i)
+    together.push_back(submit(*many, greedy(prompt(5 + 7 * i, i), 12), which_of(i)));
   many->run_until_idle();
-  for (int i = 0; i < 10; ++i) {
-    const auto one = alone(greedy(prompt(5 + 7 * i, i), 12), i % 5 - 1);
+  for (int i = 0; i < 20; ++i) {
+    const auto one = alone(greedy(prompt(5 + 7 * i, i), 12), which_of(i));
     EXPECT_EQ(together[i]->tokens, one->tokens) << i;
     EXPECT_EQ(together[i]->values(), one->values())
         << i;  // to the bit: no row depends on its neighbours
@@ -163,12 +166,12 @@ TEST_F(EngineTest, APoolThatIsTooSmallOnlyMakesThemWait) {
       {.kv_cache_bytes = 12 * a_block, .max_running = 16});  // 192 tokens for 16 times up to 100
   std::vector<std::shared_ptr<Collector>> all;
   for (int i = 0; i < 16; ++i)
-    all.push_back(submit(*small, greedy(prompt(30 + i, i), 60), i % 5 - 1));
+    all.push_back(submit(*small, greedy(prompt(30 + i, i), 60), which_of(i)));
   small->run_until_idle();
   EXPECT_GT(small->preemptions(), 0);
   for (int i = 0; i < 16; ++i) {
     ASSERT_TRUE(all[i]->outcome.error.ok());
-    EXPECT_EQ(all[i]->tokens, alone(greedy(prompt(30 + i, i), 60), i % 5 - 1)->tokens) << i;
+    EXPECT_EQ(all[i]->tokens, alone(greedy(prompt(30 + i, i), 60), which_of(i))->tokens) << i;
   }
   EXPECT_EQ(small->load(), (Engine::Load{0, 0, 0}));
 }

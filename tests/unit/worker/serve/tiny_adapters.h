@@ -23,7 +23,21 @@ inline std::vector<model::DexOptions> tiny_options() {
   mean.sign = model::Sign::kPlus;
   model::DexOptions bottleneck = mean;
   bottleneck.projection = model::Projection::kBottleneck;
-  return {paper, only, mean, bottleneck};
+  model::DexOptions lora;
+  lora.form = model::Form::kNone;
+  lora.train = model::Train::kLora;
+  lora.lora = {.r = 3, .alpha = 4, .targets = {model::kLinears.begin(), model::kLinears.end()}};
+  model::DexOptions attention_lora = lora;
+  attention_lora.lora = {.r = 5, .alpha = 5};
+  model::DexOptions adapter;
+  adapter.form = model::Form::kNone;
+  adapter.train = model::Train::kAdapter;
+  adapter.adapter = {.size = 6, .activation = model::AdapterActivation::kGelu};
+  model::DexOptions after_mlp = adapter;
+  after_mlp.adapter = {.size = 20, .placement = model::Placement::kMlp};
+  model::DexOptions lora_dex = paper;
+  lora_dex.train = model::Train::kLoraDex;
+  return {paper, only, mean, bottleneck, lora, attention_lora, adapter, after_mlp, lora_dex};
 }
 
 inline model::Adapter tiny_adapter(const model::DexOptions& options, uint64_t stream,

@@ -7,6 +7,7 @@
 #include "services/base/sha256.h"
 #include "tests/support/failing_file_layer.h"
 #include "tests/unit/worker/train/job_fixture.h"
+#include "tests/unit/worker/train/methods.h"
 #include "tests/unit/worker/train/resolved_preset.h"
 
 namespace dex::train::testing {
@@ -42,8 +43,10 @@ class ResumeTest : public JobTest {
   }
 
   void expect_same_bits(const fs::path& a, const fs::path& b) {
-    for (const char* file : {"final/adapter_model.safetensors", "step-40/adapter.safetensors",
-                             "step-40/optimizer.safetensors", "step-40/state.json"}) {
+    const bool whole = fs::exists(a / "final/model.safetensors");  // all weights were trained
+    for (const char* file :
+         {whole ? "final/model.safetensors" : "final/adapter_model.safetensors",
+          "step-40/adapter.safetensors", "step-40/optimizer.safetensors", "step-40/state.json"}) {
       EXPECT_TRUE(bytes_of(a / file) == bytes_of(b / file)) << file;
     }
   }
@@ -85,6 +88,27 @@ INSTANTIATE_TEST_SUITE_P(All, ExactResumeTest,
                            return info.param.preset + std::to_string(info.param.threads) +
                                   "threads";
                          });
+
+class ExactResumeOfMethodTest : public ResumeTest,
+                                public ::testing::WithParamInterface<model::Train> {};
+
+TEST_P(ExactResumeOfMethodTest, SeventeenUpdatesAndTheRestGiveTheBitsOfForty) {
+  const auto configured = [&](const std::string& attempt) {
+    JobSpec spec = long_spec(attempt);
+    choose(GetParam(), spec);
+    return spec;
+  };
+  run_until(configured("straight"), -1);
+  const auto stopped = run_until(configured("first"), 17);
+  ASSERT_FALSE(stopped.checkpoints.empty());
+  JobSpec second = configured("second");
+  second.checkpoint_dir = stopped.checkpoints.back().path;
+  EXPECT_EQ(run_until(second, -1).numbers("metrics", "step").front(), 18);
+  expect_same_bits(directory_ / "straight", directory_ / "second");
+}
+
+INSTANTIATE_TEST_SUITE_P(Trains, ExactResumeOfMethodTest, ::testing::ValuesIn(kOtherTrains),
+                         [](const auto& info) { return test_name(info.param); });
 
 TEST_F(ResumeTest, EveryPlaceToStopIsExact) {
   run_until(long_spec("straight"), -1);

@@ -72,6 +72,56 @@ TEST(SpecIoTest, KvoOnlyHasNoBranch) {
   EXPECT_EQ(spec.dex.train, model::Train::kKvoOnly);
 }
 
+TEST(SpecIoTest, ReadsEveryMethod) {
+  const auto read = [](const std::string& method) {
+    return parse_spec_json(start("{" + method + "}"), "spec.json");
+  };
+  const JobSpec lora = read(
+      R"("lora": {"r": 4, "alpha": 8, "dropout": 0.1, "targetModules": ["q_proj", "up_proj"], "useRslora": true})");
+  EXPECT_EQ(lora.dex.train, model::Train::kLora);
+  EXPECT_EQ(lora.dex.form, model::Form::kNone);
+  EXPECT_EQ(lora.dex.lora.r, 4);
+  EXPECT_DOUBLE_EQ(lora.dex.lora.alpha, 8);
+  EXPECT_DOUBLE_EQ(lora.dex.lora.dropout, 0.1);
+  EXPECT_TRUE(lora.dex.lora.rslora);
+  EXPECT_EQ(lora.dex.lora.targets,
+            (std::vector<model::Linear>{model::Linear::kQ, model::Linear::kUp}));
+  // Each method has its own rate (method.md §7).
+  EXPECT_DOUBLE_EQ(lora.hyperparameters.learning_rate, 2e-4);
+  EXPECT_EQ(read(R"("lora": {})").dex.lora.targets.size(), 4u);
+
+  const JobSpec adapter = read(
+      R"("adapter": {"size": 8, "placement": "PLACEMENT_MLP", "activation": "ACTIVATION_GELU"})");
+  EXPECT_EQ(adapter.dex.train, model::Train::kAdapter);
+  EXPECT_EQ(adapter.dex.adapter.size, 8);
+  EXPECT_EQ(adapter.dex.adapter.placement, model::Placement::kMlp);
+  EXPECT_EQ(adapter.dex.adapter.activation, model::AdapterActivation::kGelu);
+  EXPECT_DOUBLE_EQ(adapter.hyperparameters.learning_rate, 1e-4);
+
+  const JobSpec full = read(R"("full": {})");
+  EXPECT_EQ(full.dex.train, model::Train::kFull);
+  EXPECT_DOUBLE_EQ(full.hyperparameters.learning_rate, 2e-5);
+
+  const JobSpec lora_dex = read(R"("dex": {"train": "TRAIN_LORA_DEX", "lora": {"r": 2}})");
+  EXPECT_EQ(lora_dex.dex.train, model::Train::kLoraDex);
+  EXPECT_EQ(lora_dex.dex.form, model::Form::kPaper);
+  EXPECT_EQ(lora_dex.dex.lora.r, 2);
+  EXPECT_EQ(lora_dex.dex.lora.targets.size(), 3u);  // k, v, o
+  EXPECT_EQ(read(R"("dex": {"train": "TRAIN_FULL_DEX"})").dex.train, model::Train::kFullDex);
+}
+
+TEST(SpecIoTest, RefusesBadOptionsOfAMethod) {
+  expect_refused(start(R"({"lora": {"r": 0}})"), "lora.r: must be between 1 and 256, got 0");
+  expect_refused(start(R"({"lora": {"alpha": "NaN"}})"), "lora.alpha: must be a finite number");
+  expect_refused(start(R"({"lora": {"dropout": 1}})"),
+                 "lora.dropout: must be between 0 and 0.99, got 1");
+  expect_refused(start(R"({"lora": {"targetModules": ["lm_head"]}})"), "got \"lm_head\"");
+  expect_refused(start(R"({"lora": {"targetModules": ["q_proj", "q_proj"]}})"), "q_proj twice");
+  expect_refused(start(R"({"adapter": {"size": 0}})"),
+                 "adapter.size: must be between 1 and 4096, got 0");
+  expect_refused(start(R"({"dex": {"lora": {"r": 4}}})"), "only with TRAIN_LORA_DEX");
+}
+
 TEST(SpecIoTest, RefusesBadValuesByFieldAndValue) {
   const auto hyper = [](const std::string& body) {
     return start("{\"hyperparameters\": {" + body + "}}");

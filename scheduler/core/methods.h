@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "dex/v1/finetuning.pb.h"
+#include "scheduler/core/presets.h"
+
+namespace dex::core {
+
+// Every method of api.md §3 that a job may ask for, by its name in JSON and replies.
+const std::vector<std::string_view>& method_names();
+
+// The linears that LoRA may change, in a checkpoint's order: q_proj … down_proj.
+const std::vector<std::string_view>& linear_names();
+
+// What is trained of the base's own weights, and what beside them.
+enum class TrainedWeights { kNone, kKvo, kAll };
+TrainedWeights trained_weights(const dex::v1::FineTuningJobSpec& spec);
+// LoRA's options, of the method or of dex with train LORA_DEX; null: none.
+const dex::v1::LoraMethod* lora_of(const dex::v1::FineTuningJobSpec& spec);
+
+// LIGHT, KVO or MODEL (api.md §3).
+std::string artifact_class(const dex::v1::FineTuningJobSpec& spec);
+
+// The values that belong to the spec's method itself (method.md §7), whatever the preset: LoRA's
+// and the adapter's options, and the learning rate where a preset's, made for W_K, W_V and W_O,
+// would be wrong.
+dex::v1::FineTuningJobSpec method_defaults(const dex::v1::FineTuningJobSpec& spec, SizeClass size);
+
+}  // namespace dex::core
