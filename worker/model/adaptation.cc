@@ -31,7 +31,7 @@ Adaptation initial_adaptation(const DexOptions& options, const Config& config, c
     }
     if (options.has_branch()) {
       layer.branch = initial_branch(options, config, static_cast<int64_t>(i), seed);
-      layer.mask = head_mask(selected_heads.at(i), config.heads);
+      layer.mask = head_mask(selected_heads.at(i), config.heads, options.soft_floor);
     }
   }
   set_lambda(adaptation, 0);

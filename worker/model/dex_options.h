@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "worker/model/config.h"
@@ -11,12 +12,14 @@
 namespace dex::model {
 
 // The options of method.md §3, as plain values; each enum holds what this worker computes and no
-// more.
-enum class Form { kNone, kPaper, kHeadMean };              // §3.1
-enum class Projection { kShared, kPerHead, kBottleneck };  // §3.2
-enum class BottleneckScope { kShared, kPerHead };
+// more. The form `dense` of a spec is kPaper with projection kDense and sign kPlus (§3.1).
+enum class Form { kNone, kPaper, kHeadMean, kPrefixMean, kUniformMap };  // §3.1
+enum class Projection { kShared, kPerHead, kDense, kBottleneck };        // §3.2
+enum class BottleneckScope { kShared, kPerHead, kDense };
+enum class Activation { kNone, kSilu, kGelu };  // of a bottleneck; gelu is the exact one (erf)
 enum class Sign { kMinus, kPlus };
 enum class Train { kKvoDex, kDexOnly, kKvoOnly };  // §3.5
+enum class Start { kIdentity, kLiteral };          // §3.5
 enum class BranchInit { kZeros, kLinear };         // §2.3: of w_d; a bottleneck has its own start
 enum class Schedule { kPaperEq4, kSeedCosine, kConstant, kLearned };  // §3.3
 
@@ -34,13 +37,33 @@ struct DexOptions {
   Form form = Form::kPaper;
   Projection projection = Projection::kShared;
   BottleneckScope bottleneck_scope = BottleneckScope::kPerHead;
-  double width_ratio = 1.5;  // bottleneck: m = round(width_ratio·d)
+  Activation bottleneck_activation = Activation::kNone;
+  double width_ratio = 1.5;  // bottleneck: m = round(width_ratio·w), w the width that it projects
   Sign sign = Sign::kMinus;
   Train train = Train::kKvoDex;
+  Start start = Start::kIdentity;
   BranchInit w_d_init = BranchInit::kZeros;
+  double soft_floor = 0;                // m_h of heads that are not selected, 0 … 0.5 (§3.4)
+  bool allow_large_projection = false;  // a branch above kLargeBranch of the base (§3.6)
   LambdaOptions lambda;
 
   [[nodiscard]] bool has_branch() const { return form != Form::kNone; }
+  // Whether P of §3.2 exists: uniform_map has none.
+  [[nodiscard]] bool has_projection() const { return has_branch() && form != Form::kUniformMap; }
+  [[nodiscard]] bool has_gate() const { return has_branch() && form != Form::kPaper; }
+  // Whether the branch has a w_d, rather than a bottleneck's two factors or no projection.
+  [[nodiscard]] bool has_map() const {
+    return has_projection() && projection != Projection::kBottleneck;
+  }
+  // Whether P is a product with one matrix.
+  [[nodiscard]] bool is_linear() const {
+    return !has_projection() || projection != Projection::kBottleneck ||
+           bottleneck_activation == Activation::kNone;
+  }
+  // Whether the branch reads a mean of the tokens before, its state when decoding.
+  [[nodiscard]] bool keeps_state() const {
+    return form == Form::kPrefixMean || form == Form::kUniformMap;
+  }
   [[nodiscard]] bool trains_kvo() const { return train != Train::kDexOnly; }
   [[nodiscard]] bool learns_lambda() const;  // λ_learn exists: paper_eq4, learned
   [[nodiscard]] double sign_value() const { return sign == Sign::kMinus ? -1.0 : 1.0; }  // s of §1
@@ -51,6 +74,7 @@ struct DexOptions {
 std::string_view name(Form value);
 std::string_view name(Projection value);
 std::string_view name(BottleneckScope value);
+std::string_view name(Activation value);
 std::string_view name(Sign value);
 std::string_view name(Train value);
 std::string_view name(BranchInit value);
@@ -58,13 +82,28 @@ std::string_view name(Schedule value);
 Form parse_form(std::string_view text);
 Projection parse_projection(std::string_view text);
 BottleneckScope parse_bottleneck_scope(std::string_view text);
+Activation parse_activation(std::string_view text);
 Sign parse_sign(std::string_view text);
 Train parse_train(std::string_view text);
 BranchInit parse_branch_init(std::string_view text);
 Schedule parse_schedule(std::string_view text);
 
-// m of a bottleneck, round half up.
+// Why the branch can't be folded into W_O, by name and with the way out (§3.6); empty: it can.
+std::string not_foldable(const DexOptions& options);
+
+// The width w that the projection multiplies: d, or H·d for `dense` and a bottleneck of that scope.
+int64_t projected_width(const DexOptions& options, const Config& config);
+
+// m of a bottleneck, round half up, at least 1.
 int64_t bottleneck_width(const DexOptions& options, const Config& config);
+
+// Artefact key ("w_d", "gate" …) and shape of every tensor of a layer's branch that the options ask
+// for (§3.2), in a fixed order.
+std::vector<std::pair<std::string, std::vector<int64_t>>> branch_shapes(const DexOptions& options,
+                                                                        const Config& config);
+
+// Share of the base's parameters above which a branch needs allow_large_projection (§3.6).
+inline constexpr double kLargeBranch = 0.1;
 
 // λ_init(l) = 0.8 − 0.6·exp(−0.3·l), l from 0 (§2.2).
 double lambda_init(int64_t layer);

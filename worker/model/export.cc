@@ -67,6 +67,8 @@ void export_folded(const fs::path& out, const fs::path& base_dir, const Config& 
                    const Adaptation& adaptation, at::ScalarType dtype,
                    const Certificate& certificate) {
   const std::string type_name = torch_name(dtype);
+  const std::string reason = not_foldable(adaptation.options);
+  if (!reason.empty()) fail(reason);  // before the base is read
   const Weights weights = folded_weights(load_weights(base_dir, config), adaptation);
   NamedTensors tensors = named_weights(weights);
   for (auto& [name, tensor] : tensors) tensor = tensor.to(dtype);

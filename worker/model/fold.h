@@ -11,6 +11,9 @@
 
 namespace dex::model {
 
+// All of this room's folding refuses a branch that can't be folded (method.md §3.6) with "[fold]
+// form prefix_mean keeps state between tokens; it can't be folded, serve it as an adapter".
+
 // W_O with the layer's branch inside (method.md §2.4; head_mean: §3.1's full matrix): [D, H·d],
 // computed in fp32 (fp64 if w_o is), the branch's λ multiplied by `lambda_scale`. `w_o` is the
 // layer's effective o_proj: the adaptation's where it has one. A layer without a branch, or λ = 0,

@@ -12,7 +12,7 @@
 #include <string>
 
 #include "worker/kernels/check.h"
-#include "worker/kernels/dex_out.h"
+#include "worker/kernels/head_map.h"
 #include "worker/kernels/rms_norm.h"
 #include "worker/kernels/rope.h"
 #include "worker/kernels/swiglu.h"
@@ -91,7 +91,7 @@ class Pass {
         by_head(linear(x, either(a.v, w.v), either(a.v_bias, w.v_bias)), config_.kv_heads);
     if (observer_.on_entropy) observer_.on_entropy(layer, entropy(q.detach(), k.detach()));
     const Tensor o = mix(q, k, v);  // [N, H, d]
-    const Tensor y = output(layer, o);
+    const Tensor y = output(layer, o, v);
     const Tensor& bias = either(a.o_bias, w.o_bias);
     return bias.defined() ? y + bias : y;
   }
@@ -132,28 +132,34 @@ class Pass {
   }
 
   // The output projection, with the branch where the layer has one.
-  Tensor output(int64_t layer, const Tensor& o) const {
+  Tensor output(int64_t layer, const Tensor& o, const Tensor& v) const {
     const LayerAdaptation& a = adapted(layer);
     const Tensor& w_o = either(a.o, weights_.layers[static_cast<size_t>(layer)].o);
     const bool branch = acts(a);
     if (branch && observer_.on_branch) {
       at::NoGradGuard no_grad;
-      observer_.on_branch(layer, o.detach(), difference(a.branch, o.detach()) * strength(a));
+      observer_.on_branch(layer, o.detach(), scaled_difference(a, o.detach(), v.detach()));
     }
-    const Tensor flat = o.reshape({o.size(0), -1});
-    if (!observer_.head_gates.empty()) return gated_output(layer, o, w_o, branch);
-    if (!branch) return at::mm(flat, w_o.t());
-    return kernels::dex_out(flat, w_o, projection_map(a.branch), a.branch.gate, lambda(a), a.mask,
-                            adaptation_.options.sign_value());
+    if (!observer_.head_gates.empty()) {
+      return gated_output(layer, branch ? o + scaled_difference(a, o, v) : o, w_o);
+    }
+    if (!branch) return at::mm(o.reshape({o.size(0), -1}), w_o.t());
+    return branched_output(adaptation_.options, a.branch, {o, v, batch_.bounds}, w_o, lambda(a),
+                           a.mask);
   }
 
-  // With ξ of method.md §4.2 on each head, in simple ops.
-  Tensor gated_output(int64_t layer, const Tensor& o, const Tensor& w_o, bool branch) const {
-    const LayerAdaptation& a = adapted(layer);
-    const Tensor changed = branch ? o + difference(a.branch, o) * strength(a) : o;
+  // s·λ·m_h·D_h [N, H, d] in simple ops.
+  [[nodiscard]] Tensor scaled_difference(const LayerAdaptation& a, const Tensor& o,
+                                         const Tensor& v) const {
+    return difference(adaptation_.options, a.branch, {o, v, batch_.bounds}) *
+           kernels::branch_strength(lambda(a), a.mask, adaptation_.options.sign_value());
+  }
+
+  // With ξ of method.md §4.2 on each head, after the branch.
+  Tensor gated_output(int64_t layer, const Tensor& changed, const Tensor& w_o) const {
     const Tensor gates =
         observer_.head_gates[static_cast<size_t>(layer)].index_select(0, document_of_row());
-    return (changed * gates.unsqueeze(-1)).reshape({o.size(0), -1}).mm(w_o.t());
+    return (changed * gates.unsqueeze(-1)).reshape({changed.size(0), -1}).mm(w_o.t());
   }
 
   [[nodiscard]] bool acts(const LayerAdaptation& a) const {
@@ -166,10 +172,6 @@ class Pass {
       return a.branch.lambda_learn * a.lambda.learned + a.lambda.fixed;
     }
     return at::full({1}, a.lambda.fixed, a.mask.options());
-  }
-
-  [[nodiscard]] Tensor strength(const LayerAdaptation& a) const {  // s·λ·m [1, H, 1]
-    return (lambda(a) * a.mask * adaptation_.options.sign_value()).view({1, -1, 1});
   }
 
   [[nodiscard]] Tensor document_of_row() const {
