@@ -89,6 +89,37 @@ uint64_t first_bits(const std::string& hex) {
   return value == 0 ? 1 : value;  // 0 is the base
 }
 
+std::vector<float> floats(const at::Tensor& tensor) {
+  return tensor.defined() ? copy(tensor.to(at::kFloat)) : std::vector<float>();
+}
+
+// A map of method.md §3.2, [in, out] or [H, in, out], as a Linear weight: [out, in] or [H·out, in].
+at::Tensor as_weight(const at::Tensor& map) {
+  const at::Tensor turned = map.to(at::kFloat).transpose(-1, -2).contiguous();
+  return turned.reshape({-1, turned.size(-1)});
+}
+
+bool branch_acts(const model::LayerAdaptation& layer, const model::DexOptions& options) {
+  return options.has_branch() && layer.mask.defined() &&
+         layer.mask.count_nonzero().item<int64_t>() > 0;
+}
+
+LayerBranch unfolded(const model::LayerAdaptation& layer, const model::DexOptions& options,
+                     double lambda, Storage& storage) {
+  LayerBranch out;
+  if (!branch_acts(layer, options)) return out;
+  out.strength = floats(layer.mask * (options.sign_value() * lambda));
+  out.gate = floats(layer.branch.gate);
+  if (!options.has_projection()) return out;
+  if (options.is_linear()) {
+    out.map = storage.view(as_weight(model::projection_map(layer.branch)), false);
+  } else {
+    out.down = storage.view(as_weight(layer.branch.w_down), false);
+    out.up = storage.view(as_weight(layer.branch.w_up), false);
+  }
+  return out;
+}
+
 void check_hash(const char* what, const std::string& found, const std::string& expected) {
   if (found.empty() || expected.empty() || found == expected) return;
   throw std::runtime_error(std::string("[adapter] made for another ") + what +
@@ -153,6 +184,9 @@ std::shared_ptr<const ServingAdapter> make_serving_adapter(const model::Adapter&
   const bool round = model.number == Number::kBf16;
   auto storage = std::make_shared<Storage>();
   auto out = std::make_shared<ServingAdapter>();
+  const model::DexOptions& options = adapter.adaptation.options;
+  const bool folds = model::not_foldable(options).empty();
+  if (!folds) out->branch = UnfoldedBranch{options, {}};
   for (size_t i = 0; i < base.layers.size(); ++i) {
     const model::LayerAdaptation& layer = adapter.adaptation.layers.at(i);
     LayerOverride& views = out->layers.emplace_back();
@@ -161,13 +195,16 @@ std::shared_ptr<const ServingAdapter> make_serving_adapter(const model::Adapter&
     views.k_bias = storage->view(layer.k_bias, false);
     views.v_bias = storage->view(layer.v_bias, false);
     views.o_bias = storage->view(layer.o_bias, false);
+    if (!folds) {
+      out->branch->layers.push_back(unfolded(layer, options, adapter.lambda.at(i), *storage));
+      views.o = storage->view(layer.o, round);
+      continue;
+    }
     // Nothing to fold and nothing replaced: the base's W_O, so that its rows join the others' in
     // one product.
-    const bool branch = adapter.adaptation.options.has_branch() && layer.mask.defined() &&
-                        layer.mask.count_nonzero().item<int64_t>() > 0;
-    if (!layer.o.defined() && !branch) continue;
+    if (!layer.o.defined() && !branch_acts(layer, options)) continue;
     const at::Tensor& w_o = layer.o.defined() ? layer.o : base.layers[i].o;
-    views.o = storage->view(model::folded_o_proj(w_o, layer, adapter.adaptation.options), round);
+    views.o = storage->view(model::folded_o_proj(w_o, layer, options), round);
   }
   out->id = id;
   out->content_sha256 = content_sha256;

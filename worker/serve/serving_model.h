@@ -3,11 +3,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "worker/kernels/weight_view.h"
 #include "worker/model/config.h"
+#include "worker/serve/branch.h"
 
 namespace dex::model {
 struct Adapter;
@@ -56,7 +58,7 @@ std::shared_ptr<const ServingModel> load_serving_model(const std::filesystem::pa
                                                        const std::string& weights_sha256 = {});
 
 // What an adapter changes in a layer: K and V projections as trained, O with the branch folded in
-// (method.md §2.4); views without data mean the base's.
+// where it can be (method.md §2.4); views without data mean the base's.
 struct LayerOverride {
   WeightView k, v, o;
   WeightView k_bias, v_bias, o_bias;
@@ -69,8 +71,13 @@ struct ServingAdapter {
   uint64_t key =
       0;  // the first 64 bits of content_sha256: starts the KV cache's hash chain. The base has 0
   std::vector<LayerOverride> layers;
-  int64_t bytes = 0;  // that it takes beside the base
+  std::optional<UnfoldedBranch> branch;  // one that can't be folded: computed on each token
+  int64_t bytes = 0;                     // that it takes beside the base
   std::shared_ptr<const void> storage;
+
+  // Whether its sequences carry a BranchState. Their prefix can't come from the KV cache, since the
+  // sums at a block's end are not kept with it.
+  [[nodiscard]] bool keeps_state() const { return branch && branch->options.keeps_state(); }
 };
 
 // What an adapter must have been made for. Empty: not checked.
@@ -80,8 +87,8 @@ struct TextHashes {
 };
 
 // Reads, checks and folds the adapter of `dir`: the fold in fp32, then rounded to the model's
-// number. `content_sha256` empty: that of its checksums.json. Blocks on the disk and computes for a
-// moment; any thread. Throws
+// number. A branch that can't be folded stays in fp32. `content_sha256` empty: that of its
+// checksums.json. Blocks on the disk and computes for a moment; any thread. Throws
 // "[adapter] …" for whatever model::load_adapter refuses, another tokenizer, or another chat
 // template.
 std::shared_ptr<const ServingAdapter> load_serving_adapter(const std::filesystem::path& dir,

@@ -23,7 +23,25 @@ inline std::vector<model::DexOptions> tiny_options() {
   mean.sign = model::Sign::kPlus;
   model::DexOptions bottleneck = mean;
   bottleneck.projection = model::Projection::kBottleneck;
-  return {paper, only, mean, bottleneck};
+  // What can't be folded: two forms that carry sums, and activated bottlenecks.
+  model::DexOptions prefix = mean;
+  prefix.form = model::Form::kPrefixMean;
+  model::DexOptions uniform = paper;
+  uniform.form = model::Form::kUniformMap;
+  model::DexOptions silu = bottleneck;
+  silu.bottleneck_activation = model::Activation::kSilu;
+  model::DexOptions gelu = prefix;
+  gelu.train = model::Train::kDexOnly;
+  gelu.projection = model::Projection::kBottleneck;
+  gelu.bottleneck_scope = model::BottleneckScope::kDense;
+  gelu.bottleneck_activation = model::Activation::kGelu;
+  model::DexOptions dense = prefix;
+  dense.projection = model::Projection::kDense;
+  dense.soft_floor = 0.25;
+  model::DexOptions shared = silu;
+  shared.form = model::Form::kPaper;
+  shared.bottleneck_scope = model::BottleneckScope::kShared;
+  return {paper, only, mean, bottleneck, prefix, uniform, silu, gelu, dense, shared};
 }
 
 inline model::Adapter tiny_adapter(const model::DexOptions& options, uint64_t stream,
