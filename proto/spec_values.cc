@@ -42,10 +42,12 @@ constexpr Limits kLimits[] = {
     {"dex.head_selection.calibration.seq_length", 16, kMost},
     {"dex.head_selection.calibration.skip_rows", 0, kMost},
     {"dex.head_selection.reselect_every_steps", 0, kUpdates},
+    {"dex.head_selection.soft_floor", 0, 0.5},
     {"dex.lambda.init", -10, 10},
     {"dex.lambda.learn_init", -10, 10},
     {"dex.lambda.start", -10, 10},
     {"dex.lambda.end", -10, 10},
+    {"dex.lambda.value", -10, 10},
     {"dex.lambda.anneal_fraction", 0, 1},
     {"dex.lambda.anneal_steps", 0, kAny},  // clamped to the run
 

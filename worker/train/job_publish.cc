@@ -76,13 +76,15 @@ Published Job::publish() {
   const auto verified = verify_adapter(directory, *llama_, base_, adaptation_, identity_,
                                        first_documents(data_.train, kEffectTokens));
   const ArtefactSize size = artefact_size(directory);
-  const json exported = {{"bytes", std::to_string(size.bytes)},
-                         {"contentSha256", size.content_sha256},
-                         {"maxAbsLogitDiff", verified.folded.largest}};
+  json exported = {{"bytes", std::to_string(size.bytes)}, {"contentSha256", size.content_sha256}};
+  std::string folding = "Its " + model::not_foldable(spec_.dex);
+  if (verified.folded) {
+    exported["maxAbsLogitDiff"] = verified.folded->largest;
+    folding =
+        "Folded, it differs by at most " + number_text(verified.folded->largest) + " in a logit";
+  }
   session_.event({Event::Level::kInfo, "export_complete",
-                  "final/ reads back as trained. Folded, it differs by at most " +
-                      number_text(verified.folded.largest) + " in a logit",
-                  exported.dump()});
+                  "final/ reads back as trained. " + folding, exported.dump()});
 
   enter(Phase::kFinalizing);
   with_disk_failures([&] {
@@ -106,9 +108,12 @@ Published Job::publish() {
   out.chat_template_sha256 = identity_.chat_template_sha256;
   out.method = spec_.dex.has_branch() ? "dex" : "kvo_only";
   out.form = model::name(spec_.dex.form);
-  out.projection = model::name(spec_.dex.projection);
+  if (spec_.dex.has_projection()) out.projection = model::name(spec_.dex.projection);
   out.train = model::name(spec_.dex.train);
-  out.artifact_class = spec_.dex.trains_kvo() ? "KVO" : "LIGHT";
+  // A map over all heads together is as large as the projections (api.md §3).
+  const bool dense =
+      spec_.dex.has_projection() && model::projected_width(spec_.dex, config_) != config_.head_dim;
+  out.artifact_class = spec_.dex.trains_kvo() || dense ? "KVO" : "LIGHT";
   report_effect(out.branch_effect);
   out.peak_host_memory_bytes = peak_host_memory();
   return out;

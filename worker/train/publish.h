@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -24,7 +25,8 @@ void export_adapter(const std::filesystem::path& directory, const JobSpec& spec,
 
 struct Verification {
   model::Certificate read_back;  // adapter loaded from its files against the trained state
-  model::Certificate folded;     // branch against folded weights (method.md §2.4)
+  // Branch against folded weights (method.md §2.4); nothing for a branch that can't be folded.
+  std::optional<model::Certificate> folded;
 };
 // Loads the artefact as serving would and compares the logits of `documents`, at least 64 rows of
 // them. Throws Failure internal if what was written is not what was trained.

@@ -44,6 +44,26 @@ TEST(EstimateTest, CountsBiasesAndNorms) {
             estimate(resolved("paper"), smollm2(), DeviceFacts{}).peak_host_memory_bytes());
 }
 
+// The table of method.md §2.7: dense L(Hd)² 9,953,280; uniform_map has its gates alone.
+TEST(EstimateTest, CountsEveryFormAndProjection) {
+  auto spec = resolved("small").config.spec();
+  auto& dex = *spec.mutable_dex();
+  const auto added = [&] { return count_parameters(spec, smollm2()).added; };
+  dex.set_form(v1::DexMethod::FORM_PREFIX_MEAN);
+  EXPECT_EQ(added(), 1'105'920 + 30 * 9);
+  dex.set_form(v1::DexMethod::FORM_UNIFORM_MAP);
+  EXPECT_EQ(added(), 30 * 9);
+  dex.set_form(v1::DexMethod::FORM_PAPER);
+  dex.set_projection(v1::DexMethod::PROJECTION_DENSE);
+  EXPECT_EQ(added(), 9'953'280);
+  dex.mutable_lambda()->set_schedule(v1::Lambda::SCHEDULE_LEARNED);
+  EXPECT_EQ(added(), 9'953'280 + 30);
+  dex.set_projection(v1::DexMethod::PROJECTION_BOTTLENECK);
+  dex.mutable_bottleneck()->set_width_ratio(0.25);
+  dex.mutable_bottleneck()->set_scope(v1::DexMethod::Bottleneck::SCOPE_DENSE);
+  EXPECT_EQ(added(), 30 * (2 * 576 * 144 + 1));
+}
+
 TEST(EstimateTest, StatesWorkTimeAndMemory) {
   const auto out = estimate(resolved("paper"), smollm2(), DeviceFacts{});
   EXPECT_EQ(out.total_steps(), 100);
