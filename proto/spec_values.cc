@@ -42,10 +42,12 @@ constexpr Limits kLimits[] = {
     {"dex.head_selection.calibration.seq_length", 16, kMost},
     {"dex.head_selection.calibration.skip_rows", 0, kMost},
     {"dex.head_selection.reselect_every_steps", 0, kUpdates},
+    {"dex.head_selection.soft_floor", 0, 0.5},
     {"dex.lambda.init", -10, 10},
     {"dex.lambda.learn_init", -10, 10},
     {"dex.lambda.start", -10, 10},
     {"dex.lambda.end", -10, 10},
+    {"dex.lambda.value", -10, 10},
     {"dex.lambda.anneal_fraction", 0, 1},
     {"dex.lambda.anneal_steps", 0, kAny},  // clamped to the run
 
@@ -180,6 +182,24 @@ std::vector<BadValue> bad_values(const dex::v1::FineTuningJobSpec& spec) {
   std::vector<BadValue> bad;
   check_below(spec, "", bad);
   return bad;
+}
+
+std::vector<BadValue> conflicts(const dex::v1::FineTuningJobSpec& spec) {
+  using Dex = dex::v1::DexMethod;
+  const Dex& dex = spec.dex();
+  if (dex.train() != Dex::TRAIN_FULL_DEX) return {};
+  const std::string needs =
+      " and can't be folded, as train FULL_DEX needs; choose another one, or another train";
+  if (dex.form() == Dex::FORM_PREFIX_MEAN || dex.form() == Dex::FORM_UNIFORM_MAP) {
+    const std::string form = dex.form() == Dex::FORM_PREFIX_MEAN ? "PREFIX_MEAN" : "UNIFORM_MAP";
+    return {{"dex.form", form + " keeps state between tokens" + needs, false}};
+  }
+  const auto activation = dex.bottleneck().activation();
+  const bool activated = activation == Dex::Bottleneck::ACTIVATION_SILU ||
+                         activation == Dex::Bottleneck::ACTIVATION_GELU;
+  if (dex.projection() != Dex::PROJECTION_BOTTLENECK || !activated) return {};
+  const std::string name = activation == Dex::Bottleneck::ACTIVATION_SILU ? "SILU" : "GELU";
+  return {{"dex.bottleneck.activation", name + " is not linear" + needs, false}};
 }
 
 bool has_limits(const std::string& path) {

@@ -5,6 +5,7 @@
 #include <iomanip>
 #include <sstream>
 
+#include "scheduler/core/dex_shape.h"
 #include "scheduler/core/methods.h"
 #include "scheduler/core/presets.h"
 #include "scheduler/core/resolve.h"
@@ -35,6 +36,7 @@ double lambda_reach(const dex::v1::FineTuningJobSpec& spec, int64_t updates) {
   if (lambda.schedule() == Lambda::SCHEDULE_COSINE) {
     return std::max(std::abs(lambda.start()), std::abs(lambda.end()));
   }
+  if (lambda.schedule() == Lambda::SCHEDULE_CONSTANT) return std::abs(lambda.value());
   const auto& hyper = spec.hyperparameters();
   return std::abs(lambda.learn_init()) + hyper.lambda_learning_rate() * rate_sum(hyper, updates);
 }
@@ -45,7 +47,7 @@ double branch_reach(const Resolved& resolved, const dex::v1::Model& model) {
   const auto& spec = resolved.config.spec();
   const double reach = lambda_reach(spec, resolved.workload.updates);
   if (spec.dex().w_d_init() == DexMethod::BRANCH_INIT_LINEAR) return 0.58 * reach;
-  return reach * std::sqrt(static_cast<double>(model.head_dim())) *
+  return reach * std::sqrt(static_cast<double>(projected_width(spec.dex(), model))) *
          spec.hyperparameters().branch_learning_rate() *
          rate_sum(spec.hyperparameters(), resolved.workload.updates);
 }
@@ -53,11 +55,10 @@ double branch_reach(const Resolved& resolved, const dex::v1::Model& model) {
 std::vector<std::string> advice_at_creation(const Resolved& resolved, const dex::v1::Model& model) {
   std::vector<std::string> warnings;
   const auto& spec = resolved.config.spec();
-  if (artifact_class(spec) == "MODEL") {
+  if (trained_weights(spec) == TrainedWeights::kAll) {
     warnings.push_back(
         "model_artifact: the result is a whole checkpoint; it can be downloaded and served as a "
-        "base "
-        "model of its own, but not loaded beside other adapters");
+        "base model of its own, but not loaded beside other adapters");
   }
   if (!spec.has_dex()) return warnings;
   const auto rate = resolved.config.sources().find("hyperparameters.learning_rate");
@@ -69,6 +70,9 @@ std::vector<std::string> advice_at_creation(const Resolved& resolved, const dex:
                        std::to_string(resolved.workload.tokens_per_update) +
                        "; try 5e-5 (medium) or 2e-5 (large)");
   }
+  // The estimate is for a w_d from an identity start; a bottleneck's two factors move together and
+  // reach further, and UNIFORM_MAP has only its gates.
+  if (!has_map(spec.dex()) || spec.dex().start() == DexMethod::START_LITERAL) return warnings;
   if (const double reach = branch_reach(resolved, model); reach < 0.02) {
     warnings.push_back(
         "branch_out_of_reach: λ can reach " +
@@ -76,7 +80,7 @@ std::vector<std::string> advice_at_creation(const Resolved& resolved, const dex:
         std::to_string(resolved.workload.updates) + " updates, the branch's share of O about " +
         round_to_2_digits(reach) +
         ": it will be weak or inert at the end; raise branch_learning_rate (1e-3)" +
-        (spec.dex().lambda().schedule() == Lambda::SCHEDULE_PAPER_EQ4
+        (spec.hyperparameters().has_lambda_learning_rate()
              ? " and lambda_learning_rate (1e-2), train longer, or use schedule COSINE"
              : " or train longer"));
   }

@@ -6,7 +6,9 @@
 #include <set>
 #include <sstream>
 
-#include "proto/spec_values.h"
+#include "scheduler/core/check_dex.h"
+#include "scheduler/core/collector.h"
+#include "scheduler/core/dex_shape.h"
 #include "scheduler/core/methods.h"
 
 namespace dex::core {
@@ -17,20 +19,6 @@ using dex::v1::DexMethod;
 using dex::v1::FineTuningJobSpec;
 using dex::v1::HeadSelection;
 using dex::v1::Lambda;
-
-// Collects problems; `path` is the field's name in the reply.
-class Collector {
- public:
-  void add(std::string reason, const std::string& path, std::string what) {
-    problems.push_back({std::move(reason), path, std::move(what)});
-  }
-  // The values of `spec` each by itself (proto/spec_values.h).
-  void add_bad_values(const FineTuningJobSpec& spec) {
-    for (proto::BadValue& bad : proto::bad_values(spec))
-      add(bad.out_of_range ? "VALUE_OUT_OF_RANGE" : "INVALID_FIELD", bad.path, std::move(bad.what));
-  }
-  std::vector<Problem> problems;
-};
 
 void check_targets(const dex::v1::LoraMethod& lora, const std::string& path, Collector& check) {
   std::set<std::string> seen;
@@ -85,12 +73,15 @@ struct Effect {
 };
 
 const std::vector<Effect>& effects() {
-  const auto by_cosine = [](const auto& s) {
-    return s.dex().lambda().schedule() == Lambda::SCHEDULE_COSINE;
+  const auto schedule = [](std::set<Lambda::Schedule> wanted) {
+    return [wanted](const FineTuningJobSpec& s) {
+      return wanted.contains(s.dex().lambda().schedule());
+    };
   };
-  const auto by_paper = [](const auto& s) {
-    return s.dex().lambda().schedule() == Lambda::SCHEDULE_PAPER_EQ4;
-  };
+  const auto by_cosine = schedule({Lambda::SCHEDULE_COSINE});
+  const auto by_paper = schedule({Lambda::SCHEDULE_PAPER_EQ4});
+  const auto learned = schedule({Lambda::SCHEDULE_PAPER_EQ4, Lambda::SCHEDULE_LEARNED});
+  const auto anneals = schedule({Lambda::SCHEDULE_PAPER_EQ4, Lambda::SCHEDULE_COSINE});
   const auto criterion = [](std::set<HeadSelection::Criterion> wanted) {
     return [wanted](const FineTuningJobSpec& s) {
       return wanted.contains(s.dex().head_selection().criterion());
@@ -100,9 +91,9 @@ const std::vector<Effect>& effects() {
       criterion({HeadSelection::CRITERION_ENTROPY, HeadSelection::CRITERION_IMPORTANCE,
                  HeadSelection::CRITERION_THRESHOLD});
   const auto threshold = criterion({HeadSelection::CRITERION_THRESHOLD});
-  const auto bottleneck = [](const auto& s) {
-    return s.dex().projection() == DexMethod::PROJECTION_BOTTLENECK;
-  };
+  const auto bottleneck = [](const auto& s) { return has_bottleneck(s.dex()); };
+  const auto projects = [](const auto& s) { return has_projection(s.dex()); };
+  const auto maps = [](const auto& s) { return has_map(s.dex()); };
   const auto with_branch = [](const auto& s) { return s.has_dex(); };
   const auto with_lora = [](const auto& s) { return s.dex().train() == DexMethod::TRAIN_LORA_DEX; };
   const auto trains_more = [](const auto& s) {
@@ -110,9 +101,13 @@ const std::vector<Effect>& effects() {
   };
   static const std::vector<Effect> list = {
       {"dex.lambda.init", by_paper, "lambda.schedule PAPER_EQ4"},
-      {"dex.lambda.learn_init", by_paper, "lambda.schedule PAPER_EQ4"},
+      {"dex.lambda.learn_init", learned, "lambda.schedule PAPER_EQ4 or LEARNED"},
       {"hyperparameters.lambda_learning_rate",
-       [=](const auto& s) { return with_branch(s) && by_paper(s); }, "lambda.schedule PAPER_EQ4"},
+       [=](const auto& s) { return with_branch(s) && learned(s); },
+       "lambda.schedule PAPER_EQ4 or LEARNED"},
+      {"dex.lambda.value", schedule({Lambda::SCHEDULE_CONSTANT}), "lambda.schedule CONSTANT"},
+      {"dex.lambda.anneal_fraction", anneals, "lambda.schedule PAPER_EQ4 or COSINE"},
+      {"dex.lambda.anneal_steps", anneals, "lambda.schedule PAPER_EQ4 or COSINE"},
       {"dex.lambda.start", by_cosine, "lambda.schedule COSINE"},
       {"dex.lambda.end", by_cosine, "lambda.schedule COSINE"},
       {"dex.head_selection.fraction",
@@ -128,9 +123,11 @@ const std::vector<Effect>& effects() {
       {"dex.head_selection.calibration.seq_length", measured, "a criterion that measures heads"},
       {"dex.head_selection.calibration.skip_rows", measured, "a criterion that measures heads"},
       {"dex.head_selection.reselect_every_steps", threshold, "criterion THRESHOLD"},
+      {"dex.projection", projects, "another form than UNIFORM_MAP, which has no projection"},
+      {"dex.w_d_init", maps, "a w_d: projection SHARED, PER_HEAD or DENSE"},
       {"dex.bottleneck.width_ratio", bottleneck, "projection BOTTLENECK"},
       {"dex.bottleneck.scope", bottleneck, "projection BOTTLENECK"},
-      {"dex.w_d_init", [=](const auto& s) { return !bottleneck(s); }, "another projection"},
+      {"dex.bottleneck.activation", bottleneck, "projection BOTTLENECK"},
       {"hyperparameters.branch_learning_rate", with_branch, "method dex"},
       {"hyperparameters.learning_rate", trains_more, "a train other than DEX_ONLY"},
       {"dex.lora.r", with_lora, "train LORA_DEX"},
@@ -140,81 +137,6 @@ const std::vector<Effect>& effects() {
       {"dex.lora.use_rslora", with_lora, "train LORA_DEX"},
   };
   return list;
-}
-
-void check_head_lists(const HeadSelection& heads, const dex::v1::Model& model, Collector& check) {
-  std::set<uint32_t> layers;
-  for (const auto& entry : heads.heads()) {
-    const std::string layer = "layer " + std::to_string(entry.layer());
-    if (static_cast<int32_t>(entry.layer()) >= model.layers()) {
-      check.add("VALUE_OUT_OF_RANGE", "dex.head_selection.heads",
-                layer + " of " + std::to_string(model.layers()));
-    }
-    if (!layers.insert(entry.layer()).second) {
-      check.add("INVALID_FIELD", "dex.head_selection.heads", layer + " is given twice");
-    }
-    std::set<uint32_t> seen;
-    for (const uint32_t head : entry.heads()) {
-      if (static_cast<int32_t>(head) >= model.query_heads()) {
-        check.add("VALUE_OUT_OF_RANGE", "dex.head_selection.heads",
-                  layer + ": head " + std::to_string(head) + " of " +
-                      std::to_string(model.query_heads()));
-      } else if (!seen.insert(head).second) {
-        check.add("INVALID_FIELD", "dex.head_selection.heads",
-                  layer + ": head " + std::to_string(head) + " is given twice");
-      }
-    }
-  }
-}
-
-// m = round(width_ratio·d) of method.md §3.2 must leave something to project to.
-void check_bottleneck(const DexMethod& dex, const dex::v1::Model& model, Collector& check) {
-  if (dex.projection() != DexMethod::PROJECTION_BOTTLENECK) return;
-  const double ratio = dex.bottleneck().width_ratio();
-  if (ratio * model.head_dim() >= 0.5) return;
-  std::ostringstream what;
-  what << ratio << " of head_dim " << model.head_dim() << " leaves no column: give at least "
-       << 0.5 / model.head_dim();
-  check.add("VALUE_OUT_OF_RANGE", "dex.bottleneck.width_ratio", what.str());
-}
-
-// method.md §2.5: configurations in which the branch can never get a gradient.
-void check_dead_points(const DexMethod& dex, int64_t updates, Collector& check) {
-  const Lambda& lambda = dex.lambda();
-  // A bottleneck has a start of its own: one factor 0, so the branch is 0 whatever w_d_init says.
-  const bool linear = dex.w_d_init() == DexMethod::BRANCH_INIT_LINEAR &&
-                      dex.projection() != DexMethod::PROJECTION_BOTTLENECK;
-  if (lambda.schedule() == Lambda::SCHEDULE_PAPER_EQ4) {
-    const int64_t anneal =
-        lambda.anneal_case() == Lambda::kAnnealSteps
-            ? std::min(lambda.anneal_steps(), updates)
-            : std::llround(lambda.anneal_fraction() * static_cast<double>(updates));
-    if (!linear && lambda.learn_init() == 0 && (anneal <= 1 || updates <= 1)) {
-      check.add(
-          "DEAD_CONFIGURATION", "dex.lambda",
-          "branch can't start: give anneal_steps ≥ 2, lambda.learn_init ≠ 0 or w_d_init LINEAR "
-          "(anneal_steps is " +
-              std::to_string(anneal) + " of " + std::to_string(updates) + " updates)");
-    }
-  } else {
-    if (lambda.start() == 0 && lambda.end() == 0) {
-      check.add("DEAD_CONFIGURATION", "dex.lambda",
-                "lambda is 0 for the whole job: give start or end ≠ 0");
-    }
-    if (linear && lambda.start() != 0) {
-      check.add("CONFLICTING_FIELDS", "dex.w_d_init",
-                "LINEAR with lambda.start ≠ 0 would change the model before the first step; use "
-                "ZEROS or start 0");
-    }
-  }
-  const auto& heads = dex.head_selection();
-  const bool none = heads.criterion() == HeadSelection::CRITERION_EXPLICIT &&
-                    std::all_of(heads.heads().begin(), heads.heads().end(),
-                                [](const auto& entry) { return entry.heads().empty(); });
-  if (none && dex.train() == DexMethod::TRAIN_DEX_ONLY) {
-    check.add("DEAD_CONFIGURATION", "dex.head_selection.heads",
-              "no head is selected and train is DEX_ONLY: nothing would be trained");
-  }
 }
 
 }  // namespace
@@ -271,6 +193,7 @@ std::vector<Problem> check_resolved(const FineTuningJobSpec& spec, const dex::v1
                                     int64_t updates) {
   Collector check;
   check.add_bad_values(spec);  // also of the values that were chosen here
+  check.add_conflicts(spec);
   const auto& hyper = spec.hyperparameters();
   if (static_cast<int64_t>(hyper.max_seq_length()) > model.context_length()) {
     check.add("VALUE_OUT_OF_RANGE", "hyperparameters.max_seq_length",
@@ -282,11 +205,7 @@ std::vector<Problem> check_resolved(const FineTuningJobSpec& spec, const dex::v1
               "must be at most batch_size " + std::to_string(hyper.batch_size()) + ", got " +
                   std::to_string(hyper.micro_batch_size()));
   }
-  if (spec.has_dex()) {
-    check_head_lists(spec.dex().head_selection(), model, check);
-    check_bottleneck(spec.dex(), model, check);
-    check_dead_points(spec.dex(), updates, check);
-  }
+  if (spec.has_dex()) check_dex(spec.dex(), model, updates, check);
   return check.problems;
 }
 

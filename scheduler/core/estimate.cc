@@ -5,38 +5,14 @@
 #include <string>
 #include <utility>
 
+#include "scheduler/core/dex_shape.h"
 #include "scheduler/core/methods.h"
 
 namespace dex::core {
 
 namespace {
 
-using dex::v1::DexMethod;
-
 constexpr int64_t kFloat = 4;
-
-int64_t projection_parameters(const DexMethod& dex, int64_t heads, int64_t head_dim) {
-  const int64_t square = head_dim * head_dim;
-  switch (dex.projection()) {
-    case DexMethod::PROJECTION_PER_HEAD:
-      return heads * square;
-    case DexMethod::PROJECTION_BOTTLENECK: {
-      const int64_t width =
-          std::llround(dex.bottleneck().width_ratio() * static_cast<double>(head_dim));
-      const int64_t one = 2 * head_dim * width;
-      return dex.bottleneck().scope() == DexMethod::Bottleneck::SCOPE_PER_HEAD ? heads * one : one;
-    }
-    default:
-      return square;
-  }
-}
-
-int64_t branch_parameters(const DexMethod& dex, const dex::v1::Model& model) {
-  const int64_t gates = dex.form() == DexMethod::FORM_HEAD_MEAN ? model.query_heads() : 0;
-  const int64_t lambda = dex.lambda().schedule() == dex::v1::Lambda::SCHEDULE_PAPER_EQ4 ? 1 : 0;
-  return model.layers() *
-         (projection_parameters(dex, model.query_heads(), model.head_dim()) + gates + lambda);
-}
 
 int64_t kvo_parameters(const dex::v1::Model& m) {
   const int64_t d = m.head_dim();
@@ -173,7 +149,7 @@ dex::v1::Estimate estimate(const Resolved& resolved, const dex::v1::Model& model
 
   out.set_trained_parameters(count.trained);
   out.set_added_parameters(count.added);
-  out.set_artifact_class(artifact_class(spec));
+  out.set_artifact_class(artifact_class(spec, model));
   // A checkpoint has the branch folded in.
   const bool whole = trained_weights(spec) == TrainedWeights::kAll;
   out.set_artifact_bytes((whole ? model.parameters() : count.trained) * kFloat);

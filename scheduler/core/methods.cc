@@ -1,5 +1,9 @@
 #include "scheduler/core/methods.h"
 
+#include <initializer_list>
+
+#include "scheduler/core/dex_shape.h"
+
 namespace dex::core {
 
 namespace {
@@ -58,7 +62,7 @@ const LoraMethod* lora_of(const FineTuningJobSpec& spec) {
   return spec.dex().train() == DexMethod::TRAIN_LORA_DEX ? &spec.dex().lora() : nullptr;
 }
 
-std::string artifact_class(const FineTuningJobSpec& spec) {
+std::string artifact_class(const FineTuningJobSpec& spec, const dex::v1::Model& model) {
   switch (trained_weights(spec)) {
     case TrainedWeights::kAll:
       return "MODEL";
@@ -67,7 +71,7 @@ std::string artifact_class(const FineTuningJobSpec& spec) {
     case TrainedWeights::kNone:
       break;
   }
-  return "LIGHT";
+  return spec.has_dex() && projected_width(spec.dex(), model) != model.head_dim() ? "KVO" : "LIGHT";
 }
 
 FineTuningJobSpec method_defaults(const FineTuningJobSpec& spec, SizeClass size) {

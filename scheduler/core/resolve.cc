@@ -8,6 +8,7 @@
 #include "scheduler/core/fields.h"
 #include "scheduler/core/methods.h"
 #include "scheduler/core/presets.h"
+#include "scheduler/core/resolve_form.h"
 
 namespace dex::core {
 
@@ -35,6 +36,7 @@ void add_partners(SizeClass size, FineTuningJobSpec& spec) {
   heads.set_contribution_unit(by_size.dex().head_selection().contribution_unit());
   dex.mutable_bottleneck()->set_width_ratio(1.5);
   dex.mutable_bottleneck()->set_scope(dex::v1::DexMethod::Bottleneck::SCOPE_PER_HEAD);
+  dex.mutable_bottleneck()->set_activation(dex::v1::DexMethod::Bottleneck::ACTIVATION_NONE);
 }
 
 // Values that hold whatever the preset (api.md §3).
@@ -54,6 +56,9 @@ FineTuningJobSpec defaults(SizeClass size) {
   spec.mutable_watchdog()->set_non_finite_patience(3);
   spec.mutable_watchdog()->set_max_rollbacks(1);
   spec.mutable_watchdog()->set_stall_seconds(600);
+  spec.mutable_dex()->set_start(v1::DexMethod::START_IDENTITY);
+  spec.mutable_dex()->set_allow_large_projection(false);
+  spec.mutable_dex()->mutable_head_selection()->set_soft_floor(0);
   return spec;
 }
 
@@ -200,6 +205,9 @@ base::Result<Resolved> resolve(const ResolveInput& input) {
     result.config.set_preset_version(chosen.version());
   }
   fill_unset(defaults(size), spec, "DEFAULT", sources);
+  if (spec.has_dex()) {
+    DEX_RETURN_IF_ERROR(to_status(resolve_form(*spec.mutable_dex(), sources, result.warnings)));
+  }
   DEX_RETURN_IF_ERROR(to_status(drop_unused(spec, sources)));
   apply_multiplier(spec, sources);
   fill_automatic(input, spec, sources);

@@ -26,10 +26,12 @@ model::Adaptation without_branch(model::Adaptation adaptation) {
 
 BranchMeter::BranchMeter(const model::Adaptation& adaptation) : adaptation_(adaptation) {
   if (!adaptation.options.has_branch()) return;
+  const auto floor = static_cast<float>(adaptation.options.soft_floor);
   for (const model::LayerAdaptation& layer : adaptation.layers) {
     layers_.emplace_back();
     if (!layer.mask.defined()) continue;
-    const at::Tensor chosen = layer.mask.gt(0).nonzero().flatten();
+    // Not the heads that only have their soft floor (method.md §3.4).
+    const at::Tensor chosen = layer.mask.gt(floor).nonzero().flatten();
     if (chosen.numel() > 0) layers_.back().heads = chosen;
   }
 }

@@ -22,7 +22,7 @@ class BranchMeter {
 
  private:
   struct Layer {
-    at::Tensor heads;  // indices of the heads with a mask above 0; undefined: none
+    at::Tensor heads;  // indices of the heads with a mask above the floor; undefined: none
     double o = 0, difference = 0, product = 0;  // ‖O‖², ‖λD‖², ⟨O, λD⟩ over these heads
   };
   void add(int64_t layer, const at::Tensor& o, const at::Tensor& scaled_difference);

@@ -2,12 +2,12 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/bmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "worker/kernels/check.h"
+#include "worker/kernels/head_map.h"
 
 namespace dex::kernels {
 
@@ -17,36 +17,14 @@ using at::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// x_h·w_d for every head: x [N, H, d], w_d [d, d] or [H, d, d] → [N, H, d].
-Tensor times_map(const Tensor& x, const Tensor& w_d) {
-  if (w_d.dim() == 2) return x.reshape({-1, x.size(2)}).mm(w_d).view(x.sizes());
-  return x.transpose(0, 1).bmm(w_d).transpose(0, 1);
-}
-
-// Σ_h x_hᵀ·y_h for a shared map, one product a head otherwise: the gradient of a map, in its shape.
-Tensor outer(const Tensor& x, const Tensor& y, bool shared) {
-  if (shared) return x.reshape({-1, x.size(2)}).t().mm(y.reshape({-1, y.size(2)}));
-  return x.permute({1, 2, 0}).bmm(y.transpose(0, 1));
-}
-
-Tensor mapped(const Tensor& w_d) {
-  return w_d.transpose(-1, -2);
-}
-
-// s·λ·m_h, [1, H, 1].
-Tensor strength(const Tensor& lambda, const Tensor& mask, double sign) {
-  return (lambda.reshape({1}) * mask * sign).view({1, -1, 1});
-}
-
 // The shapes and the three factors that both paths start from.
 struct Inputs {
   Tensor o, w_o, w_d, gate, lambda, mask;
   double sign;
   int64_t heads, width;
 
-  [[nodiscard]] bool shared() const { return w_d.dim() == 2; }
   [[nodiscard]] Tensor by_head(const Tensor& x) const { return x.view({x.size(0), heads, width}); }
-  [[nodiscard]] Tensor factor() const { return strength(lambda, mask, sign); }
+  [[nodiscard]] Tensor factor() const { return branch_strength(lambda, mask, sign); }
   [[nodiscard]] Tensor gate_row() const { return gate.view({1, heads, 1}); }
 };
 
@@ -85,6 +63,7 @@ void save(AutogradContext* ctx, const Tensor& o, const Tensor& w_o, const Tensor
 //   dw_d  = Σ_h F_h·A_hᵀ·W_h                    dg_h = −F_h·⟨W_h, Ā⟩/H
 //   λ·dλ  = Σ_h F_h·⟨W_h·w_dᵀ, A_h⟩ − ⟨C, Ā⟩/H   (computed with F/λ, so that λ = 0 has its
 //   gradient)
+// A dense map mixes heads: there F stands between W and w_dᵀ, which is why it multiplies W first.
 struct Folded : torch::autograd::Function<Folded> {
   static Tensor forward(AutogradContext* ctx, const Tensor& o, const Tensor& w_o, const Tensor& w_d,
                         const Tensor& gate, const Tensor& lambda, const Tensor& mask, double sign) {
@@ -102,7 +81,7 @@ struct Folded : torch::autograd::Function<Folded> {
       d_o = dy.mm(fold_w_o(in.w_o, in.w_d, in.gate, in.lambda, in.mask, in.sign));
     }
     if (ctx->needs_input_grad(1)) d_w = a + times_map(a, in.w_d) * factor;
-    const Tensor g = outer(a * unit, w, in.shared());
+    const Tensor g = map_gradient(a, w * unit, in.w_d);
     d_map = g * in.lambda.reshape({1});
     d_lambda = (g * in.w_d).sum();
     if (in.gate.defined()) {
@@ -127,7 +106,7 @@ struct Branch : torch::autograd::Function<Branch> {
     const int64_t heads = mask.size(0);
     const Tensor o_h = o.view({o.size(0), heads, -1});
     const Tensor changed =
-        o_h + dex_difference(o_h, w_d, unpacked(gate)) * strength(lambda, mask, sign);
+        o_h + dex_difference(o_h, w_d, unpacked(gate)) * branch_strength(lambda, mask, sign);
     return changed.reshape(o.sizes()).mm(w_o.t());
   }
 
@@ -142,9 +121,9 @@ struct Branch : torch::autograd::Function<Branch> {
     if (ctx->needs_input_grad(1)) {
       d_w = dy.t().mm((o + difference * in.factor()).reshape(in.o.sizes()));
     }
-    const Tensor d_map = outer(o, d_difference, in.shared());
+    const Tensor d_map = map_gradient(o, d_difference, in.w_d);
     const Tensor d_lambda = (difference * d_unit).sum();
-    if (ctx->needs_input_grad(0)) d_o = d_changed + times_map(d_difference, mapped(in.w_d));
+    if (ctx->needs_input_grad(0)) d_o = d_changed + times_map(d_difference, transposed_map(in.w_d));
     if (in.gate.defined()) {
       const double share = 1.0 / static_cast<double>(in.heads);
       if (d_o.defined()) d_o = d_o - (d_difference * in.gate_row()).sum(1, true) * share;
@@ -164,11 +143,7 @@ void check_arguments(const Tensor& o, const Tensor& w_o, const Tensor& w_d, cons
         "o must be [N, H·d] with H = " + std::to_string(heads), o);
   const int64_t width = o.size(1) / heads;
   check(w_o.dim() == 2 && w_o.size(1) == o.size(1), kOp, "w_o must be [D, H·d] with o's H·d", w_o);
-  const bool shared = w_d.sizes() == at::IntArrayRef({width, width});
-  check(shared || w_d.sizes() == at::IntArrayRef({heads, width, width}), kOp,
-        "w_d must be [d, d] or [H, d, d] with H = " + std::to_string(heads) +
-            ", d = " + std::to_string(width),
-        w_d);
+  check_map(kOp, w_d, heads, width);
   check(!gate.defined() || gate.sizes() == mask.sizes(), kOp, "gate must be [H]", gate);
   check(lambda.numel() == 1, kOp, "lambda must hold one number", lambda);
 }
@@ -185,8 +160,8 @@ Tensor fold_w_o(const Tensor& w_o, const Tensor& w_d, const Tensor& gate, const 
                 const Tensor& mask, double sign) {
   at::NoGradGuard no_grad;
   const int64_t heads = mask.size(0);
-  const Tensor w = w_o.view({w_o.size(0), heads, -1}), factor = strength(lambda, mask, sign);
-  Tensor folded = w + times_map(w, mapped(w_d)) * factor;
+  const Tensor w = w_o.view({w_o.size(0), heads, -1}), factor = branch_strength(lambda, mask, sign);
+  Tensor folded = w + times_map(w * factor, transposed_map(w_d));
   if (gate.defined()) {
     const Tensor share = factor * gate.view({1, -1, 1}) / static_cast<double>(heads);
     folded =
@@ -217,7 +192,7 @@ Tensor dex_out(const Tensor& o, const Tensor& w_o, const Tensor& w_d, const Tens
 Tensor dex_out_plain(const Tensor& o, const Tensor& w_o, const Tensor& w_d, const Tensor& gate,
                      const Tensor& lambda, const Tensor& mask, double sign) {
   const Tensor o_h = o.view({o.size(0), mask.size(0), -1});
-  const Tensor changed = o_h + dex_difference(o_h, w_d, gate) * strength(lambda, mask, sign);
+  const Tensor changed = o_h + dex_difference(o_h, w_d, gate) * branch_strength(lambda, mask, sign);
   return changed.reshape(o.sizes()).mm(w_o.t());
 }
 

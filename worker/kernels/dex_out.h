@@ -8,8 +8,9 @@ namespace dex::kernels {
 
 // Output projection with the DEX branch inside (method.md §2.1, §3.1):
 //   O'_h = O_h + s·λ·m_h·(O_h·w_d − g_h·(1/H)·Σ_h' O_h'),   y = concat_h(O'_h)·W_Oᵀ
-//   o [N, H·d] · w_o [D, H·d] · w_d [d, d] shared or [H, d, d] per head · gate [H], or undefined:
-//   no mean term lambda [] or [1] · mask [H] in [0, 1] · sign −1 or +1 → [N, D]
+//   o [N, H·d] · w_o [D, H·d] · w_d [d, d] shared, [H, d, d] per head or [H·d, H·d] dense ·
+//   gate [H], or undefined: no mean term · lambda [] or [1] · mask [H] in [0, 1] · sign −1 or +1 →
+//   [N, D]
 // Differentiable in all but mask; saves only its inputs. λ = 0, mask = 0 or a zero difference give
 // o·w_oᵀ bit for bit. Takes the fold (performance.md §4) from kFoldRows rows up when w_o needs a
 // gradient, else the branch.

@@ -52,7 +52,7 @@ Adaptation initial_adaptation(const DexOptions& options, const Config& config, c
       copy_if_trained(options.train, from[place].first, *from[place].second, *to[place].second);
     if (options.has_branch()) {
       layer.branch = initial_branch(options, config, number, seed);
-      layer.mask = head_mask(selected_heads.at(i), config.heads);
+      layer.mask = head_mask(selected_heads.at(i), config.heads, options.soft_floor);
     }
     if (options.has_lora()) layer.lora = initial_lora(options.lora, config, number, seed);
     if (options.has_adapter() && options.adapter.after_attention())

@@ -233,7 +233,8 @@ Adapter load_adapter(const fs::path& dir, const BaseIdentity& base, const Adapte
   read_tensors(adapter, dir / kTensorFile, base.config, checksums, options.widen);
   if (!adapter.adaptation.options.has_branch()) return adapter;
   for (size_t i = 0; i < adapter.adaptation.layers.size(); ++i) {
-    adapter.adaptation.layers[i].mask = head_mask(adapter.selected_heads[i], base.config.heads);
+    adapter.adaptation.layers[i].mask = head_mask(adapter.selected_heads[i], base.config.heads,
+                                                  adapter.adaptation.options.soft_floor);
     adapter.adaptation.layers[i].lambda = {adapter.lambda[i], 0};
   }
   return adapter;
@@ -274,14 +275,16 @@ Adapter make_adapter(const Adaptation& adaptation) {
   Adapter adapter;
   adapter.adaptation = adaptation;
   adapter.lambda = lambda_values(adaptation);
+  const auto floor = static_cast<float>(adaptation.options.soft_floor);
   for (size_t i = 0; i < adaptation.layers.size(); ++i) {
     const at::Tensor& mask = adaptation.layers[i].mask;
     auto& heads = adapter.selected_heads.emplace_back();
     for (int64_t head = 0; mask.defined() && head < mask.size(0); ++head) {
-      const double m = mask[head].item<double>();
-      if (m != 0 && m != 1) {
+      const auto m = mask[head].item<float>();
+      if (m != floor && m != 1) {
         throw std::runtime_error("[make_adapter] layer " + std::to_string(i) + ": mask of head " +
-                                 std::to_string(head) + " must be 0 or 1, got " +
+                                 std::to_string(head) + " must be " +
+                                 (floor == 0 ? "0" : std::to_string(floor)) + " or 1, got " +
                                  std::to_string(m));
       }
       if (m == 1) heads.push_back(head);

@@ -60,9 +60,9 @@ Adapter load_adapter(const std::filesystem::path& dir, const BaseIdentity& base,
 // leaves nothing half done.
 void write_adapter(const std::filesystem::path& dir, const Adapter& adapter);
 
-// An adapter of the adaptation as it is now: λ published (method.md §1), masks as 0/1 head lists.
-// Hashes, names and reports are left for the caller. Throws when a mask is between 0 and 1: a ramp
-// of re-selection is never published.
+// An adapter of the adaptation as it is now: λ published (method.md §1), masks as head lists (1,
+// the others 0 or soft_floor). Hashes, names and reports are left for the caller. Throws when a
+// mask is in between: a ramp of re-selection is never published.
 Adapter make_adapter(const Adaptation& adaptation);
 
 }  // namespace dex::model

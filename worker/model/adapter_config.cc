@@ -26,6 +26,7 @@ const std::vector<std::string_view> kKeys{"peft_type",
                                           "sign",
                                           "train",
                                           "selected_heads",
+                                          "soft_floor",
                                           "lambda",
                                           "lambda_schedule",
                                           "dtype",
@@ -168,6 +169,23 @@ BottleneckAdapterOptions read_adapter(const JsonFields& fields) {
   return adapter;
 }
 
+// The three keys of a branch's bottleneck, which nothing else may have.
+void read_bottleneck(const JsonFields& fields, DexOptions& options) {
+  if (!options.has_projection() || options.projection != Projection::kBottleneck) {
+    for (const char* key : {"bottleneck_scope", "bottleneck_activation", "width_ratio"}) {
+      if (fields.has(key)) fields.fail(key, "no such key without projection bottleneck", "it");
+    }
+    return;
+  }
+  options.bottleneck_scope = named(fields, "bottleneck_scope", parse_bottleneck_scope);
+  options.bottleneck_activation = named(fields, "bottleneck_activation", parse_activation);
+  options.width_ratio = fields.number("width_ratio");
+  if (options.width_ratio <= 0 || options.width_ratio > 16) {
+    fields.fail("width_ratio", "a number above 0 and at most 16",
+                std::to_string(options.width_ratio));
+  }
+}
+
 DexOptions read_options(const JsonFields& fields) {
   DexOptions options;
   options.form = named(fields, "form", parse_form);
@@ -182,20 +200,20 @@ DexOptions read_options(const JsonFields& fields) {
   if (options.has_lora()) options.lora = read_lora(fields.object("lora"));
   if (options.has_adapter()) options.adapter = read_adapter(fields.object("adapter"));
   if (!options.has_branch()) return options;
-  options.projection = named(fields, "projection", parse_projection);
   options.sign = named(fields, "sign", parse_sign);
   options.lambda = read_schedule(fields.object("lambda_schedule"));
-  if (options.projection != Projection::kBottleneck) return options;
-  options.bottleneck_scope = named(fields, "bottleneck_scope", parse_bottleneck_scope);
-  if (fields.text("bottleneck_activation") != "none") {
-    fields.fail("bottleneck_activation", "\"none\"",
-                "\"" + fields.text("bottleneck_activation") + "\"");
+  if (fields.has("soft_floor")) {
+    options.soft_floor = fields.number("soft_floor");
+    if (options.soft_floor < 0 || options.soft_floor > 0.5) {
+      fields.fail("soft_floor", "a number in 0…0.5", std::to_string(options.soft_floor));
+    }
   }
-  options.width_ratio = fields.number("width_ratio");
-  if (options.width_ratio <= 0 || options.width_ratio > 16) {
-    fields.fail("width_ratio", "a number above 0 and at most 16",
-                std::to_string(options.width_ratio));
+  if (options.has_projection()) {
+    options.projection = named(fields, "projection", parse_projection);
+  } else if (fields.has("projection")) {
+    fields.fail("projection", "no such key with form " + std::string(name(options.form)), "it");
   }
+  read_bottleneck(fields, options);
   return options;
 }
 
@@ -260,14 +278,15 @@ std::string adapter_config_json(const Adapter& adapter) {
       {"inference_mode", true},       {"dex_format_version", kFormatVersion},
       {"form", name(options.form)},   {"train", name(options.train)}};
   if (options.has_branch()) {
-    json["projection"] = name(options.projection);
+    if (options.has_projection()) json["projection"] = name(options.projection);
     json["sign"] = name(options.sign);
     json["lambda_schedule"] = schedule_json(options.lambda);
-    if (options.projection == Projection::kBottleneck) {
+    if (options.has_projection() && options.projection == Projection::kBottleneck) {
       json["bottleneck_scope"] = name(options.bottleneck_scope);
-      json["bottleneck_activation"] = "none";
+      json["bottleneck_activation"] = name(options.bottleneck_activation);
       json["width_ratio"] = options.width_ratio;
     }
+    if (options.soft_floor > 0) json["soft_floor"] = options.soft_floor;
   }
   if (options.has_lora()) json["lora"] = lora_json(options.lora);
   if (options.has_adapter()) json["adapter"] = adapter_json(options.adapter);

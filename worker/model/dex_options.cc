@@ -11,14 +11,23 @@ namespace dex::model {
 
 namespace {
 
-constexpr std::array<std::pair<Form, std::string_view>, 3> kForms{
-    {{Form::kNone, "none"}, {Form::kPaper, "paper"}, {Form::kHeadMean, "head_mean"}}};
-constexpr std::array<std::pair<Projection, std::string_view>, 3> kProjections{
+constexpr std::array<std::pair<Form, std::string_view>, 5> kForms{
+    {{Form::kNone, "none"},
+     {Form::kPaper, "paper"},
+     {Form::kHeadMean, "head_mean"},
+     {Form::kPrefixMean, "prefix_mean"},
+     {Form::kUniformMap, "uniform_map"}}};
+constexpr std::array<std::pair<Projection, std::string_view>, 4> kProjections{
     {{Projection::kShared, "shared"},
      {Projection::kPerHead, "per_head"},
+     {Projection::kDense, "dense"},
      {Projection::kBottleneck, "bottleneck"}}};
-constexpr std::array<std::pair<BottleneckScope, std::string_view>, 2> kScopes{
-    {{BottleneckScope::kShared, "shared"}, {BottleneckScope::kPerHead, "per_head"}}};
+constexpr std::array<std::pair<BottleneckScope, std::string_view>, 3> kScopes{
+    {{BottleneckScope::kShared, "shared"},
+     {BottleneckScope::kPerHead, "per_head"},
+     {BottleneckScope::kDense, "dense"}}};
+constexpr std::array<std::pair<Activation, std::string_view>, 3> kActivations{
+    {{Activation::kNone, "none"}, {Activation::kSilu, "silu"}, {Activation::kGelu, "gelu"}}};
 constexpr std::array<std::pair<Sign, std::string_view>, 2> kSigns{
     {{Sign::kMinus, "minus"}, {Sign::kPlus, "plus"}}};
 constexpr std::array<std::pair<Train, std::string_view>, 8> kTrains{{{Train::kKvoDex, "kvo+dex"},
@@ -94,18 +103,6 @@ std::string_view method_name(Train train) {
   return parts_of(train).branch ? "dex" : name(train);
 }
 
-std::string_view artifact_class(Train train) {
-  switch (parts_of(train).weights) {
-    case Parts::Weights::kAll:
-      return "MODEL";
-    case Parts::Weights::kKvo:
-      return "KVO";
-    case Parts::Weights::kNone:
-      break;
-  }
-  return "LIGHT";
-}
-
 double usual_learning_rate(Train train) {
   const Parts parts = parts_of(train);
   if (parts.weights == Parts::Weights::kAll) return 2e-5;
@@ -125,6 +122,9 @@ std::string_view name(Projection value) {
 }
 std::string_view name(BottleneckScope value) {
   return name_in(kScopes, value);
+}
+std::string_view name(Activation value) {
+  return name_in(kActivations, value);
 }
 std::string_view name(Sign value) {
   return name_in(kSigns, value);
@@ -147,6 +147,9 @@ Projection parse_projection(std::string_view text) {
 BottleneckScope parse_bottleneck_scope(std::string_view text) {
   return parse_in(kScopes, "bottleneck_scope", text);
 }
+Activation parse_activation(std::string_view text) {
+  return parse_in(kActivations, "bottleneck_activation", text);
+}
 Sign parse_sign(std::string_view text) {
   return parse_in(kSigns, "sign", text);
 }
@@ -161,15 +164,52 @@ Schedule parse_schedule(std::string_view text) {
 }
 
 std::string not_foldable(const DexOptions& options) {
-  if (options.has_adapter())
-    return "method adapter acts between two products; it can't be folded, serve it as an adapter";
-  return {};
+  const std::string way_out = "; it can't be folded, serve it as an adapter";
+  if (options.has_adapter()) return "method adapter acts between two products" + way_out;
+  if (options.keeps_state()) {
+    return "form " + std::string(name(options.form)) + " keeps state between tokens" + way_out;
+  }
+  if (options.is_linear()) return {};
+  return "a bottleneck with activation " + std::string(name(options.bottleneck_activation)) +
+         " is not linear" + way_out;
+}
+
+int64_t projected_width(const DexOptions& options, const Config& config) {
+  const bool dense = options.projection == Projection::kDense ||
+                     (options.projection == Projection::kBottleneck &&
+                      options.bottleneck_scope == BottleneckScope::kDense);
+  return dense ? config.heads * config.head_dim : config.head_dim;
 }
 
 int64_t bottleneck_width(const DexOptions& options, const Config& config) {
-  return std::max<int64_t>(
-      1, static_cast<int64_t>(
-             std::floor(options.width_ratio * static_cast<double>(config.head_dim) + 0.5)));
+  const auto width = static_cast<double>(projected_width(options, config));
+  return std::max<int64_t>(1, static_cast<int64_t>(std::floor(options.width_ratio * width + 0.5)));
+}
+
+std::string_view artifact_class(const DexOptions& options, const Config& config) {
+  if (options.trains_all()) return "MODEL";
+  const bool wide = options.has_projection() && projected_width(options, config) != config.head_dim;
+  return options.trains_kvo() || wide ? "KVO" : "LIGHT";
+}
+
+std::vector<std::pair<std::string, std::vector<int64_t>>> branch_shapes(const DexOptions& options,
+                                                                        const Config& config) {
+  using Shape = std::vector<int64_t>;
+  std::vector<std::pair<std::string, Shape>> shapes;
+  if (!options.has_branch()) return shapes;
+  const int64_t heads = config.heads, w = projected_width(options, config);
+  if (options.has_map()) {
+    const bool per_head = options.projection == Projection::kPerHead;
+    shapes.push_back({"w_d", per_head ? Shape{heads, w, w} : Shape{w, w}});
+  } else if (options.has_projection()) {
+    const bool per_head = options.bottleneck_scope == BottleneckScope::kPerHead;
+    const int64_t m = bottleneck_width(options, config);
+    shapes.push_back({"w_down", per_head ? Shape{heads, w, m} : Shape{w, m}});
+    shapes.push_back({"w_up", per_head ? Shape{heads, m, w} : Shape{m, w}});
+  }
+  if (options.has_gate()) shapes.push_back({"gate", {heads}});
+  if (options.learns_lambda()) shapes.push_back({"lambda_learn", {1}});
+  return shapes;
 }
 
 double lambda_init(int64_t layer) {

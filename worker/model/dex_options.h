@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "worker/model/baselines.h"
@@ -12,13 +13,16 @@
 namespace dex::model {
 
 // The options of method.md §3 (and, through `train`, of the baselines of §7), as plain values; each
-// enum holds what this worker computes and no more.
-enum class Form { kNone, kPaper, kHeadMean };              // §3.1
-enum class Projection { kShared, kPerHead, kBottleneck };  // §3.2
-enum class BottleneckScope { kShared, kPerHead };
+// enum holds what this worker computes and no more. The form `dense` of a spec is kPaper with
+// projection kDense and sign kPlus (§3.1).
+enum class Form { kNone, kPaper, kHeadMean, kPrefixMean, kUniformMap };  // §3.1
+enum class Projection { kShared, kPerHead, kDense, kBottleneck };        // §3.2
+enum class BottleneckScope { kShared, kPerHead, kDense };
+enum class Activation { kNone, kSilu, kGelu };  // of a bottleneck; gelu is the exact one (erf)
 enum class Sign { kMinus, kPlus };
 // What is trained: §3.5, and the baselines of §7 with form none.
 enum class Train { kKvoDex, kDexOnly, kKvoOnly, kLoraDex, kFullDex, kLora, kAdapter, kFull };
+enum class Start { kIdentity, kLiteral };   // §3.5
 enum class BranchInit { kZeros, kLinear };  // §2.3: of w_d; a bottleneck has its own start
 enum class Schedule { kPaperEq4, kSeedCosine, kConstant, kLearned };  // §3.3
 
@@ -45,10 +49,8 @@ Parts parts_of(Train train);
 // Whether a weight of the base, by its Hugging Face name, is trained.
 bool trains_weight(Train train, std::string_view name);
 
-// The method of api.md §3 that a Train belongs to ("dex", "kvo_only", "lora", "adapter", "full"),
-// and the class of what it publishes: LIGHT, KVO, or MODEL (a whole checkpoint).
+// The method of api.md §3 that a Train belongs to: "dex", "kvo_only", "lora", "adapter", "full".
 std::string_view method_name(Train train);
-std::string_view artifact_class(Train train);
 
 // The peak rate of the base's weights, LoRA and adapters where nobody gives one (§2.3, §7).
 double usual_learning_rate(Train train);
@@ -57,10 +59,14 @@ struct DexOptions {
   Form form = Form::kPaper;
   Projection projection = Projection::kShared;
   BottleneckScope bottleneck_scope = BottleneckScope::kPerHead;
-  double width_ratio = 1.5;  // bottleneck: m = round(width_ratio·d)
+  Activation bottleneck_activation = Activation::kNone;
+  double width_ratio = 1.5;  // bottleneck: m = round(width_ratio·w), w the width that it projects
   Sign sign = Sign::kMinus;
   Train train = Train::kKvoDex;
+  Start start = Start::kIdentity;
   BranchInit w_d_init = BranchInit::kZeros;
+  double soft_floor = 0;                // m_h of heads that are not selected, 0 … 0.5 (§3.4)
+  bool allow_large_projection = false;  // a branch above kLargeBranch of the base (§3.6)
   LambdaOptions lambda;
   LoraOptions lora;                  // with has_lora()
   BottleneckAdapterOptions adapter;  // with has_adapter()
@@ -70,6 +76,24 @@ struct DexOptions {
   [[nodiscard]] bool trains_all() const { return parts_of(train).weights == Parts::Weights::kAll; }
   [[nodiscard]] bool has_lora() const { return parts_of(train).lora; }
   [[nodiscard]] bool has_adapter() const { return parts_of(train).adapter; }
+  // Whether P of §3.2 exists: uniform_map has none.
+  [[nodiscard]] bool has_projection() const { return has_branch() && form != Form::kUniformMap; }
+  [[nodiscard]] bool has_gate() const { return has_branch() && form != Form::kPaper; }
+  // Whether the branch has a w_d, rather than a bottleneck's two factors or no projection.
+  [[nodiscard]] bool has_map() const {
+    return has_projection() && projection != Projection::kBottleneck;
+  }
+  // Whether P is a product with one matrix.
+  [[nodiscard]] bool is_linear() const {
+    return !has_projection() || projection != Projection::kBottleneck ||
+           bottleneck_activation == Activation::kNone;
+  }
+  // Whether the branch reads a mean of the tokens before, its state when decoding.
+  [[nodiscard]] bool keeps_state() const {
+    return form == Form::kPrefixMean || form == Form::kUniformMap;
+  }
+  // Whether the branch is a matrix on concat(O), which goes into W_O; true without a branch.
+  [[nodiscard]] bool branch_folds() const { return is_linear() && !keeps_state(); }
   [[nodiscard]] bool learns_lambda() const;  // λ_learn exists: paper_eq4, learned
   [[nodiscard]] double sign_value() const { return sign == Sign::kMinus ? -1.0 : 1.0; }  // s of §1
 };
@@ -79,6 +103,7 @@ struct DexOptions {
 std::string_view name(Form value);
 std::string_view name(Projection value);
 std::string_view name(BottleneckScope value);
+std::string_view name(Activation value);
 std::string_view name(Sign value);
 std::string_view name(Train value);
 std::string_view name(BranchInit value);
@@ -86,6 +111,7 @@ std::string_view name(Schedule value);
 Form parse_form(std::string_view text);
 Projection parse_projection(std::string_view text);
 BottleneckScope parse_bottleneck_scope(std::string_view text);
+Activation parse_activation(std::string_view text);
 Sign parse_sign(std::string_view text);
 Train parse_train(std::string_view text);
 BranchInit parse_branch_init(std::string_view text);
@@ -95,8 +121,23 @@ Schedule parse_schedule(std::string_view text);
 // way out (§3.6, §7); empty: it can.
 std::string not_foldable(const DexOptions& options);
 
-// m of a bottleneck, round half up.
+// The width w that the projection multiplies: d, or H·d for `dense` and a bottleneck of that scope.
+int64_t projected_width(const DexOptions& options, const Config& config);
+
+// m of a bottleneck, round half up, at least 1.
 int64_t bottleneck_width(const DexOptions& options, const Config& config);
+
+// The class of what is published (api.md §3): LIGHT, KVO, or MODEL (a whole checkpoint). A map over
+// all heads together is KVO: it is as large as the projections.
+std::string_view artifact_class(const DexOptions& options, const Config& config);
+
+// Artefact key ("w_d", "gate" …) and shape of every tensor of a layer's branch that the options ask
+// for (§3.2), in a fixed order.
+std::vector<std::pair<std::string, std::vector<int64_t>>> branch_shapes(const DexOptions& options,
+                                                                        const Config& config);
+
+// Share of the base's parameters above which a branch needs allow_large_projection (§3.6).
+inline constexpr double kLargeBranch = 0.1;
 
 // λ_init(l) = 0.8 − 0.6·exp(−0.3·l), l from 0 (§2.2).
 double lambda_init(int64_t layer);

@@ -25,21 +25,23 @@ void require_finite(std::vector<std::string>& found, const char* what, double va
 // goes away.
 void find_dead_points(std::vector<std::string>& found, const DexOptions& options, int64_t updates) {
   const LambdaOptions& lambda = options.lambda;
-  // A bottleneck starts with one factor zero, so D = 0; it has no w_d_init. A mean gate starts at 0
-  // as well.
-  const bool zero_difference =
-      options.projection == Projection::kBottleneck || options.w_d_init == BranchInit::kZeros;
+  // D = 0 at the start: of w_d only `linear` is not zero; a bottleneck has one factor zero and no
+  // w_d_init, gates start at 0.
+  const bool zero_difference = options.start == Start::kIdentity &&
+                               (!options.has_map() || options.w_d_init == BranchInit::kZeros);
+  const std::string linear = options.has_map() ? " or w_d_init = linear" : "";
   switch (lambda.schedule) {
     case Schedule::kPaperEq4:
       if (zero_difference && lambda.learn_init == 0 && (lambda.anneal_steps <= 1 || updates <= 1)) {
-        found.push_back(
-            "branch can't start: give anneal_steps ≥ 2 (and at least 2 updates), "
-            "lambda_learn_init ≠ 0 or w_d_init = linear");
+        found.push_back("branch can't start: give anneal_steps ≥ 2" +
+                        std::string(linear.empty() ? " or" : ",") + " lambda_learn_init ≠ 0" +
+                        linear + " (anneal_steps is " + std::to_string(lambda.anneal_steps) +
+                        " of " + std::to_string(updates) + " updates)");
       }
       break;
     case Schedule::kLearned:
       if (zero_difference && lambda.learn_init == 0) {
-        found.push_back("branch can't start: give lambda_learn_init ≠ 0 or w_d_init = linear");
+        found.push_back("branch can't start: give lambda_learn_init ≠ 0" + linear);
       }
       break;
     case Schedule::kConstant:
@@ -49,6 +51,42 @@ void find_dead_points(std::vector<std::string>& found, const DexOptions& options
       if (lambda.start == 0 && lambda.end == 0) found.push_back("lambda is 0 for the whole job");
       break;
   }
+}
+
+// method.md §3.5: `identity` starts at the base's logits, by λ(0) = 0 or by D = 0; `literal` does
+// not.
+void find_wrong_start(std::vector<std::string>& found, const DexOptions& options) {
+  const LambdaTerms first = lambda_terms(options.lambda, 0, 0);
+  const bool acts = first.at(options.lambda.learn_init) != 0;
+  if (options.start == Start::kLiteral && !acts) {
+    found.push_back(
+        "start literal needs λ ≠ 0 at the first update, and this schedule begins at 0: give "
+        "another "
+        "schedule or start identity");
+  }
+  if (options.start == Start::kIdentity && acts && options.has_map() &&
+      options.w_d_init == BranchInit::kLinear) {
+    found.push_back(
+        "w_d_init linear with λ ≠ 0 at the first update would change the model before it: give "
+        "w_d_init zeros, λ 0 at the start, or start literal");
+  }
+}
+
+// What method.md §3.6 allows only on request.
+void find_large_branch(std::vector<std::string>& found, const DexOptions& options,
+                       const Config& config) {
+  int64_t parameters = 0;
+  for (const auto& [key, shape] : branch_shapes(options, config)) {
+    int64_t size = config.layers;
+    for (const int64_t extent : shape) size *= extent;
+    parameters += size;
+  }
+  const double share =
+      static_cast<double>(parameters) / static_cast<double>(config.parameter_count());
+  if (share <= kLargeBranch || options.allow_large_projection) return;
+  found.push_back("a branch of " + std::to_string(parameters) + " parameters is " +
+                  shown(std::round(1000 * share) / 10) +
+                  " % of the base; above 10 % it needs allow_large_projection");
 }
 
 void find_bad_numbers(std::vector<std::string>& found, const DexOptions& options,
@@ -62,14 +100,19 @@ void find_bad_numbers(std::vector<std::string>& found, const DexOptions& options
   require_finite(found, "lambda start", lambda.start);
   require_finite(found, "lambda end", lambda.end);
   require_finite(found, "lambda value", lambda.value);
-  if (options.projection == Projection::kBottleneck) {
+  if (!(options.soft_floor >= 0 && options.soft_floor <= 0.5)) {
+    found.push_back("soft_floor must be between 0 and 0.5, got " + shown(options.soft_floor));
+  }
+  if (options.has_projection() && options.projection == Projection::kBottleneck) {
     const double most = 16;
+    const int64_t width = projected_width(options, config);
     if (!(options.width_ratio > 0) || options.width_ratio > most) {
       found.push_back("width_ratio must be above 0 and at most 16, got " +
                       shown(options.width_ratio));
-    } else if (options.width_ratio * static_cast<double>(config.head_dim) < 0.5) {
-      found.push_back("width_ratio " + shown(options.width_ratio) + " of head_dim " +
-                      std::to_string(config.head_dim) + " leaves no column");
+    } else if (options.width_ratio * static_cast<double>(width) < 0.5) {
+      found.push_back("width_ratio " + shown(options.width_ratio) +
+                      (width == config.head_dim ? " of head_dim " : " of H·d ") +
+                      std::to_string(width) + " leaves no column");
     }
   }
 }
@@ -120,11 +163,17 @@ std::vector<std::string> problems(const DexOptions& options, const Config& confi
   find_bad_numbers(found, options, config);
   auto heads = head_problems(config, selected_heads);
   found.insert(found.end(), heads.begin(), heads.end());
-  const bool none = std::all_of(selected_heads.begin(), selected_heads.end(),
+  find_large_branch(found, options, config);
+  // With a floor the branch acts on every head, chosen or not.
+  const bool none = options.soft_floor == 0 &&
+                    std::all_of(selected_heads.begin(), selected_heads.end(),
                                 [](const auto& heads_of_layer) { return heads_of_layer.empty(); });
   if (none && options.train == Train::kDexOnly)
     found.push_back("dex_only needs at least one selected head, got none");
-  if (!none) find_dead_points(found, options, updates);
+  if (!none) {
+    find_dead_points(found, options, updates);
+    find_wrong_start(found, options);
+  }
   return found;
 }
 

@@ -6,6 +6,7 @@
 #include <ATen/ops/full.h>
 
 #include <stdexcept>
+#include <string>
 
 #include "worker/kernels/check.h"
 #include "worker/kernels/dex_out.h"
@@ -20,6 +21,11 @@ double lambda_value(const LayerAdaptation& layer) {
   return layer.lambda.at(learned.defined() ? learned.item<double>() : 0.0);
 }
 
+void require_foldable(const DexOptions& options) {
+  const std::string reason = not_foldable(options);
+  if (!reason.empty()) throw std::runtime_error("[fold] " + reason);
+}
+
 at::Tensor as(const at::Tensor& tensor, at::ScalarType type) {
   return tensor.defined() ? tensor.detach().to(type) : tensor;
 }
@@ -28,6 +34,7 @@ at::Tensor as(const at::Tensor& tensor, at::ScalarType type) {
 
 at::Tensor folded_o_proj(const at::Tensor& w_o, const LayerAdaptation& layer,
                          const DexOptions& options, double lambda_scale) {
+  require_foldable(options);
   at::NoGradGuard no_grad;
   const auto type = w_o.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const at::Tensor wide = as(w_o, type);
@@ -40,6 +47,7 @@ at::Tensor folded_o_proj(const at::Tensor& w_o, const LayerAdaptation& layer,
 }
 
 at::Tensor full_map(const LayerAdaptation& layer, const DexOptions& options, const Config& config) {
+  require_foldable(options);
   at::NoGradGuard no_grad;
   const int64_t width = config.heads * config.head_dim;
   const at::Tensor identity = at::eye(width, at::kDouble);
@@ -54,8 +62,7 @@ at::Tensor full_map(const LayerAdaptation& layer, const DexOptions& options, con
 }
 
 Weights folded_weights(const Weights& base, const Adaptation& adaptation) {
-  if (const std::string why = not_foldable(adaptation.options); !why.empty())
-    throw std::runtime_error("[fold] " + why);
+  require_foldable(adaptation.options);
   Weights folded = replaced_weights(base, adaptation);
   for (at::Tensor* end : {&folded.embed, &folded.norm}) *end = end->detach();
   // A tied head stays the same tensor as the embedding.

@@ -12,6 +12,9 @@
 
 namespace dex::model {
 
+// All of this room's folding refuses what can't be folded (not_foldable) with "[fold] form
+// prefix_mean keeps state between tokens; it can't be folded, serve it as an adapter".
+
 // W_O with the layer's branch inside (method.md §2.4; head_mean: §3.1's full matrix): [D, H·d],
 // computed in fp32 (fp64 if w_o is), the branch's λ multiplied by `lambda_scale`. `w_o` is the
 // layer's effective o_proj: the adaptation's where it has one. A layer without a branch, or λ = 0,
@@ -23,7 +26,7 @@ at::Tensor folded_o_proj(const at::Tensor& w_o, const LayerAdaptation& layer,
 at::Tensor full_map(const LayerAdaptation& layer, const DexOptions& options, const Config& config);
 
 // The base with the adaptation inside: weights replaced, LoRA merged (W + s·B·A, in fp32), the
-// branch folded into o. Same tensors where nothing changed. Throws "[fold] …" when not_foldable.
+// branch folded into o. Same tensors where nothing changed.
 Weights folded_weights(const Weights& base, const Adaptation& adaptation);
 
 // How far two computations of the same logits are apart.

@@ -12,7 +12,7 @@
 #include <string>
 
 #include "worker/kernels/check.h"
-#include "worker/kernels/dex_out.h"
+#include "worker/kernels/head_map.h"
 #include "worker/kernels/rms_norm.h"
 #include "worker/kernels/rope.h"
 #include "worker/kernels/swiglu.h"
@@ -104,7 +104,7 @@ class Pass {
     const Tensor v = by_head(project(layer, Linear::kV, x, w.v, w.v_bias), config_.kv_heads);
     if (observer_.on_entropy) observer_.on_entropy(layer, entropy(q.detach(), k.detach()));
     const Tensor o = mix(q, k, v);  // [N, H, d]
-    const Tensor y = output(layer, o);
+    const Tensor y = output(layer, o, v);
     return w.o_bias.defined() ? y + w.o_bias : y;
   }
 
@@ -144,33 +144,38 @@ class Pass {
   }
 
   // The output projection, with the branch where the layer has one.
-  Tensor output(int64_t layer, const Tensor& o) const {
+  Tensor output(int64_t layer, const Tensor& o, const Tensor& v) const {
     const LayerAdaptation& a = adapted(layer);
     const Tensor& w_o = weights_.layers[static_cast<size_t>(layer)].o;
     const bool branch = acts(a);
     if (branch && observer_.on_branch) {
       at::NoGradGuard no_grad;
-      observer_.on_branch(layer, o.detach(), difference(a.branch, o.detach()) * strength(a));
+      observer_.on_branch(layer, o.detach(), scaled_difference(a, o.detach(), v.detach()));
     }
-    // Gates and low-rank terms need O' itself; the fused op below never makes it.
-    if (!observer_.head_gates.empty() || a.lora[Linear::kO].defined())
-      return changed_output(layer, o, w_o, branch);
-    const Tensor flat = o.reshape({o.size(0), -1});
-    if (!branch) return at::mm(flat, w_o.t());
-    return kernels::dex_out(flat, w_o, projection_map(a.branch), a.branch.gate, lambda(a), a.mask,
-                            adaptation_.options.sign_value());
+    // Gates and low-rank terms need O' itself; the fused ops never make it.
+    if (!observer_.head_gates.empty() || a.lora[Linear::kO].defined()) {
+      return changed_output(layer, branch ? o + scaled_difference(a, o, v) : o, w_o);
+    }
+    if (!branch) return at::mm(o.reshape({o.size(0), -1}), w_o.t());
+    return branched_output(adaptation_.options, a.branch, {o, v, batch_.bounds}, w_o, lambda(a),
+                           a.mask);
   }
 
-  // From O' in simple ops, with ξ of method.md §4.2 on each head where there are gates.
-  Tensor changed_output(int64_t layer, const Tensor& o, const Tensor& w_o, bool branch) const {
-    const LayerAdaptation& a = adapted(layer);
-    Tensor changed = branch ? o + difference(a.branch, o) * strength(a) : o;
+  // s·λ·m_h·D_h [N, H, d] in simple ops.
+  [[nodiscard]] Tensor scaled_difference(const LayerAdaptation& a, const Tensor& o,
+                                         const Tensor& v) const {
+    return difference(adaptation_.options, a.branch, {o, v, batch_.bounds}) *
+           kernels::branch_strength(lambda(a), a.mask, adaptation_.options.sign_value());
+  }
+
+  // From O' [N, H, d], with ξ of method.md §4.2 on each head where there are gates.
+  Tensor changed_output(int64_t layer, Tensor changed, const Tensor& w_o) const {
     if (!observer_.head_gates.empty()) {
       const Tensor gates =
           observer_.head_gates[static_cast<size_t>(layer)].index_select(0, document_of_row());
       changed = changed * gates.unsqueeze(-1);
     }
-    const Tensor flat = changed.reshape({o.size(0), -1});
+    const Tensor flat = changed.reshape({changed.size(0), -1});
     return beside(layer, Linear::kO, flat, flat.mm(w_o.t()));
   }
 
@@ -184,10 +189,6 @@ class Pass {
       return a.branch.lambda_learn * a.lambda.learned + a.lambda.fixed;
     }
     return at::full({1}, a.lambda.fixed, a.mask.options());
-  }
-
-  [[nodiscard]] Tensor strength(const LayerAdaptation& a) const {  // s·λ·m [1, H, 1]
-    return (lambda(a) * a.mask * adaptation_.options.sign_value()).view({1, -1, 1});
   }
 
   [[nodiscard]] Tensor document_of_row() const {

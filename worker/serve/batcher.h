@@ -14,7 +14,7 @@ struct Schedulable {
   int32_t prompt_tokens = 0;
   int32_t computed = 0;  // tokens whose K and V are in the cache
   uint64_t adapter_key = 0;
-  bool reuse_prefix = true;  // false: every prompt position is needed (echo)
+  bool reuse_prefix = true;  // false: every position is needed (echo, an adapter's sums)
   BlockManager::Lease lease;
 };
 

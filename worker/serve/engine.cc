@@ -58,7 +58,7 @@ struct Engine::Sequence : Schedulable {
     tokens = request.prompt;
     prompt_tokens = static_cast<int32_t>(tokens.size());
     adapter_key = adapter ? adapter->key : 0;
-    reuse_prefix = !(request.echo && request.top_logprobs);
+    reuse_prefix = !(request.echo && request.top_logprobs) && !(adapter && adapter->keeps_state());
   }
   [[nodiscard]] int32_t generated() const {
     return static_cast<int32_t>(tokens.size()) - prompt_tokens;
@@ -70,6 +70,7 @@ struct Engine::Sequence : Schedulable {
   uint64_t handle;
   Request request;
   std::shared_ptr<const ServingAdapter> adapter;
+  BranchState branch_state;  // used if the adapter keeps one
   std::shared_ptr<Listener> listener;
   Sampler sampler;
   TextOutput text;
@@ -246,7 +247,8 @@ void Engine::compute(const std::vector<Share>& shares, Forward::Kernel kernel) {
       sequence.cached_tokens = sequence.lease.cached_tokens;
     }
     segments_.push_back({sequence.adapter.get(), sequence.lease.blocks, share.first,
-                         std::span(sequence.tokens).subspan(share.first, share.count)});
+                         std::span(sequence.tokens).subspan(share.first, share.count),
+                         &sequence.branch_state});
   }
   forward_.run(segments_, kernel);
 }

@@ -33,7 +33,12 @@ int64_t round_up(int64_t value, int64_t to) {
 
 Forward::Forward(const ServingModel& model, KvPool& pool, kernels::ThreadPool& threads,
                  int64_t max_rows)
-    : model_(model), config_(model.config), pool_(pool), threads_(threads), max_rows_(max_rows) {
+    : model_(model),
+      config_(model.config),
+      pool_(pool),
+      threads_(threads),
+      max_rows_(max_rows),
+      branches_(model.config, threads) {
   const int64_t width = config_.heads * config_.head_dim,
                 kv_width = config_.kv_heads * config_.head_dim;
   const int64_t widest = std::max({config_.hidden_size, width, config_.intermediate_size});
@@ -49,6 +54,7 @@ Forward::Forward(const ServingModel& model, KvPool& pool, kernels::ThreadPool& t
 
 void Forward::run(std::span<const Segment> segments, Kernel kernel) {
   check(segments);
+  begin_branches(segments);
   kernel_ = kernel;
   place(segments);
   for (int64_t layer = 0; layer < config_.layers; ++layer) {
@@ -66,6 +72,7 @@ void Forward::run(std::span<const Segment> segments, Kernel kernel) {
     multiply();
 
     kernel == Kernel::kFew ? attend_few(layer) : attend_many(layer);
+    if (!branches_.empty()) branches_.apply(layer, o_.data(), v_.data());
 
     prepare(o_.data(), config_.heads * config_.head_dim);
     add_changed(layer, &LayerView::o, &LayerOverride::o, &LayerView::o_bias, &LayerOverride::o_bias,
@@ -104,6 +111,24 @@ void Forward::run(std::span<const Segment> segments, Kernel kernel) {
     multiply();
     adapt(layer, &LayerOverride::mlp_adapter);
   }
+  branches_.finish();
+}
+
+void Forward::begin_branches(std::span<const Segment> segments) {
+  branch_segments_.clear();
+  int64_t row = 0;
+  for (const Segment& segment : segments) {
+    const auto rows = static_cast<int64_t>(segment.tokens.size());
+    if (segment.adapter != nullptr && segment.adapter->branch) {
+      branch_segments_.push_back({.branch = &*segment.adapter->branch,
+                                  .state = segment.branch_state,
+                                  .position = segment.first,
+                                  .row = row,
+                                  .rows = rows});
+    }
+    row += rows;
+  }
+  branches_.begin(branch_segments_);
 }
 
 void Forward::logits(std::span<const int32_t> rows, Kernel kernel, float* out) {

@@ -7,6 +7,7 @@
 #include "worker/kernels/linear.h"
 #include "worker/kernels/paged_attention.h"
 #include "worker/kernels/thread_pool.h"
+#include "worker/serve/branch.h"
 #include "worker/serve/kv_pool.h"
 #include "worker/serve/serving_model.h"
 
@@ -19,6 +20,7 @@ struct Segment {
   std::span<const int32_t> blocks;  // of the KV pool, by position / 16; room for all of `tokens`
   int32_t first = 0;                // position of tokens[0]
   std::span<const int32_t> tokens;
+  BranchState* branch_state = nullptr;  // of the sequence; for adapters that keep one
 };
 
 // The forward pass of a decoder of any of model/families.h over paged KV, batched over sequences
@@ -36,7 +38,8 @@ class Forward {
   Forward(const ServingModel& model, KvPool& pool, kernels::ThreadPool& threads, int64_t max_rows);
 
   // Runs all rows and writes their K and V. Throws "[forward] …" for a token outside the
-  // vocabulary, a position beyond the model's, or too many rows; then nothing was written.
+  // vocabulary, a position beyond the model's, too many rows, or a branch state of other tokens
+  // than those before the segment; then nothing was written.
   void run(std::span<const Segment> segments, Kernel kernel);
 
   // Logits [rows.size(), V] of rows of the last run, counted over all its segments.
@@ -67,6 +70,7 @@ class Forward {
 
   void check(std::span<const Segment> segments) const;
   void place(std::span<const Segment> segments);
+  void begin_branches(std::span<const Segment> segments);
   void normalise(const WeightView& weight);
   void prepare(const float* in, int64_t columns);  // the input of the next products
   void add(const WeightView& weight, const WeightView& bias, float* out, kernels::Store store);
@@ -101,6 +105,8 @@ class Forward {
   int64_t max_rows_;
   Kernel kernel_ = Kernel::kFew;
 
+  BranchPass branches_;
+  std::vector<BranchSegment> branch_segments_;
   std::vector<Row> rows_;
   std::vector<Group> groups_;
   std::vector<std::pair<int64_t, int64_t>> tiles_;  // first row and rows of an attention tile

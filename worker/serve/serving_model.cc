@@ -89,6 +89,66 @@ uint64_t first_bits(const std::string& hex) {
   return value == 0 ? 1 : value;  // 0 is the base
 }
 
+std::vector<float> floats(const at::Tensor& tensor) {
+  return tensor.defined() ? copy(tensor.to(at::kFloat)) : std::vector<float>();
+}
+
+// A map of method.md §3.2, [in, out] or [H, in, out], as a Linear weight: [out, in] or [H·out, in].
+at::Tensor as_weight(const at::Tensor& map) {
+  const at::Tensor turned = map.to(at::kFloat).transpose(-1, -2).contiguous();
+  return turned.reshape({-1, turned.size(-1)});
+}
+
+bool branch_acts(const model::LayerAdaptation& layer, const model::DexOptions& options) {
+  return options.has_branch() && layer.mask.defined() &&
+         layer.mask.count_nonzero().item<int64_t>() > 0;
+}
+
+LayerBranch unfolded(const model::LayerAdaptation& layer, const model::DexOptions& options,
+                     double lambda, Storage& storage) {
+  LayerBranch out;
+  if (!branch_acts(layer, options)) return out;
+  out.strength = floats(layer.mask * (options.sign_value() * lambda));
+  out.gate = floats(layer.branch.gate);
+  if (!options.has_projection()) return out;
+  if (options.is_linear()) {
+    out.map = storage.view(as_weight(model::projection_map(layer.branch)), false);
+  } else {
+    out.down = storage.view(as_weight(layer.branch.w_down), false);
+    out.up = storage.view(as_weight(layer.branch.w_up), false);
+  }
+  return out;
+}
+
+BottleneckView view_bottleneck(const model::BottleneckAdapter& adapter, Storage& storage,
+                               bool round) {
+  return {storage.view(adapter.down_weight, round), storage.view(adapter.down_bias, false),
+          storage.view(adapter.up_weight, round), storage.view(adapter.up_bias, false)};
+}
+
+// What stands beside a layer's weights: LoRA terms and bottleneck adapters. A term beside a folded
+// W_O would have to read what the branch makes of O, so it goes in as well.
+void view_added(const model::LayerAdaptation& layer, bool folded, bool round, Storage& storage,
+                LayerOverride& views) {
+  for (const model::Linear linear : model::kLinears) {
+    const model::LowRank& term = layer.lora[linear];
+    if (!term.defined() || (linear == model::Linear::kO && folded)) continue;
+    views.lora[static_cast<size_t>(linear)] = {storage.view(term.a, false),
+                                               storage.view(term.b * term.scale, false)};
+  }
+  views.attention_adapter = view_bottleneck(layer.attention_adapter, storage, round);
+  views.mlp_adapter = view_bottleneck(layer.mlp_adapter, storage, round);
+}
+
+// W_O with the branch inside where `folded`, else as trained. Nothing to fold and nothing replaced:
+// undefined, the base's W_O, so that its rows join the others' in one product.
+at::Tensor output_projection(const model::LayerAdaptation& layer, const at::Tensor& base_o,
+                             const model::DexOptions& options, bool folded) {
+  if (!folded) return layer.o;
+  const at::Tensor& w_o = layer.o.defined() ? layer.o : base_o;
+  return model::folded_o_proj(model::merged(w_o, layer.lora[model::Linear::kO]), layer, options);
+}
+
 void check_hash(const char* what, const std::string& found, const std::string& expected) {
   if (found.empty() || expected.empty() || found == expected) return;
   throw std::runtime_error(std::string("[adapter] made for another ") + what +
@@ -144,16 +204,6 @@ std::shared_ptr<const ServingModel> load_serving_model(const std::filesystem::pa
   return model;
 }
 
-namespace {
-
-BottleneckView view_bottleneck(const model::BottleneckAdapter& adapter, Storage& storage,
-                               bool round) {
-  return {storage.view(adapter.down_weight, round), storage.view(adapter.down_bias, false),
-          storage.view(adapter.up_weight, round), storage.view(adapter.up_bias, false)};
-}
-
-}  // namespace
-
 std::shared_ptr<const ServingAdapter> make_serving_adapter(const model::Adapter& adapter,
                                                            const std::string& id,
                                                            const std::string& content_sha256,
@@ -163,33 +213,23 @@ std::shared_ptr<const ServingAdapter> make_serving_adapter(const model::Adapter&
   const bool round = model.number == Number::kBf16;
   auto storage = std::make_shared<Storage>();
   auto out = std::make_shared<ServingAdapter>();
+  const model::DexOptions& options = adapter.adaptation.options;
+  if (!options.branch_folds()) out->branch = UnfoldedBranch{options, {}};
   for (size_t i = 0; i < base.layers.size(); ++i) {
     const model::LayerAdaptation& layer = adapter.adaptation.layers.at(i);
+    const bool folded = options.branch_folds() && branch_acts(layer, options);
     LayerOverride& views = out->layers.emplace_back();
     views.k = storage->view(layer.k, round);
     views.v = storage->view(layer.v, round);
+    views.o = storage->view(output_projection(layer, base.layers[i].o, options, folded), round);
     views.k_bias = storage->view(layer.k_bias, false);
     views.v_bias = storage->view(layer.v_bias, false);
     views.o_bias = storage->view(layer.o_bias, false);
-    // Nothing to fold and nothing replaced: the base's W_O, so that its rows join the others' in
-    // one product.
-    const bool branch = adapter.adaptation.options.has_branch() && layer.mask.defined() &&
-                        layer.mask.count_nonzero().item<int64_t>() > 0;
-    for (const model::Linear linear : model::kLinears) {
-      const model::LowRank& term = layer.lora[linear];
-      // A term beside a folded O would have to read what the branch makes of O: it goes in as well.
-      if (!term.defined() || (linear == model::Linear::kO && branch)) continue;
-      views.lora[static_cast<size_t>(linear)] = {storage->view(term.a, false),
-                                                 storage->view(term.b * term.scale, false)};
-    }
-    views.attention_adapter = view_bottleneck(layer.attention_adapter, *storage, round);
-    views.mlp_adapter = view_bottleneck(layer.mlp_adapter, *storage, round);
-    if (!layer.o.defined() && !branch) continue;
-    const at::Tensor& w_o = layer.o.defined() ? layer.o : base.layers[i].o;
-    const at::Tensor merged = model::merged(w_o, layer.lora[model::Linear::kO]);
-    views.o = storage->view(model::folded_o_proj(merged, layer, adapter.adaptation.options), round);
+    view_added(layer, folded, round, *storage, views);
+    if (out->branch)
+      out->branch->layers.push_back(unfolded(layer, options, adapter.lambda.at(i), *storage));
   }
-  out->activation = adapter.adaptation.options.adapter.activation;
+  out->activation = options.adapter.activation;
   out->id = id;
   out->content_sha256 = content_sha256;
   out->key = first_bits(content_sha256);

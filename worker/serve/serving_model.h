@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "worker/kernels/weight_view.h"
 #include "worker/model/baselines.h"
 #include "worker/model/config.h"
+#include "worker/serve/branch.h"
 
 namespace dex::model {
 struct Adapter;
@@ -71,7 +73,7 @@ struct BottleneckView {
 };
 
 // What an adapter changes in a layer: K and V projections as trained, O with the branch folded in
-// (method.md §2.4); views without data mean the base's.
+// where it can be (method.md §2.4); views without data mean the base's.
 struct LayerOverride {
   WeightView k, v, o;
   WeightView k_bias, v_bias, o_bias;
@@ -90,9 +92,15 @@ struct ServingAdapter {
   uint64_t key =
       0;  // the first 64 bits of content_sha256: starts the KV cache's hash chain. The base has 0
   std::vector<LayerOverride> layers;
-  model::AdapterActivation activation = model::AdapterActivation::kRelu;  // of its bottlenecks
-  int64_t bytes = 0;  // that it takes beside the base
+  // Of its bottleneck adapters.
+  model::AdapterActivation activation = model::AdapterActivation::kRelu;
+  std::optional<UnfoldedBranch> branch;  // one that can't be folded: computed on each token
+  int64_t bytes = 0;                     // that it takes beside the base
   std::shared_ptr<const void> storage;
+
+  // Whether its sequences carry a BranchState. Their prefix can't come from the KV cache, since the
+  // sums at a block's end are not kept with it.
+  [[nodiscard]] bool keeps_state() const { return branch && branch->options.keeps_state(); }
 };
 
 // What an adapter must have been made for. Empty: not checked.
@@ -102,10 +110,10 @@ struct TextHashes {
 };
 
 // Reads, checks and folds the adapter of `dir`: the fold in fp32, then rounded to the model's
-// number. `content_sha256` empty: that of its checksums.json. Blocks on the disk and computes for a
-// moment; any thread. Throws "[adapter] …" for whatever model::load_adapter refuses, another
-// tokenizer, or another chat template. A LoRA folder that PEFT wrote is taken where no hash is
-// asked for, by hand that is.
+// number. A branch that can't be folded stays in fp32. `content_sha256` empty: that of its
+// checksums.json. Blocks on the disk and computes for a moment; any thread. Throws
+// "[adapter] …" for whatever model::load_adapter refuses, another tokenizer, or another chat
+// template. A LoRA folder that PEFT wrote is taken where no hash is asked for, by hand that is.
 std::shared_ptr<const ServingAdapter> load_serving_adapter(const std::filesystem::path& dir,
                                                            const std::string& id,
                                                            const std::string& content_sha256,

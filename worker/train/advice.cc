@@ -80,20 +80,20 @@ size_t outliers(const std::vector<double>& losses) {
 
 }  // namespace
 
-double branch_reach(const JobSpec& spec, const Resolved& resolved, int64_t head_dim) {
+double branch_reach(const JobSpec& spec, const Resolved& resolved, int64_t width) {
   const double sum = rate_sum(spec, resolved);
   const double lambda = lambda_reach(spec, sum);
   if (spec.dex.w_d_init == model::BranchInit::kLinear) return 0.58 * lambda;
-  return lambda * std::sqrt(static_cast<double>(head_dim)) *
+  return lambda * std::sqrt(static_cast<double>(width)) *
          spec.hyperparameters.branch_learning_rate * sum;
 }
 
 std::optional<Advice> branch_out_of_reach(const JobSpec& spec, const Resolved& resolved,
-                                          int64_t head_dim) {
-  // The estimate is for w_d; a bottleneck's two factors move together and reach further.
-  if (!spec.dex.has_branch() || spec.dex.projection == model::Projection::kBottleneck)
-    return std::nullopt;
-  const double reach = branch_reach(spec, resolved, head_dim);
+                                          int64_t width) {
+  // The estimate is for w_d from an identity start; a bottleneck's two factors move together and
+  // reach further, and uniform_map has only its gates.
+  if (!spec.dex.has_map() || spec.dex.start == model::Start::kLiteral) return std::nullopt;
+  const double reach = branch_reach(spec, resolved, width);
   if (reach >= kReachWanted) return std::nullopt;
   const double sum = rate_sum(spec, resolved);
   return Advice{"branch_out_of_reach",
@@ -115,6 +115,13 @@ std::optional<Advice> ineffective(const evaluate::BranchEffect& effect, const Jo
                     number_text(std::abs(effect.ce_delta)) +
                     (effect.ce_delta < 0 ? " lower" : " higher"),
                 stronger_branch(spec) + "; compare with kvo_only"};
+}
+
+Advice start_not_identity(double loss_change) {
+  return {"start_not_identity",
+          "the literal start changes the loss of the base by " + number_text(loss_change) +
+              " before the first update",
+          "use start IDENTITY unless this is what you study"};
 }
 
 std::optional<Advice> degraded(double base_loss, double valid_loss, int64_t step,

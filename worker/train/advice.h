@@ -20,9 +20,14 @@ struct Advice {
 
 // `branch_out_of_reach` (method.md §2.2): the branch's share of O that this run can reach at best,
 // r_reach = reach(λ)·√d·lr_diff·F for w_d from zeros, 0.58·reach(λ) for linear; raised below 0.02.
-double branch_reach(const JobSpec& spec, const Resolved& resolved, int64_t head_dim);
+// d is the width that the projection multiplies (model::projected_width).
+double branch_reach(const JobSpec& spec, const Resolved& resolved, int64_t width);
 std::optional<Advice> branch_out_of_reach(const JobSpec& spec, const Resolved& resolved,
-                                          int64_t head_dim);
+                                          int64_t width);
+
+// `start_not_identity` (method.md §3.5): what a literal start adds to the loss before any training,
+// in nats a token.
+Advice start_not_identity(double loss_change);
 
 // `inert`, `weak` (method.md §2.6), at the end of a job; nothing for an active branch or none.
 // `held_out`: whether the effect was measured on held-out rows, else on those trained on.

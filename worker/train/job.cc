@@ -167,10 +167,19 @@ void Job::prepare_training() {
                       (fresh ? "" : ", resumed at step " + std::to_string(training_->state().step)),
                   data.dump()});
   if (fresh) {
-    training_->advise(branch_out_of_reach(spec_, resolved_, config_.head_dim));
+    training_->advise(
+        branch_out_of_reach(spec_, resolved_, model::projected_width(spec_.dex, config_)));
+    if (spec_.dex.has_branch() && spec_.dex.start == model::Start::kLiteral) advise_of_start();
     if (spec_.dex.has_branch())
       training_->advise(selection_share(spec_.heads, selection_.scores, selection_.ratio));
   }
+}
+
+void Job::advise_of_start() {
+  kernels::LinearCrossEntropy cross_entropy;
+  const auto effect = evaluate::measure_branch_effect(*llama_, adaptation_, effect_batches(),
+                                                      cross_entropy, [this] { controls_.poll(); });
+  training_->advise(start_not_identity(-effect.ce_delta));
 }
 
 void Job::resume() {

@@ -108,9 +108,9 @@ Published Job::publish() {
   out.chat_template_sha256 = identity_.chat_template_sha256;
   out.method = model::method_name(spec_.dex.train);
   out.form = model::name(spec_.dex.form);
-  out.projection = model::name(spec_.dex.projection);
+  if (spec_.dex.has_projection()) out.projection = model::name(spec_.dex.projection);
   out.train = model::name(spec_.dex.train);
-  out.artifact_class = model::artifact_class(spec_.dex.train);
+  out.artifact_class = model::artifact_class(spec_.dex, config_);
   report_effect(out.branch_effect);
   out.peak_host_memory_bytes = peak_host_memory();
   return out;

@@ -54,6 +54,7 @@ class Job {
   void plan();
   void select_heads();
   void prepare_training();
+  void advise_of_start();  // of a literal one: measured on up to kEffectTokens tokens
   void resume();
   Published publish();
   std::string metrics_json() const;

@@ -84,7 +84,7 @@ Verification verify_artefact(const std::filesystem::path& directory, const model
   Verification out;
   out.read_back = model::certificate(llama.logits(batch, loaded.adaptation), trained);
   require(out.read_back, kFoldLimit, "the exported adapter");
-  if (!model::not_foldable(adaptation.options).empty()) return out;
+  if (!model::not_foldable(loaded.adaptation.options).empty()) return out;
   out.folded = of_weights(model::folded_weights(base, loaded.adaptation));
   require(*out.folded, kBroken, "the folded adapter");
   return out;

@@ -19,8 +19,14 @@ model::Form form(DexMethod::Form value) {
   switch (value) {
     case DexMethod::FORM_PAPER:
       return model::Form::kPaper;
+    case DexMethod::FORM_DENSE:  // its projection and sign: resolve_dense
+      return model::Form::kPaper;
     case DexMethod::FORM_HEAD_MEAN:
       return model::Form::kHeadMean;
+    case DexMethod::FORM_PREFIX_MEAN:
+      return model::Form::kPrefixMean;
+    case DexMethod::FORM_UNIFORM_MAP:
+      return model::Form::kUniformMap;
     default:
       unknown_enum("dex.form", value);
   }
@@ -32,11 +38,39 @@ model::Projection projection(DexMethod::Projection value) {
       return model::Projection::kShared;
     case DexMethod::PROJECTION_PER_HEAD:
       return model::Projection::kPerHead;
+    case DexMethod::PROJECTION_DENSE:
+      return model::Projection::kDense;
     case DexMethod::PROJECTION_BOTTLENECK:
       return model::Projection::kBottleneck;
     default:
       unknown_enum("dex.projection", value);
   }
+}
+
+// The form's own default (method.md §3.1).
+model::Sign default_sign(model::Form form) {
+  const bool minus = form == model::Form::kPaper || form == model::Form::kUniformMap;
+  return minus ? model::Sign::kMinus : model::Sign::kPlus;
+}
+
+// `dense`, and head_mean over a dense map, are paper + dense + plus (method.md §3.1, §3.2): an
+// effective spec says so already, one written by hand may not.
+void resolve_dense(const DexMethod& method, model::DexOptions& out) {
+  const bool form = method.form() == DexMethod::FORM_DENSE;
+  if (form && method.has_projection() && out.projection != model::Projection::kDense) {
+    throw bad_spec("dex.projection", "must be PROJECTION_DENSE or unset with FORM_DENSE");
+  }
+  if (form) out.projection = model::Projection::kDense;
+  const bool mean =
+      out.form == model::Form::kHeadMean && out.projection == model::Projection::kDense;
+  if (!form && !mean) return;
+  if (method.sign() == DexMethod::SIGN_MINUS) {
+    throw bad_spec("dex.sign",
+                   "must be SIGN_PLUS or unset with this form; SIGN_MINUS goes with "
+                   "FORM_PAPER and PROJECTION_DENSE");
+  }
+  out.form = model::Form::kPaper;
+  out.sign = model::Sign::kPlus;
 }
 
 void read_bottleneck(const DexMethod& method, model::DexOptions& out) {
@@ -46,11 +80,24 @@ void read_bottleneck(const DexMethod& method, model::DexOptions& out) {
   }
   const auto& bottleneck = method.bottleneck();
   if (bottleneck.has_width_ratio()) out.width_ratio = bottleneck.width_ratio();
-  if (bottleneck.scope() == DexMethod::Bottleneck::SCOPE_SHARED) {
-    out.bottleneck_scope = model::BottleneckScope::kShared;
+  switch (bottleneck.scope()) {
+    case DexMethod::Bottleneck::SCOPE_SHARED:
+      out.bottleneck_scope = model::BottleneckScope::kShared;
+      break;
+    case DexMethod::Bottleneck::SCOPE_PER_HEAD:
+      out.bottleneck_scope = model::BottleneckScope::kPerHead;
+      break;
+    case DexMethod::Bottleneck::SCOPE_DENSE:
+      out.bottleneck_scope = model::BottleneckScope::kDense;
+      break;
+    default:
+      break;
   }
-  if (bottleneck.scope() == DexMethod::Bottleneck::SCOPE_PER_HEAD) {
-    out.bottleneck_scope = model::BottleneckScope::kPerHead;
+  if (bottleneck.activation() == DexMethod::Bottleneck::ACTIVATION_SILU) {
+    out.bottleneck_activation = model::Activation::kSilu;
+  }
+  if (bottleneck.activation() == DexMethod::Bottleneck::ACTIVATION_GELU) {
+    out.bottleneck_activation = model::Activation::kGelu;
   }
 }
 
@@ -88,6 +135,12 @@ void read_lambda(const pb::Lambda& lambda, JobSpec& out) {
       case pb::Lambda::SCHEDULE_COSINE:
         options.schedule = model::Schedule::kSeedCosine;
         break;
+      case pb::Lambda::SCHEDULE_CONSTANT:
+        options.schedule = model::Schedule::kConstant;
+        break;
+      case pb::Lambda::SCHEDULE_LEARNED:
+        options.schedule = model::Schedule::kLearned;
+        break;
       default:
         unknown_enum("dex.lambda.schedule", lambda.schedule());
     }
@@ -96,6 +149,10 @@ void read_lambda(const pb::Lambda& lambda, JobSpec& out) {
   if (cosine && (!lambda.has_start() || !lambda.has_end())) {
     throw bad_spec("dex.lambda.start", "start and end are needed with SCHEDULE_COSINE");
   }
+  if (options.schedule == model::Schedule::kConstant && !lambda.has_value()) {
+    throw bad_spec("dex.lambda.value", "is needed with SCHEDULE_CONSTANT");
+  }
+  if (lambda.has_value()) options.value = lambda.value();
   if (lambda.has_init()) options.init = lambda.init();
   if (lambda.has_learn_init()) options.learn_init = lambda.learn_init();
   if (cosine) {
@@ -182,6 +239,7 @@ void read_heads(const HeadSelection& heads, JobSpec& out) {
   }
   if (heads.has_calibration()) read_calibration(heads.calibration(), out.calibration);
   out.reselect_every = heads.reselect_every_steps();
+  if (heads.has_soft_floor()) out.dex.soft_floor = heads.soft_floor();
 }
 
 }  // namespace
@@ -198,10 +256,12 @@ void read_dex(const DexMethod& method, JobSpec& out) {
   if (method.has_form()) out.dex.form = form(method.form());
   if (method.has_projection()) out.dex.projection = projection(method.projection());
   read_bottleneck(method, out.dex);
-  // The form's own default sign (method.md §3.1) stands when none is given.
-  out.dex.sign = out.dex.form == model::Form::kPaper ? model::Sign::kMinus : model::Sign::kPlus;
+  out.dex.sign = default_sign(out.dex.form);
   if (method.sign() == DexMethod::SIGN_MINUS) out.dex.sign = model::Sign::kMinus;
   if (method.sign() == DexMethod::SIGN_PLUS) out.dex.sign = model::Sign::kPlus;
+  resolve_dense(method, out.dex);
+  if (method.start() == DexMethod::START_LITERAL) out.dex.start = model::Start::kLiteral;
+  out.dex.allow_large_projection = method.allow_large_projection();
   read_train(method, out.dex);
   if (method.w_d_init() == DexMethod::BRANCH_INIT_LINEAR)
     out.dex.w_d_init = model::BranchInit::kLinear;

@@ -128,6 +128,8 @@ JobSpec from_message(const Start& start) {
   // Limits and enum numbers, once for all that is read below and by the scheduler's own check.
   if (const auto bad = proto::bad_values(spec); !bad.empty())
     throw bad_spec(bad.front().path, bad.front().what);
+  if (const auto bad = proto::conflicts(spec); !bad.empty())
+    throw bad_spec(bad.front().path, bad.front().what);
   detail::read_method(spec, out);
   out.hyperparameters.learning_rate = model::usual_learning_rate(out.dex.train);
   read_rates(spec.hyperparameters(), out.hyperparameters);

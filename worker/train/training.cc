@@ -30,7 +30,7 @@ Training::Training(const Parts& parts)
 void Training::begin(const evaluate::HeadSets& heads, const std::string& selection_report) {
   if (parts_.spec.dex.has_branch()) {
     masks_.emplace(heads, static_cast<int32_t>(parts_.llama.config().heads),
-                   mask_ramp(parts_.resolved.updates));
+                   mask_ramp(parts_.resolved.updates), parts_.spec.dex.soft_floor);
     state_.selection = selection_report;
   }
   set_branch(0);
@@ -44,7 +44,7 @@ void Training::resume(TrainState state, const std::filesystem::path& from) {
   if (parts_.spec.dex.has_branch()) {
     masks_.emplace(evaluate::HeadSets(state_.masks.size()),
                    static_cast<int32_t>(parts_.llama.config().heads),
-                   mask_ramp(parts_.resolved.updates));
+                   mask_ramp(parts_.resolved.updates), parts_.spec.dex.soft_floor);
     masks_->restore(state_.masks);
   }
   set_branch(state_.step);

@@ -58,6 +58,14 @@ void Training::evaluate() {
         if (parts_.controls.stop()) throw EvaluationInterrupted{};
       },
       meter.observer());
+  // A literal start is not the base (method.md §3.5): what the job is compared with is measured
+  // apart.
+  if (state_.step == 0 && parts_.spec.dex.start == model::Start::kLiteral) {
+    state_.base_loss =
+        evaluate::held_out_loss(parts_.llama, {}, parts_.held_out, updater_.cross_entropy(), [&] {
+          parts_.controls.poll();
+        }).loss;
+  }
   record_evaluation(held_out, meter.result());
   if (state_.step > 0) speed_.pause(seconds_since(parts_.clock, begin_ms));
 }
@@ -67,7 +75,8 @@ void Training::record_evaluation(const evaluate::HeldOut& held_out,
   state_.last_evaluation = state_.step;
   state_.valid_loss = held_out.loss;
   state_.branch_ratio = effect.value;
-  if (state_.step == 0) state_.base_loss = held_out.loss;
+  const bool starts_as_base = parts_.spec.dex.start == model::Start::kIdentity;
+  if (state_.step == 0 && starts_as_base) state_.base_loss = held_out.loss;
   state_.valid_losses.push_back(held_out.loss);
   if (state_.window_updates > 0) {
     state_.train_losses.push_back(state_.window_loss / static_cast<double>(state_.window_updates));
@@ -86,7 +95,7 @@ void Training::record_evaluation(const evaluate::HeldOut& held_out,
                {"branchRatio", effect.value}};
   std::string message =
       "held-out loss " + number_text(held_out.loss) + " at step " + std::to_string(state_.step);
-  if (state_.step == 0) message += " (the base model)";
+  if (state_.step == 0) message += starts_as_base ? " (the base model)" : " (literal start)";
   parts_.session.event({Event::Level::kInfo, "eval_complete", message, data.dump()});
 
   json lambda = json::array(), ratio = json::array();

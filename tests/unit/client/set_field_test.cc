@@ -31,6 +31,15 @@ TEST(SetFieldTest, SetsScalarsEnumsListsAndMaps) {
   EXPECT_TRUE(spec.hyperparameters().has_packing());
   EXPECT_EQ(spec.metadata().at("note"), "a=b");
 
+  for (const auto& [path, value] :
+       {std::pair("dex.form", "prefix_mean"), std::pair("dex.projection", "dense"),
+        std::pair("dex.start", "literal"), std::pair("dex.bottleneck.activation", "silu"),
+        std::pair("dex.lambda.value", "0.2"), std::pair("dex.head_selection.soft_floor", "0.1")}) {
+    EXPECT_TRUE(set_field(spec, path, value).ok()) << path;
+  }
+  EXPECT_EQ(spec.dex().form(), v1::DexMethod::FORM_PREFIX_MEAN);
+  EXPECT_EQ(spec.dex().projection(), v1::DexMethod::PROJECTION_DENSE);
+
   v1::ListFineTuningJobsRequest::Filter filter;
   EXPECT_TRUE(set_field(filter, "states", "queued,running").ok());
   EXPECT_EQ(filter.states_size(), 2);

@@ -74,20 +74,49 @@ TEST(EstimateTest, CountsTheBaselinesExactly) {
   EXPECT_GT(full.peak_host_memory_bytes(), int64_t{5} * 134'515'008 * 4);
   const auto kvo = of([](auto& spec) { spec.mutable_kvo_only(); });
   EXPECT_EQ(kvo.trained_parameters(), 16'588'800);
-  const auto lora_dex = of([](auto& spec) {
-    spec.mutable_dex()->set_preset("paper");
-    spec.mutable_dex()->set_train(v1::DexMethod::TRAIN_LORA_DEX);
-  });
-  EXPECT_EQ(lora_dex.trained_parameters(), 645'120 + 122'910);
-  EXPECT_EQ(lora_dex.artifact_class(), "LIGHT");
-  const auto full_dex = of([](auto& spec) {
-    spec.mutable_dex()->set_preset("paper");
-    spec.mutable_dex()->set_train(v1::DexMethod::TRAIN_FULL_DEX);
-  });
-  EXPECT_EQ(full_dex.trained_parameters(), 134'515'008 + 122'910);
-  EXPECT_EQ(full_dex.artifact_bytes(), int64_t{134'515'008} * 4);  // the branch is folded in
   EXPECT_LT(lora.expected_duration_seconds(), kvo.expected_duration_seconds());
   EXPECT_LT(kvo.expected_duration_seconds(), full.expected_duration_seconds());
+}
+
+TEST(EstimateTest, CountsABranchBesideLoraAndBesideEverything) {
+  ResolveInput in = input();
+  in.spec.mutable_dex()->set_preset("paper");
+  const auto with = [&](v1::DexMethod::Train train, v1::DexMethod::Projection projection) {
+    in.spec.mutable_dex()->set_train(train);
+    in.spec.mutable_dex()->set_projection(projection);
+    return estimate(resolve(in).value(), smollm2(), DeviceFacts{});
+  };
+  const auto lora = with(v1::DexMethod::TRAIN_LORA_DEX, v1::DexMethod::PROJECTION_SHARED);
+  EXPECT_EQ(lora.trained_parameters(), 645'120 + 122'910);
+  EXPECT_EQ(lora.artifact_class(), "LIGHT");
+  const auto full = with(v1::DexMethod::TRAIN_FULL_DEX, v1::DexMethod::PROJECTION_SHARED);
+  EXPECT_EQ(full.trained_parameters(), 134'515'008 + 122'910);
+  EXPECT_EQ(full.artifact_bytes(), int64_t{134'515'008} * 4);  // the branch is folded in
+  EXPECT_EQ(full.artifact_class(), "MODEL");
+  // A dense map is as large as the projections, whatever stands beside it.
+  const auto dense = with(v1::DexMethod::TRAIN_LORA_DEX, v1::DexMethod::PROJECTION_DENSE);
+  EXPECT_EQ(dense.trained_parameters(), 645'120 + 9'953'280 + 30);
+  EXPECT_EQ(dense.artifact_class(), "KVO");
+}
+
+// The table of method.md §2.7: dense L(Hd)² 9,953,280; uniform_map has its gates alone.
+TEST(EstimateTest, CountsEveryFormAndProjection) {
+  auto spec = resolved("small").config.spec();
+  auto& dex = *spec.mutable_dex();
+  const auto added = [&] { return count_parameters(spec, smollm2()).added; };
+  dex.set_form(v1::DexMethod::FORM_PREFIX_MEAN);
+  EXPECT_EQ(added(), 1'105'920 + 30 * 9);
+  dex.set_form(v1::DexMethod::FORM_UNIFORM_MAP);
+  EXPECT_EQ(added(), 30 * 9);
+  dex.set_form(v1::DexMethod::FORM_PAPER);
+  dex.set_projection(v1::DexMethod::PROJECTION_DENSE);
+  EXPECT_EQ(added(), 9'953'280);
+  dex.mutable_lambda()->set_schedule(v1::Lambda::SCHEDULE_LEARNED);
+  EXPECT_EQ(added(), 9'953'280 + 30);
+  dex.set_projection(v1::DexMethod::PROJECTION_BOTTLENECK);
+  dex.mutable_bottleneck()->set_width_ratio(0.25);
+  dex.mutable_bottleneck()->set_scope(v1::DexMethod::Bottleneck::SCOPE_DENSE);
+  EXPECT_EQ(added(), 30 * (2 * 576 * 144 + 1));
 }
 
 TEST(EstimateTest, StatesWorkTimeAndMemory) {

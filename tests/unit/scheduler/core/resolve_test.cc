@@ -229,6 +229,114 @@ TEST(ResolveTest, BadHeadListsNameLayerAndHead) {
   EXPECT_THAT(refused(in).message(), HasSubstr("layer 7: head 40 of 9"));
 }
 
+// method.md §3.1: `dense` is a name for paper + dense + plus, and so is a mean over a dense map.
+TEST(ResolveTest, DenseIsResolvedAndTheEffectiveSpecSaysSo) {
+  for (const bool mean : {false, true}) {
+    auto in = input("small");
+    auto& dex = *in.spec.mutable_dex();
+    if (mean) {
+      dex.set_projection(DexMethod::PROJECTION_DENSE);  // the preset's form is HEAD_MEAN
+    } else {
+      dex.set_form(DexMethod::FORM_DENSE);
+    }
+    const auto result = resolved(in);
+    const auto& found = result.config.spec().dex();
+    EXPECT_EQ(found.form(), DexMethod::FORM_PAPER);
+    EXPECT_EQ(found.projection(), DexMethod::PROJECTION_DENSE);
+    EXPECT_EQ(found.sign(), DexMethod::SIGN_PLUS);
+    EXPECT_EQ(result.config.sources().at("dex.form"), "AUTO");
+    EXPECT_THAT(result.warnings, Contains(HasSubstr("is form PAPER, projection DENSE, sign PLUS")));
+  }
+  auto in = input("small");
+  in.spec.mutable_dex()->set_form(DexMethod::FORM_DENSE);
+  in.spec.mutable_dex()->set_projection(DexMethod::PROJECTION_SHARED);
+  in.spec.mutable_dex()->set_sign(DexMethod::SIGN_MINUS);
+  EXPECT_EQ(refused(in).reason(), "CONFLICTING_FIELDS");
+  EXPECT_EQ(refused(in).violations().size(), 2u);
+}
+
+TEST(ResolveTest, AChosenFormBringsItsSign) {
+  auto in = input("paper");
+  in.spec.mutable_dex()->set_form(DexMethod::FORM_PREFIX_MEAN);
+  EXPECT_EQ(resolved(in).config.spec().dex().sign(), DexMethod::SIGN_PLUS);
+  EXPECT_EQ(resolved(in).config.sources().at("dex.sign"), "AUTO");
+  in.spec.mutable_dex()->set_sign(DexMethod::SIGN_MINUS);
+  EXPECT_EQ(resolved(in).config.spec().dex().sign(), DexMethod::SIGN_MINUS);
+  in = input("small");
+  in.spec.mutable_dex()->set_form(DexMethod::FORM_UNIFORM_MAP);
+  const auto uniform = resolved(in).config.spec().dex();
+  EXPECT_EQ(uniform.sign(), DexMethod::SIGN_MINUS);
+  EXPECT_FALSE(uniform.has_projection());  // it has none, and no w_d to start
+  EXPECT_FALSE(uniform.has_w_d_init());
+  in.spec.mutable_dex()->set_projection(DexMethod::PROJECTION_SHARED);
+  EXPECT_EQ(refused(in).reason(), "UNUSED_FIELD");
+  EXPECT_THAT(refused(in).message(), HasSubstr("UNIFORM_MAP, which has no projection"));
+}
+
+TEST(ResolveTest, SchedulesConstantAndLearned) {
+  auto in = input("small");
+  auto& lambda = *in.spec.mutable_dex()->mutable_lambda();
+  lambda.set_schedule(Lambda::SCHEDULE_CONSTANT);
+  EXPECT_EQ(refused(in).reason(), "MISSING_FIELD");
+  lambda.set_value(0.2);
+  const auto constant = resolved(in).config.spec();
+  EXPECT_EQ(constant.dex().lambda().anneal_case(), Lambda::ANNEAL_NOT_SET);
+  EXPECT_FALSE(constant.dex().lambda().has_start());
+  EXPECT_FALSE(constant.hyperparameters().has_lambda_learning_rate());
+  lambda.set_value(0);
+  EXPECT_THAT(refused(in).message(), HasSubstr("lambda is 0 for the whole job"));
+  lambda.clear_value();
+  lambda.set_schedule(Lambda::SCHEDULE_LEARNED);
+  EXPECT_THAT(refused(in).message(), HasSubstr("branch can't start: give lambda_learn_init ≠ 0"));
+  lambda.set_learn_init(0.1);
+  EXPECT_EQ(resolved(in).config.spec().hyperparameters().lambda_learning_rate(), 1e-4);
+  lambda.set_anneal_steps(5);
+  EXPECT_EQ(refused(in).reason(), "UNUSED_FIELD");
+}
+
+// method.md §3.5.
+TEST(ResolveTest, ALiteralStartIsLinearAndNeedsLambda) {
+  auto in = input("small");
+  in.spec.mutable_dex()->set_start(DexMethod::START_LITERAL);
+  EXPECT_EQ(resolved(in).config.spec().dex().w_d_init(), DexMethod::BRANCH_INIT_LINEAR);
+  in.spec.mutable_dex()->set_w_d_init(DexMethod::BRANCH_INIT_ZEROS);
+  EXPECT_EQ(refused(in).violations().at(0).field, "dex.w_d_init");
+  auto paper = input("paper");
+  paper.spec.mutable_dex()->set_start(DexMethod::START_LITERAL);
+  EXPECT_THAT(refused(paper).message(), HasSubstr("LITERAL needs λ ≠ 0 at the first update"));
+  auto linear = input("small");
+  linear.spec.mutable_dex()->set_w_d_init(DexMethod::BRANCH_INIT_LINEAR);
+  EXPECT_THAT(refused(linear).message(), HasSubstr("would change the model before it"));
+}
+
+// method.md §3.6, on SmolLM2: dense 7.4 %, a bottleneck of 1.5·H·d 22.2 %.
+TEST(ResolveTest, LargeProjectionsNeedPermission) {
+  auto in = input("paper");
+  in.spec.mutable_dex()->set_projection(DexMethod::PROJECTION_DENSE);
+  EXPECT_TRUE(resolve(in).ok());
+  in.spec.mutable_dex()->set_projection(DexMethod::PROJECTION_BOTTLENECK);
+  auto& bottleneck = *in.spec.mutable_dex()->mutable_bottleneck();
+  bottleneck.set_scope(DexMethod::Bottleneck::SCOPE_DENSE);
+  EXPECT_THAT(refused(in).message(),
+              HasSubstr("22.2 % of the base; above 10 % it needs allow_large_projection"));
+  in.spec.mutable_dex()->set_allow_large_projection(true);
+  EXPECT_TRUE(resolve(in).ok());
+  bottleneck.set_scope(DexMethod::Bottleneck::SCOPE_SHARED);
+  bottleneck.set_width_ratio(0.01);
+  EXPECT_TRUE(resolve(in).ok());  // one column of 0.64
+  in.model.set_head_dim(32);
+  EXPECT_THAT(refused(in).message(), HasSubstr("0.01 of head_dim 32 leaves no column"));
+}
+
+// A preset's bottleneck does not outlive its projection: the trainer would take it for the user's.
+TEST(ResolveTest, AnotherProjectionLeavesNoBottleneck) {
+  auto in = input("multilingual");
+  EXPECT_TRUE(resolved(in).config.spec().dex().has_bottleneck());
+  EXPECT_FALSE(resolved(in).config.spec().dex().has_w_d_init());
+  in.spec.mutable_dex()->set_projection(DexMethod::PROJECTION_PER_HEAD);
+  EXPECT_FALSE(resolved(in).config.spec().dex().has_bottleneck());
+}
+
 TEST(ResolveTest, AutomaticValuesFollowTheData) {
   ResolveInput in = input();
   in.spec.mutable_hyperparameters()->clear_max_steps();
@@ -270,11 +378,17 @@ TEST(ResolveTest, KvoOnlyHasNoBranchFields) {
 }
 
 TEST(ResolveTest, ResolvingTheEffectiveSpecAgainChangesNothing) {
-  const auto first = resolved(input());
-  auto in = input();
-  in.spec = first.config.spec();
-  EXPECT_EQ(resolved(in).config.spec().SerializeAsString(),
-            first.config.spec().SerializeAsString());
+  auto dense = input("small"), literal = input("small"), uniform = input("multilingual");
+  dense.spec.mutable_dex()->set_form(DexMethod::FORM_DENSE);
+  literal.spec.mutable_dex()->set_start(DexMethod::START_LITERAL);
+  uniform.spec.mutable_dex()->set_form(DexMethod::FORM_UNIFORM_MAP);
+  for (const auto& in : {input(), dense, literal, uniform, input("multilingual")}) {
+    const auto first = resolved(in);
+    auto again = in;
+    again.spec = first.config.spec();
+    EXPECT_EQ(resolved(again).config.spec().SerializeAsString(),
+              first.config.spec().SerializeAsString());
+  }
 }
 
 }  // namespace

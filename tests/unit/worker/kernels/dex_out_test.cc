@@ -16,26 +16,35 @@ using testing::gradients;
 using testing::numeric_gradient;
 using testing::random_tensor;
 
+enum Map { kShared, kPerHead, kDense };
+
 struct Shape {
   int64_t rows, heads, width, hidden;
-  bool per_head, gated;
+  Map map;
+  bool gated;
   double sign;
   at::ScalarType type;
 };
 
 std::ostream& operator<<(std::ostream& out, const Shape& s) {
   return out << s.rows << " rows, " << s.heads << " heads of " << s.width
-             << (s.per_head ? ", per head" : ", shared") << (s.gated ? ", gated" : "") << ", sign "
-             << s.sign << ", " << s.type;
+             << (s.map == kShared    ? ", shared"
+                 : s.map == kPerHead ? ", per head"
+                                     : ", dense")
+             << (s.gated ? ", gated" : "") << ", sign " << s.sign << ", " << s.type;
+}
+
+Tensor random_map(const Shape& s) {
+  if (s.map == kPerHead) return random_tensor({s.heads, s.width, s.width}, 3, s.type);
+  const int64_t width = s.map == kDense ? s.heads * s.width : s.width;
+  return random_tensor({width, width}, 3, s.type);
 }
 
 // o, w_o, w_d, lambda and, where gated, gate: what is differentiated. Odd heads are selected, the
 // first half way, so that each case has selected, partly selected and unselected ones.
 std::vector<Tensor> make_inputs(const Shape& s) {
   std::vector<Tensor> in{random_tensor({s.rows, s.heads * s.width}, 1, s.type),
-                         random_tensor({s.hidden, s.heads * s.width}, 2, s.type),
-                         s.per_head ? random_tensor({s.heads, s.width, s.width}, 3, s.type)
-                                    : random_tensor({s.width, s.width}, 3, s.type),
+                         random_tensor({s.hidden, s.heads * s.width}, 2, s.type), random_map(s),
                          at::full({1}, 0.37, s.type)};
   if (s.gated) in.push_back(random_tensor({s.heads}, 4, s.type));
   return in;
@@ -74,20 +83,23 @@ TEST_P(DexOutTest, AgreesWithPlainOpsForwardAndGradient) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, DexOutTest,
-                         ::testing::Values(Shape{5, 2, 4, 6, false, false, -1, at::kDouble},
-                                           Shape{5, 3, 4, 6, true, false, 1, at::kDouble},
-                                           Shape{5, 3, 4, 6, false, true, 1, at::kDouble},
-                                           Shape{1, 1, 2, 3, false, false, -1, at::kDouble},
-                                           Shape{9, 4, 8, 20, true, true, 1, at::kFloat},
-                                           Shape{33, 9, 64, 576, false, false, -1, at::kFloat},
-                                           Shape{720, 9, 16, 48, true, true, 1, at::kFloat},
-                                           Shape{720, 9, 16, 48, false, false, -1, at::kFloat}));
+                         ::testing::Values(Shape{5, 2, 4, 6, kShared, false, -1, at::kDouble},
+                                           Shape{5, 3, 4, 6, kPerHead, false, 1, at::kDouble},
+                                           Shape{5, 3, 4, 6, kShared, true, 1, at::kDouble},
+                                           Shape{1, 1, 2, 3, kShared, false, -1, at::kDouble},
+                                           Shape{5, 3, 4, 6, kDense, false, 1, at::kDouble},
+                                           Shape{5, 3, 4, 6, kDense, true, -1, at::kDouble},
+                                           Shape{720, 9, 16, 48, kDense, false, 1, at::kFloat},
+                                           Shape{9, 4, 8, 20, kPerHead, true, 1, at::kFloat},
+                                           Shape{33, 9, 64, 576, kShared, false, -1, at::kFloat},
+                                           Shape{720, 9, 16, 48, kPerHead, true, 1, at::kFloat},
+                                           Shape{720, 9, 16, 48, kShared, false, -1, at::kFloat}));
 
 // method.md §10 item 9.
 TEST(DexOutGradientTest, AgreesWithFiniteDifferences) {
-  for (const bool per_head : {false, true}) {
+  for (const Map map : {kShared, kPerHead, kDense}) {
     for (const bool gated : {false, true}) {
-      const Shape s{4, 3, 4, 5, per_head, gated, gated ? 1.0 : -1.0, at::kDouble};
+      const Shape s{4, 3, 4, 5, map, gated, gated ? 1.0 : -1.0, at::kDouble};
       const auto in = make_inputs(s);
       for (const Path path : {dex_out_folded, dex_out_branch}) {
         const auto found = gradients(with(path, s), in);
@@ -100,7 +112,7 @@ TEST(DexOutGradientTest, AgreesWithFiniteDifferences) {
 }
 
 TEST(DexOutGradientTest, LambdaHasItsGradientWhereItIsZero) {
-  const Shape s{4, 3, 4, 5, false, false, -1, at::kDouble};
+  const Shape s{4, 3, 4, 5, kShared, false, -1, at::kDouble};
   auto in = make_inputs(s);
   in[3].zero_();
   for (const Path path : {dex_out_folded, dex_out_branch}) {
@@ -112,7 +124,7 @@ TEST(DexOutGradientTest, LambdaHasItsGradientWhereItIsZero) {
 }
 
 TEST(DexOutGradientTest, FrozenInputsGetNone) {
-  const Shape s{4, 3, 4, 5, true, true, 1, at::kFloat};
+  const Shape s{4, 3, 4, 5, kPerHead, true, 1, at::kFloat};
   const auto in = make_inputs(s);
   for (const Path path : {dex_out_folded, dex_out_branch}) {
     auto v = in;
@@ -128,7 +140,7 @@ TEST(DexOutGradientTest, FrozenInputsGetNone) {
 TEST(DexOutIdentityTest, NoLambdaNoMaskOrNoDifferenceIsTheBase) {
   for (const int64_t rows : {3, 800}) {
     for (const bool gated : {false, true}) {
-      const Shape s{rows, 9, 16, 48, true, gated, 1, at::kFloat};
+      const Shape s{rows, 9, 16, 48, kPerHead, gated, 1, at::kFloat};
       const auto in = make_inputs(s);
       const Tensor base = in[0].mm(in[1].t()), gate = gated ? in[4] : Tensor(), mask = make_mask(s);
       for (const Path path : {dex_out, dex_out_folded, dex_out_branch}) {
@@ -145,7 +157,7 @@ TEST(DexOutIdentityTest, NoLambdaNoMaskOrNoDifferenceIsTheBase) {
 
 // method.md §10 item 6, seen through an identity as the output projection.
 TEST(DexOutIdentityTest, UnselectedHeadsAreUntouched) {
-  const Shape s{7, 4, 8, 32, false, true, 1, at::kFloat};
+  const Shape s{7, 4, 8, 32, kShared, true, 1, at::kFloat};
   const auto in = make_inputs(s);
   const Tensor changed = dex_out_branch(in[0], at::eye(32), in[2], in[4], in[3], make_mask(s), 1);
   for (const int64_t head : {0, 2}) {
@@ -158,7 +170,7 @@ TEST(DexOutIdentityTest, UnselectedHeadsAreUntouched) {
 
 // method.md §10 item 8.
 TEST(DexOutIdentityTest, MinusIsPlusWithTheNegatedMapBitForBit) {
-  const Shape s{7, 4, 8, 32, true, false, -1, at::kFloat};
+  const Shape s{7, 4, 8, 32, kPerHead, false, -1, at::kFloat};
   const auto in = make_inputs(s);
   const Tensor mask = make_mask(s);
   for (const Path path : {dex_out_folded, dex_out_branch}) {
@@ -253,7 +265,8 @@ TEST(DexOutErrorTest, NamesTheArgument) {
     FAIL() << "not refused";
   } catch (const std::runtime_error& error) {
     EXPECT_EQ(std::string(error.what()),
-              "[dex_out] w_d must be [d, d] or [H, d, d] with H = 2, d = 4, got Float [3, 3]");
+              "[dex_out] w_d must be [d, d], [H, d, d] or [H·d, H·d] with H = 2, d = 4, got Float "
+              "[3, 3]");
   }
   EXPECT_THROW(dex_out(o, w_o, at::zeros({4, 4}), {}, lambda, at::ones({3}), -1),
                std::runtime_error);

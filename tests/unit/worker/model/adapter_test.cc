@@ -122,8 +122,33 @@ TEST_F(AdapterTest, KeysAreThoseOfTheArtefact) {
   EXPECT_EQ(json["lambda_schedule"]["init"], "depth");
 }
 
+// A floor is part of what the adapter computes: heads that are not listed have it.
+TEST_F(AdapterTest, KeepsTheSoftFloor) {
+  DexOptions options = testing::all_options()[0];
+  options.soft_floor = 0.3;
+  const Adapter written = make(options);
+  write_adapter(path, written);
+  EXPECT_EQ(nlohmann::json::parse(slurp(path / kConfig))["soft_floor"], 0.3);
+  const Adapter read = load_adapter(path, base);
+  EXPECT_EQ(read.selected_heads, testing::some_heads(config));
+  for (size_t i = 0; i < read.adaptation.layers.size(); ++i) {
+    EXPECT_TRUE(read.adaptation.layers[i].mask.equal(written.adaptation.layers[i].mask));
+  }
+  EXPECT_EQ(read.adaptation.layers[2].mask[0].item<float>(), 0.3F);
+}
+
+// Adapters written before these options existed have none of their keys.
+TEST_F(AdapterTest, ReadsWhatOlderVersionsWrote) {
+  DexOptions options = testing::option(Form::kHeadMean, Projection::kBottleneck);
+  write_adapter(path, make(options));
+  const auto json = nlohmann::json::parse(slurp(path / kConfig));
+  EXPECT_EQ(json["bottleneck_activation"], "none");  // written since the first version
+  EXPECT_FALSE(json.contains("soft_floor"));
+  EXPECT_EQ(load_adapter(path, base).adaptation.options.soft_floor, 0);
+}
+
 TEST_F(AdapterTest, StoresInAShorterTypeWhenAsked) {
-  Adapter adapter = make(testing::all_options()[4]);  // head_mean: with gates
+  Adapter adapter = make(testing::option(Form::kHeadMean, Projection::kShared));  // has gates
   adapter.dtype = at::kBFloat16;
   write_adapter(path, adapter);
   const Adapter stored = load_adapter(path, base, {.widen = false}),
@@ -175,8 +200,25 @@ TEST_F(AdapterTest, LyingConfigsAreRefusedByKey) {
   const std::vector<std::pair<std::string, std::function<void(nlohmann::json&)>>> lies{
       {"peft_type", [](auto& j) { j["peft_type"] = "LORA"; }},
       {"dex_format_version", [](auto& j) { j["dex_format_version"] = 2; }},
-      {"form", [](auto& j) { j["form"] = "prefix_mean"; }},
-      {"projection", [](auto& j) { j["projection"] = "dense"; }},
+      {"form", [](auto& j) { j["form"] = "sequence_mean"; }},
+      {"projection", [](auto& j) { j["projection"] = "global"; }},
+      {"projection", [](auto& j) { j["form"] = "uniform_map"; }},  // which has none
+      {"width_ratio", [](auto& j) { j["width_ratio"] = 1.5; }},    // without a bottleneck
+      {"bottleneck_scope", [](auto& j) { j["projection"] = "bottleneck"; }},
+      {"bottleneck_activation",
+       [](auto& j) {
+         j["projection"] = "bottleneck";
+         j["bottleneck_scope"] = "shared";
+         j["bottleneck_activation"] = "relu";
+       }},
+      {"width_ratio",
+       [](auto& j) {
+         j["projection"] = "bottleneck";
+         j["bottleneck_scope"] = "shared";
+         j["bottleneck_activation"] = "silu";
+         j["width_ratio"] = 0;
+       }},
+      {"soft_floor", [](auto& j) { j["soft_floor"] = 0.6; }},
       {"sign", [](auto& j) { j.erase("sign"); }},
       {"train", [](auto& j) { j["train"] = "kvo_only"; }},
       {"lambda",

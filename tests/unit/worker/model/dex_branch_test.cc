@@ -28,6 +28,13 @@ TEST(DexBranchTest, ShapesFollowTheOptions) {
   EXPECT_EQ(shapes(), (Shapes{{"w_down", {4, 6, 8}}, {"w_up", {4, 8, 6}}, {"gate", {4}}}));
   o.bottleneck_scope = BottleneckScope::kShared;
   EXPECT_EQ(shapes()[0].second, (std::vector<int64_t>{6, 8}));
+  o.bottleneck_scope = BottleneckScope::kDense;
+  EXPECT_EQ(shapes(), (Shapes{{"w_down", {24, 30}}, {"w_up", {30, 24}}, {"gate", {4}}}));
+  o.form = Form::kPrefixMean;
+  o.projection = Projection::kDense;
+  EXPECT_EQ(shapes(), (Shapes{{"w_d", {24, 24}}, {"gate", {4}}}));
+  o.form = Form::kUniformMap;  // no P, whatever the projection says
+  EXPECT_EQ(shapes(), (Shapes{{"gate", {4}}}));
   o.form = Form::kNone;
   EXPECT_TRUE(shapes().empty());
 }
@@ -52,24 +59,109 @@ TEST(DexBranchTest, StartsAsMethodSays) {
   EXPECT_EQ(bottleneck.w_up.abs().max().item<double>(), 0);
 }
 
-// Each form and projection written out head by head from method.md §3.1.
-TEST(DexBranchTest, DifferenceIsTheFormula) {
+// method.md §3.5: w_d linear, gates 1.
+TEST(DexBranchTest, TheLiteralStartActsAtOnce) {
   const Config c = tiny_config();
-  const at::Tensor o = testing::random_tensor({5, c.heads, c.head_dim}, 9);
-  for (const DexOptions& options : testing::all_options()) {
-    const Adaptation a = testing::moved_adaptation(options, c, testing::tiny_weights(c));
-    const BranchTensors& b = a.layers[0].branch;
-    const at::Tensor found = difference(b, o);
-    for (int64_t h = 0; h < c.heads; ++h) {
-      const at::Tensor o_h = o.select(1, h);
-      const auto own = [&](const at::Tensor& t) { return t.dim() == 3 ? t[h] : t; };
-      at::Tensor expected =
-          b.w_d.defined() ? o_h.mm(own(b.w_d)) : o_h.mm(own(b.w_down)).mm(own(b.w_up));
-      if (options.form == Form::kHeadMean) expected = expected - b.gate[h] * o.mean(1);
-      expect_close(found.select(1, h), expected, 1e-5, testing::label(options).c_str());
+  DexOptions o = testing::option(Form::kPrefixMean, Projection::kDense);
+  o.start = Start::kLiteral;
+  const BranchTensors dense = initial_branch(o, c, 0, 1);
+  EXPECT_TRUE(dense.gate.equal(at::ones({4})));
+  EXPECT_LE(dense.w_d.abs().max().item<double>(), 1 / std::sqrt(24.0));
+  EXPECT_GT(dense.w_d.abs().max().item<double>(), 0.8 / std::sqrt(24.0));
+  o.projection = Projection::kBottleneck;
+  EXPECT_GT(initial_branch(o, c, 0, 1).w_up.abs().max().item<double>(), 0);
+  o.form = Form::kUniformMap;
+  EXPECT_TRUE(initial_branch(o, c, 0, 1).gate.equal(at::ones({4})));
+}
+
+// Each form and projection written out head by head and token by token from method.md §3.1, §3.2.
+at::Tensor by_hand(const DexOptions& options, const BranchTensors& b, const at::Tensor& o,
+                   const at::Tensor& v, const std::vector<int64_t>& bounds) {
+  const int64_t heads = o.size(1), d = o.size(2), per_kv = heads / v.size(1);
+  const auto act = [&](const at::Tensor& x) {
+    if (options.bottleneck_activation == Activation::kSilu) return x * at::sigmoid(x);
+    if (options.bottleneck_activation == Activation::kGelu)
+      return x * 0.5 * (1 + at::erf(x / std::sqrt(2.0)));
+    return x;
+  };
+  const bool dense = options.projection == Projection::kDense ||
+                     (options.projection == Projection::kBottleneck &&
+                      options.bottleneck_scope == BottleneckScope::kDense);
+  at::Tensor out = at::zeros_like(o);
+  for (size_t document = 0; document + 1 < bounds.size(); ++document) {
+    for (int64_t t = bounds[document]; t < bounds[document + 1]; ++t) {
+      const auto so_far = [&](const at::Tensor& x) {
+        return x.slice(0, bounds[document], t + 1).mean(0);
+      };
+      for (int64_t h = 0; h < heads; ++h) {
+        const auto own = [&](const at::Tensor& w) { return w.dim() == 3 ? w[h] : w; };
+        if (options.form == Form::kUniformMap) {
+          out[t][h] = b.gate[h] * so_far(v)[h / per_kv];
+          continue;
+        }
+        const at::Tensor row = (dense ? o[t].reshape({-1}) : o[t][h]).unsqueeze(0);
+        at::Tensor p =
+            b.w_d.defined() ? row.mm(own(b.w_d)) : act(row.mm(own(b.w_down))).mm(own(b.w_up));
+        p = dense ? p[0].slice(0, h * d, (h + 1) * d) : p[0];
+        if (options.form == Form::kHeadMean) p = p - b.gate[h] * o[t].mean(0);
+        if (options.form == Form::kPrefixMean) p = p - b.gate[h] * so_far(o)[h];
+        out[t][h] = p;
+      }
     }
   }
+  return out;
 }
+
+class BranchOptionsTest : public ::testing::TestWithParam<DexOptions> {
+ protected:
+  Config c = tiny_config();
+  Adaptation adapted = testing::moved_adaptation(GetParam(), c, testing::tiny_weights(c));
+  const BranchTensors& branch = adapted.layers[0].branch;
+  at::Tensor o = testing::random_tensor({7, c.heads, c.head_dim}, 9);
+  at::Tensor v = testing::random_tensor({7, c.kv_heads, c.head_dim}, 10);
+  std::vector<int64_t> bounds{0, 4, 7};
+  at::Tensor lambda = at::full({1}, 0.4);
+
+  // concat(O'), through an identity in place of W_O.
+  at::Tensor changed(const DexOptions& options, const BranchTensors& b, const at::Tensor& mask) {
+    return branched_output(options, b, {o, v, bounds}, at::eye(c.heads * c.head_dim), lambda, mask);
+  }
+};
+
+TEST_P(BranchOptionsTest, DifferenceIsTheFormula) {
+  expect_close(difference(GetParam(), branch, {o, v, bounds}),
+               by_hand(GetParam(), branch, o, v, bounds), 1e-5);
+}
+
+TEST_P(BranchOptionsTest, TheFusedPathAddsTheScaledDifference) {
+  const at::Tensor mask = head_mask({1, 3}, c.heads, 0.25);
+  const at::Tensor d = by_hand(GetParam(), branch, o, v, bounds) * mask.view({1, -1, 1});
+  expect_close(changed(GetParam(), branch, mask).view(o.sizes()),
+               o + d * (0.4 * GetParam().sign_value()), 1e-5);
+}
+
+// method.md §10 item 6.
+TEST_P(BranchOptionsTest, UnselectedHeadsAreUntouched) {
+  const at::Tensor found = changed(GetParam(), branch, head_mask({1, 3}, c.heads)).view(o.sizes());
+  for (const int64_t head : {0, 2}) EXPECT_TRUE(found.select(1, head).equal(o.select(1, head)));
+  for (const int64_t head : {1, 3}) EXPECT_FALSE(found.select(1, head).equal(o.select(1, head)));
+}
+
+// method.md §10 item 8: the same function class, so only the sign of what is last multiplied moves.
+TEST_P(BranchOptionsTest, MinusIsPlusOfTheNegatedBranchBitForBit) {
+  DexOptions plus = GetParam(), minus = GetParam();
+  plus.sign = Sign::kPlus;
+  minus.sign = Sign::kMinus;
+  BranchTensors negated = branch;
+  for (at::Tensor* tensor : {&negated.w_d, &negated.w_up, &negated.gate}) {
+    if (tensor->defined()) *tensor = -*tensor;
+  }
+  const at::Tensor mask = head_mask({0, 3}, c.heads);
+  EXPECT_TRUE(changed(minus, branch, mask).equal(changed(plus, negated, mask)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Options, BranchOptionsTest, ::testing::ValuesIn(testing::all_options()),
+                         [](const auto& info) { return testing::label(info.param); });
 
 TEST(TrainablesTest, AreTheNamedSetInFlatBufferOrder) {
   const Config c = tiny_config();

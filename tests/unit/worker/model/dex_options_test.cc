@@ -81,19 +81,44 @@ TEST(LambdaTest, SeedCosine) {
   }
 }
 
+// method.md §3.3: c whatever t, and λ_learn from the first update on.
+TEST(LambdaTest, ConstantAndLearned) {
+  LambdaOptions o;
+  o.schedule = Schedule::kConstant;
+  o.anneal_steps = 100;
+  o.value = 0.25;
+  for (const int64_t t : {0, 50, 100, 1000}) EXPECT_EQ(lambda_at(o, 3, t, 9.0), 0.25);
+  EXPECT_EQ(lambda_terms(o, 3, 50).learned, 0);
+  o.schedule = Schedule::kLearned;
+  for (const int64_t t : {0, 50, 1000}) EXPECT_EQ(lambda_at(o, 3, t, 0.07), 0.07);
+}
+
 TEST(OptionNamesTest, ReadWhatTheyWrite) {
-  for (const auto value : {Form::kNone, Form::kPaper, Form::kHeadMean})
+  for (const auto value :
+       {Form::kNone, Form::kPaper, Form::kHeadMean, Form::kPrefixMean, Form::kUniformMap})
     EXPECT_EQ(parse_form(name(value)), value);
+  for (const auto value :
+       {Projection::kShared, Projection::kPerHead, Projection::kDense, Projection::kBottleneck}) {
+    EXPECT_EQ(parse_projection(name(value)), value);
+  }
+  for (const auto value :
+       {BottleneckScope::kShared, BottleneckScope::kPerHead, BottleneckScope::kDense}) {
+    EXPECT_EQ(parse_bottleneck_scope(name(value)), value);
+  }
+  for (const auto value : {Activation::kNone, Activation::kSilu, Activation::kGelu})
+    EXPECT_EQ(parse_activation(name(value)), value);
   for (const auto value : {Train::kKvoDex, Train::kDexOnly, Train::kKvoOnly}) {
     EXPECT_EQ(parse_train(name(value)), value);
   }
   EXPECT_EQ(name(Train::kKvoDex), "kvo+dex");
   try {
-    parse_form("prefix_mean");
+    parse_form("sequence_mean");
     FAIL();
   } catch (const std::runtime_error& error) {
-    EXPECT_EQ(std::string(error.what()),
-              "[dex_options] form must be one of none, paper, head_mean, got \"prefix_mean\"");
+    EXPECT_EQ(
+        std::string(error.what()),
+        "[dex_options] form must be one of none, paper, head_mean, prefix_mean, uniform_map, got "
+        "\"sequence_mean\"");
   }
 }
 
@@ -118,9 +143,16 @@ TEST_F(ProblemsTest, TheDefaultsAreFine) {
 // method.md §2.5.
 TEST_F(ProblemsTest, DeadPointsAreRefused) {
   options.lambda.anneal_steps = 1;
-  EXPECT_NE(all().find("branch can't start: give anneal_steps"), std::string::npos);
+  EXPECT_NE(all().find("branch can't start: give anneal_steps ≥ 2, lambda_learn_init ≠ 0 or "
+                       "w_d_init = linear"),
+            std::string::npos);
   options.w_d_init = BranchInit::kLinear;
   EXPECT_EQ(all(), "");
+  options.form = Form::kUniformMap;  // has gates only, which start at 0
+  EXPECT_NE(all().find("give anneal_steps ≥ 2 or lambda_learn_init ≠ 0 (anneal_steps is 1"),
+            std::string::npos)
+      << all();
+  options.form = Form::kPaper;
   options.w_d_init = BranchInit::kZeros;
   options.lambda.learn_init = 0.1;
   EXPECT_EQ(all(), "");
@@ -154,6 +186,47 @@ TEST_F(ProblemsTest, BadNumbersAndHeadsAreNamed) {
   EXPECT_NE(all().find("must list 3 layers, got 2"), std::string::npos);
 }
 
+// method.md §3.3, §3.5: the identity start is the base's logits, the literal one is not.
+TEST_F(ProblemsTest, TheStartMustBeWhatItSays) {
+  options.lambda = cosine(0.1, 0.5);
+  options.w_d_init = BranchInit::kLinear;
+  EXPECT_NE(all().find("w_d_init linear with λ ≠ 0 at the first update"), std::string::npos);
+  options.start = Start::kLiteral;
+  EXPECT_EQ(all(), "");
+  options.lambda.start = 0;
+  EXPECT_NE(all().find("start literal needs λ ≠ 0 at the first update"), std::string::npos);
+  options.start = Start::kIdentity;
+  EXPECT_EQ(all(), "");
+  options.lambda.schedule = Schedule::kLearned;
+  options.lambda.learn_init = 0.1;
+  EXPECT_NE(all().find("w_d_init linear"), std::string::npos);
+  options.lambda.learn_init = 0;
+  EXPECT_EQ(all(), "");
+}
+
+// method.md §3.6: above a tenth of the base only on request.
+TEST_F(ProblemsTest, ALargeBranchNeedsPermission) {
+  options.projection = Projection::kDense;  // 3·24² + 3 of the tiny model's 10,720 parameters
+  EXPECT_NE(all().find("a branch of 1731 parameters is"), std::string::npos) << all();
+  EXPECT_NE(all().find("above 10 % it needs allow_large_projection"), std::string::npos);
+  options.allow_large_projection = true;
+  EXPECT_EQ(all(), "");
+}
+
+TEST_F(ProblemsTest, WidthsThatLeaveNothingAndFloorsOutOfRange) {
+  options.projection = Projection::kBottleneck;
+  options.width_ratio = 0.05;
+  EXPECT_NE(all().find("width_ratio 0.05 of head_dim 6 leaves no column"), std::string::npos)
+      << all();
+  options.bottleneck_scope = BottleneckScope::kDense;
+  EXPECT_EQ(all(), "");  // of 24 it leaves one
+  options.width_ratio = 20;
+  EXPECT_NE(all().find("width_ratio must be above 0 and at most 16"), std::string::npos);
+  options.width_ratio = 0.5;
+  options.soft_floor = 0.6;
+  EXPECT_NE(all().find("soft_floor must be between 0 and 0.5, got 0.6"), std::string::npos);
+}
+
 TEST_F(ProblemsTest, FormAndTrainMustFit) {
   options.train = Train::kKvoOnly;
   EXPECT_NE(all().find("kvo_only has no branch"), std::string::npos);
@@ -164,6 +237,8 @@ TEST_F(ProblemsTest, FormAndTrainMustFit) {
   options.form = Form::kPaper;
   heads.assign(3, {});
   EXPECT_NE(all().find("at least one selected head"), std::string::npos);
+  options.soft_floor = 0.2;  // then the branch acts on the others
+  EXPECT_EQ(all(), "");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/temporary_directory.h"
@@ -62,8 +63,47 @@ TEST_P(FoldTest, LambdaScaleZeroIsTheProjectionItself) {
                   .equal(adapted.layers[0].o));
 }
 
-INSTANTIATE_TEST_SUITE_P(Options, FoldTest, ::testing::ValuesIn(testing::all_options()),
+INSTANTIATE_TEST_SUITE_P(Options, FoldTest, ::testing::ValuesIn(testing::foldable_options()),
                          [](const auto& info) { return testing::label(info.param); });
+
+// method.md §3.6: refused by name, with what to do instead.
+TEST(FoldRefusalTest, NamesTheFormThatCannotBeFolded) {
+  const Config config = testing::tiny_config();
+  const Weights base = testing::tiny_weights(config);
+  const auto refusal = [](const std::function<void()>& fold) -> std::string {
+    try {
+      fold();
+    } catch (const std::runtime_error& error) {
+      return error.what();
+    }
+    return "folded";
+  };
+  int refused = 0;
+  for (const DexOptions& options : testing::all_options()) {
+    if (not_foldable(options).empty()) continue;
+    ++refused;
+    const Adaptation adapted = testing::moved_adaptation(options, config, base);
+    const std::string said = refusal([&] { folded_weights(base, adapted); });
+    const std::string expected =
+        options.keeps_state()
+            ? "[fold] form " + std::string(name(options.form)) +
+                  " keeps state between tokens; it can't be folded, serve it as an adapter"
+            : "[fold] a bottleneck with activation " +
+                  std::string(name(options.bottleneck_activation)) +
+                  " is not linear; it can't be folded, serve it as an adapter";
+    EXPECT_EQ(said, expected);
+    const LayerAdaptation& layer = adapted.layers[0];
+    EXPECT_EQ(refusal([&] { folded_o_proj(layer.o, layer, options); }), expected);
+    EXPECT_EQ(refusal([&] { full_map(layer, options, config); }), expected);
+    const support::TemporaryDirectory dir;
+    EXPECT_NE(refusal([&] {
+                export_folded(dir / "out", dir / "none", config, adapted, at::kFloat, {});
+              }).find("can't be folded"),
+              std::string::npos);
+    EXPECT_FALSE(std::filesystem::exists(dir / "out"));
+  }
+  EXPECT_EQ(refused, 12 + 6 + 6 + 1);  // prefix_mean, activated paper and head_mean, uniform_map
+}
 
 TEST(ExportFoldedTest, IsAPlainModelOnDisk) {
   const support::TemporaryDirectory dir;

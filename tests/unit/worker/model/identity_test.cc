@@ -72,6 +72,17 @@ TEST_P(AllOptionsTest, PackedIsSeparate) {
 INSTANTIATE_TEST_SUITE_P(Options, AllOptionsTest, ::testing::ValuesIn(all_options()),
                          [](const auto& info) { return label(info.param); });
 
+// Item 3 from the other side: what a document says after t rows is what it says as a document of t
+// rows, which is what a decode that carries the sums relies on.
+TEST_P(AllOptionsTest, APrefixIsTheWholeSoFar) {
+  const Adaptation adapted = moved_adaptation(GetParam(), config, weights);
+  const at::Tensor whole = llama.logits(pack({kFirst}), adapted);
+  for (const int64_t rows : {1, 3, 7}) {
+    const std::vector<int64_t> prefix(kFirst.begin(), kFirst.begin() + rows);
+    expect_close(llama.logits(pack({prefix}), adapted), whole.narrow(0, 0, rows), 1e-5);
+  }
+}
+
 // Item 6.
 TEST(IdentityTest, TheOrderOfSelectedHeadsDoesNotMatter) {
   EXPECT_TRUE(head_mask({3, 1}, 4).equal(head_mask({1, 3}, 4)));

@@ -55,37 +55,57 @@ inline model::Weights tiny_weights(const model::Config& c, at::ScalarType type =
   return w;
 }
 
-// Every combination that the presets use, and the rest of what the enums hold.
+// One option of method.md §3.1 and §3.2, with the form's own sign and a λ that is not 0 at t = 30.
+inline model::DexOptions option(model::Form form, model::Projection projection) {
+  const bool minus = form == model::Form::kPaper || form == model::Form::kUniformMap;
+  model::DexOptions o;
+  o.form = form;
+  o.projection = projection;
+  o.sign = minus ? model::Sign::kMinus : model::Sign::kPlus;
+  o.lambda.anneal_steps = 50;
+  if (!minus) {
+    o.lambda.schedule = model::Schedule::kSeedCosine;
+    o.lambda.start = 0.1;
+    o.lambda.end = 0.5;
+  }
+  return o;
+}
+
+// Every form with every projection, scope and activation; head_mean over a dense map is resolved
+// away before it comes here, and uniform_map has no projection.
 inline std::vector<model::DexOptions> all_options() {
+  using model::Activation, model::BottleneckScope, model::Form, model::Projection;
   std::vector<model::DexOptions> list;
-  for (const auto form : {model::Form::kPaper, model::Form::kHeadMean}) {
-    for (const auto projection : {model::Projection::kShared, model::Projection::kPerHead,
-                                  model::Projection::kBottleneck}) {
-      for (const auto scope : {model::BottleneckScope::kShared, model::BottleneckScope::kPerHead}) {
-        if (projection != model::Projection::kBottleneck &&
-            scope == model::BottleneckScope::kShared)
-          continue;
-        model::DexOptions o;
-        o.form = form;
-        o.projection = projection;
-        o.bottleneck_scope = scope;
-        o.sign = form == model::Form::kPaper ? model::Sign::kMinus : model::Sign::kPlus;
-        o.lambda.anneal_steps = 50;
-        if (form == model::Form::kHeadMean) {
-          o.lambda.schedule = model::Schedule::kSeedCosine;
-          o.lambda.start = 0.1;
-          o.lambda.end = 0.5;
-        }
-        list.push_back(o);
+  for (const auto form : {Form::kPaper, Form::kHeadMean, Form::kPrefixMean}) {
+    list.push_back(option(form, Projection::kShared));
+    list.push_back(option(form, Projection::kPerHead));
+    if (form != Form::kHeadMean) list.push_back(option(form, Projection::kDense));
+    for (const auto scope :
+         {BottleneckScope::kShared, BottleneckScope::kPerHead, BottleneckScope::kDense}) {
+      for (const auto act : {Activation::kNone, Activation::kSilu, Activation::kGelu}) {
+        list.push_back(option(form, Projection::kBottleneck));
+        list.back().bottleneck_scope = scope;
+        list.back().bottleneck_activation = act;
       }
     }
   }
+  list.push_back(option(Form::kUniformMap, Projection::kShared));
+  return list;
+}
+
+inline std::vector<model::DexOptions> foldable_options() {
+  std::vector<model::DexOptions> list = all_options();
+  std::erase_if(list, [](const auto& o) { return !model::not_foldable(o).empty(); });
   return list;
 }
 
 inline std::string label(const model::DexOptions& o) {
-  return std::string(name(o.form)) + "_" + std::string(name(o.projection)) + "_" +
-         std::string(name(o.bottleneck_scope));
+  std::string text(name(o.form));
+  if (!o.has_projection()) return text;
+  text += "_" + std::string(name(o.projection));
+  if (o.projection != model::Projection::kBottleneck) return text;
+  return text + "_" + std::string(name(o.bottleneck_scope)) + "_" +
+         std::string(name(o.bottleneck_activation));
 }
 
 inline std::vector<std::vector<int64_t>> some_heads(const model::Config& c) {

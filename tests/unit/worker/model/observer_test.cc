@@ -69,9 +69,21 @@ TEST_F(ObserverTest, BranchShowsOutputAndScaledDifference) {
   ASSERT_EQ(seen.size(), 2U);                             // layer 2 has no selected head
   const LayerAdaptation& layer = adapted.layers[0];
   const double lambda = lambda_values(adapted)[0];
-  expect_close(seen[0].second,
-               difference(layer.branch, seen[0].first) * layer.mask.view({1, -1, 1}) * (-lambda),
-               1e-6);
+  const at::Tensor d = difference(options, layer.branch, {seen[0].first, {}, batch.bounds});
+  expect_close(seen[0].second, d * layer.mask.view({1, -1, 1}) * (-lambda), 1e-6);
+}
+
+// With gates or an observer the branch is computed in simple ops, else on its fused path: both are
+// the same branch.
+TEST_F(ObserverTest, TheFusedPathIsTheObservedBranchForEveryOption) {
+  Observer observer;
+  for (int64_t i = 0; i < config.layers; ++i)
+    observer.head_gates.push_back(at::ones({2, config.heads}));
+  for (const DexOptions& options : testing::all_options()) {
+    const Adaptation adapted = testing::moved_adaptation(options, config, weights);
+    expect_close(llama.hidden(batch, adapted), llama.hidden(batch, adapted, observer), 1e-5,
+                 testing::label(options).c_str());
+  }
 }
 
 // ξ = 1 changes nothing; its gradient is the change of the loss with the gate (method.md §4.2, §10

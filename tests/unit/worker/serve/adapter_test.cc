@@ -88,7 +88,8 @@ TEST_F(ServingAdapterTest, ServesFoldersOfPeft) {
 
 // A LoRA adapter of SmolLM2's usual size stays small: factors only.
 TEST_F(ServingAdapterTest, LoraTakesItsFactors) {
-  const auto lora = testing::tiny_adapter(testing::tiny_options()[5], 5, model->weights_sha256);
+  const auto lora = testing::tiny_adapter(testing::tiny_options()[testing::kAttentionLora], 5,
+                                          model->weights_sha256);
   const auto serving = make_serving_adapter(lora, "a", std::string(64, 'a'), *model);
   const int64_t sides = (32 + 32) + 2 * (16 + 32) + (32 + 32);
   EXPECT_EQ(serving->bytes, 2 * 5 * sides * 4);

@@ -44,9 +44,9 @@ class EngineTest : public ::testing::Test {
     options.threads = 1;
     return std::make_unique<Engine>(model, nullptr, options, clock);
   }
-  [[nodiscard]] int adapter_count() const { return static_cast<int>(adapters.size()); }
+  [[nodiscard]] int count() const { return static_cast<int>(adapters.size()); }
   // The base and every adapter in turn.
-  [[nodiscard]] int which_of(int i) const { return i % (adapter_count() + 1) - 1; }
+  [[nodiscard]] int which_of(int i) const { return i % (count() + 1) - 1; }
   // −1: the base.
   std::shared_ptr<const ServingAdapter> adapter(int i) const {
     return i < 0 ? nullptr : adapters.at(i);
@@ -93,7 +93,7 @@ class EngineTest : public ::testing::Test {
 
 TEST_F(EngineTest, ScoresAsTheTrainersForwardPass) {
   const auto tokens = prompt(40, 1);
-  for (int which = -1; which < adapter_count(); ++which) {
+  for (int which = -1; which < count(); ++which) {
     const at::Tensor want = reference(tokens, which);
     const auto got = alone(scoring(tokens), which);
     ASSERT_TRUE(got->outcome.error.ok());
@@ -111,7 +111,7 @@ TEST_F(EngineTest, ScoresAsTheTrainersForwardPass) {
 }
 
 TEST_F(EngineTest, PrefillAndDecodeAreOneForwardPass) {
-  for (int which = -1; which < adapter_count(); ++which) {
+  for (int which = -1; which < count(); ++which) {
     const auto first = prompt(21, 2);
     const auto got = alone(greedy(first, 20), which);
     ASSERT_EQ(got->tokens.size(), 20U);
@@ -127,31 +127,35 @@ TEST_F(EngineTest, PrefillAndDecodeAreOneForwardPass) {
 
 TEST_F(EngineTest, ChunksDoNotChangeAnything) {
   const auto tokens = prompt(150, 3);
-  std::map<int32_t, std::vector<float>> values;
-  std::map<int32_t, std::vector<int32_t>> made;
-  for (const int32_t chunk : {32, 37, 256}) {
-    auto one = engine({.chunk_tokens = chunk});
-    Request request = greedy(tokens, 10);
-    request.echo = true;
-    const auto got = submit(*one, request);
-    one->run_until_idle();
-    values[chunk] = got->values();
-    made[chunk] = got->tokens;
+  for (int which = -1; which < count(); ++which) {
+    std::map<int32_t, std::vector<float>> values;
+    std::map<int32_t, std::vector<int32_t>> made;
+    for (const int32_t chunk : {32, 37, 256}) {
+      auto one = engine({.chunk_tokens = chunk});
+      Request request = greedy(tokens, 10);
+      request.echo = true;
+      const auto got = submit(*one, request, which);
+      one->run_until_idle();
+      values[chunk] = got->values();
+      made[chunk] = got->tokens;
+    }
+    EXPECT_EQ(values[32].size(), 159U);
+    EXPECT_EQ(values[32], values[256]) << which;  // to the bit
+    EXPECT_EQ(values[37], values[256]) << which;
+    EXPECT_EQ(made[32], made[256]) << which;
   }
-  EXPECT_EQ(values[32].size(), 159U);
-  EXPECT_EQ(values[32], values[256]);  // to the bit
-  EXPECT_EQ(values[37], values[256]);
-  EXPECT_EQ(made[32], made[256]);
 }
 
 TEST_F(EngineTest, AMixedBatchIsEachAlone) {
   std::vector<std::shared_ptr<Collector>> together;
   auto many = engine();
-  for (int i = 0; i < 20; ++i)
-    together.push_back(submit(*many, greedy(prompt(5 + 7 * i, i), 12), which_of(i)));
+  // Two of each: neighbours that share a product, and others.
+  const int requests = 2 * (count() + 1);
+  const auto request = [](int i) { return greedy(prompt(5 + 5 * i, i), 12); };
+  for (int i = 0; i < requests; ++i) together.push_back(submit(*many, request(i), which_of(i)));
   many->run_until_idle();
-  for (int i = 0; i < 20; ++i) {
-    const auto one = alone(greedy(prompt(5 + 7 * i, i), 12), which_of(i));
+  for (int i = 0; i < requests; ++i) {
+    const auto one = alone(request(i), which_of(i));
     EXPECT_EQ(together[i]->tokens, one->tokens) << i;
     EXPECT_EQ(together[i]->values(), one->values())
         << i;  // to the bit: no row depends on its neighbours
@@ -206,6 +210,38 @@ TEST_F(EngineTest, ReusesThePrefixOfTheSameAdapterOnly) {
   // Log-probabilities of the prompt need every position.
   EXPECT_EQ(submit(*one, scoring(prompt(50, 5)), 0)->outcome.cached_tokens, 0);
   one->run_until_idle();
+}
+
+// The sums at a block's end are not kept with it, so such an adapter computes every prompt whole.
+TEST_F(EngineTest, AdaptersThatCarrySumsReuseNoPrefix) {
+  for (int which = 0; which < count(); ++which) {
+    auto one = engine();
+    const auto ask = [&] {
+      const auto out = submit(*one, greedy(prompt(50, 5), 8), which);
+      one->run_until_idle();
+      return out;
+    };
+    const auto first = ask(), again = ask();
+    const bool sums = sources[which].adaptation.options.keeps_state();
+    EXPECT_EQ(adapters[which]->keeps_state(), sums);
+    EXPECT_EQ(again->outcome.cached_tokens, sums ? 0 : 48) << which;
+    EXPECT_EQ(again->tokens, first->tokens) << which;
+  }
+}
+
+// A sequence that ends early leaves nothing to those that come after it, its slot's new owner
+// included.
+TEST_F(EngineTest, SumsEndWithTheirSequence) {
+  const int which = testing::kPrefixMean;
+  auto one = engine({.max_running = 1});
+  const auto victim = submit(*one, greedy(prompt(20, 6), 200), which, 900);
+  victim->after_delta = [&] {
+    if (victim->tokens.size() == 5) one->cancel(900);
+  };
+  const auto next_one = submit(*one, greedy(prompt(20, 7), 30), which);
+  one->run_until_idle();
+  EXPECT_EQ(victim->outcome.reason, FinishReason::kCancelled);
+  EXPECT_EQ(next_one->values(), alone(greedy(prompt(20, 7), 30), which)->values());
 }
 
 TEST_F(EngineTest, CancelFreesTheSlotAtTheNextStep) {
@@ -347,7 +383,7 @@ TEST_F(EngineTest, RunEndsWhatIsLeftWhenStopped) {
 TEST_F(EngineTest, Bf16StaysClose) {
   const auto rounded = load_serving_model(dir.path(), Dtype::kBf16);
   const auto tokens = prompt(40, 1);
-  for (const int which : {-1, 0}) {
+  for (const int which : {-1, 0, testing::kPrefixMean, testing::kUniformMap}) {
     auto collector = std::make_shared<Collector>();
     Engine one(rounded, nullptr, {.threads = 2}, clock);
     const auto small =

@@ -11,6 +11,9 @@
 // Adapters of the tiny model, far from their start, so that each changes what it says.
 namespace dex::serve::testing {
 
+// Where some of the following are in their list.
+inline constexpr int kPrefixMean = 4, kUniformMap = 5, kAttentionLora = 10;
+
 inline std::vector<model::DexOptions> tiny_options() {
   model::DexOptions paper;
   paper.lambda.schedule = model::Schedule::kConstant;
@@ -23,6 +26,26 @@ inline std::vector<model::DexOptions> tiny_options() {
   mean.sign = model::Sign::kPlus;
   model::DexOptions bottleneck = mean;
   bottleneck.projection = model::Projection::kBottleneck;
+  // What can't be folded: two forms that carry sums, and activated bottlenecks.
+  model::DexOptions prefix = mean;
+  prefix.form = model::Form::kPrefixMean;
+  model::DexOptions uniform = paper;
+  uniform.form = model::Form::kUniformMap;
+  model::DexOptions silu = bottleneck;
+  silu.bottleneck_activation = model::Activation::kSilu;
+  model::DexOptions gelu = prefix;
+  gelu.train = model::Train::kDexOnly;
+  gelu.projection = model::Projection::kBottleneck;
+  gelu.bottleneck_scope = model::BottleneckScope::kDense;
+  gelu.bottleneck_activation = model::Activation::kGelu;
+  model::DexOptions dense = prefix;
+  dense.projection = model::Projection::kDense;
+  dense.soft_floor = 0.25;
+  model::DexOptions shared = silu;
+  shared.form = model::Form::kPaper;
+  shared.bottleneck_scope = model::BottleneckScope::kShared;
+  // The baselines, and LoRA beside a branch that folds and beside two that don't: a term of W_O
+  // reads O' in each.
   model::DexOptions lora;
   lora.form = model::Form::kNone;
   lora.train = model::Train::kLora;
@@ -35,9 +58,12 @@ inline std::vector<model::DexOptions> tiny_options() {
   adapter.adapter = {.size = 6, .activation = model::AdapterActivation::kGelu};
   model::DexOptions after_mlp = adapter;
   after_mlp.adapter = {.size = 20, .placement = model::Placement::kMlp};
-  model::DexOptions lora_dex = paper;
-  lora_dex.train = model::Train::kLoraDex;
-  return {paper, only, mean, bottleneck, lora, attention_lora, adapter, after_mlp, lora_dex};
+  model::DexOptions lora_paper = paper, lora_prefix = prefix, lora_silu = silu;
+  for (auto* options : {&lora_paper, &lora_prefix, &lora_silu})
+    options->train = model::Train::kLoraDex;
+  return {paper,       only,      mean,   bottleneck,     prefix,  uniform,   silu,
+          gelu,        dense,     shared, attention_lora, adapter, after_mlp, lora_paper,
+          lora_prefix, lora_silu, lora};
 }
 
 inline model::Adapter tiny_adapter(const model::DexOptions& options, uint64_t stream,

@@ -66,6 +66,40 @@ TEST(SpecIoTest, ReadsWhatAPresetResolvesTo) {
   EXPECT_EQ(spec.watchdog.max_rollbacks, 0);
 }
 
+TEST(SpecIoTest, ReadsEveryOptionOfTheMethod) {
+  const auto dex = [](const std::string& body) {
+    return parse_spec_json(start("{\"dex\": {" + body + "}}"), "spec.json").dex;
+  };
+  const auto prefix = dex(R"("form": "FORM_PREFIX_MEAN", "projection": "PROJECTION_BOTTLENECK",
+      "bottleneck": {"widthRatio": 0.5, "scope": "SCOPE_DENSE", "activation": "ACTIVATION_GELU"},
+      "start": "START_LITERAL", "allowLargeProjection": true,
+      "headSelection": {"softFloor": 0.25},
+      "lambda": {"schedule": "SCHEDULE_CONSTANT", "value": 0.2})");
+  EXPECT_EQ(prefix.form, model::Form::kPrefixMean);
+  EXPECT_EQ(prefix.sign, model::Sign::kPlus);  // the form's own
+  EXPECT_EQ(prefix.bottleneck_scope, model::BottleneckScope::kDense);
+  EXPECT_EQ(prefix.bottleneck_activation, model::Activation::kGelu);
+  EXPECT_EQ(prefix.start, model::Start::kLiteral);
+  EXPECT_TRUE(prefix.allow_large_projection);
+  EXPECT_EQ(prefix.soft_floor, 0.25);
+  EXPECT_EQ(prefix.lambda.schedule, model::Schedule::kConstant);
+  EXPECT_EQ(prefix.lambda.value, 0.2);
+  const auto uniform = dex(R"("form": "FORM_UNIFORM_MAP",
+      "lambda": {"schedule": "SCHEDULE_LEARNED", "learnInit": 0.1})");
+  EXPECT_EQ(uniform.form, model::Form::kUniformMap);
+  EXPECT_EQ(uniform.sign, model::Sign::kMinus);
+  EXPECT_EQ(uniform.lambda.schedule, model::Schedule::kLearned);
+  EXPECT_EQ(uniform.lambda.learn_init, 0.1);
+  for (const std::string body : {R"("form": "FORM_DENSE")",
+                                 R"("form": "FORM_HEAD_MEAN", "projection": "PROJECTION_DENSE")"}) {
+    const auto dense = dex(body);
+    EXPECT_EQ(dense.form, model::Form::kPaper) << body;
+    EXPECT_EQ(dense.projection, model::Projection::kDense) << body;
+    EXPECT_EQ(dense.sign, model::Sign::kPlus) << body;
+  }
+  EXPECT_EQ(dex(R"("projection": "PROJECTION_DENSE")").sign, model::Sign::kMinus);
+}
+
 TEST(SpecIoTest, KvoOnlyHasNoBranch) {
   const JobSpec spec = parse_spec_json(start(R"({"kvoOnly": {}})"), "spec.json");
   EXPECT_EQ(spec.dex.form, model::Form::kNone);
@@ -152,6 +186,12 @@ TEST(SpecIoTest, RefusesBadValuesByFieldAndValue) {
   expect_refused(dex(R"("sign": 7)"), "dex.sign: must be one of SIGN_MINUS, SIGN_PLUS, got 7");
   expect_refused(dex(R"("train": "TRAIN_UNSPECIFIED")"), "dex.train: must be one of");
   expect_refused(hyper(R"("maxGradNorm": 0)"), "hyperparameters.max_grad_norm");
+  expect_refused(dex(R"("form": "FORM_DENSE", "projection": "PROJECTION_SHARED")"),
+                 "must be PROJECTION_DENSE");
+  expect_refused(dex(R"("form": "FORM_DENSE", "sign": "SIGN_MINUS")"), "must be SIGN_PLUS");
+  expect_refused(dex(R"("lambda": {"schedule": "SCHEDULE_CONSTANT"})"), "dex.lambda.value");
+  expect_refused(dex(R"("headSelection": {"softFloor": 0.7})"), "head_selection.soft_floor");
+  expect_refused(dex(R"("form": 9)"), "dex.form");
   expect_refused(dex(R"("preset": "code")"), "presets are resolved by the scheduler");
   expect_refused(start(R"({"validationSplit": 0.7})"), "validation_split");
   expect_refused(start(R"({"skipBudgetRatio": 0.2})"), "skip_budget_ratio");
