@@ -208,5 +208,36 @@ TEST(SpecParityTest, AChoiceBringsThePartnersThatThePresetLacks) {
   EXPECT_EQ(refusal(*resolved), "");
 }
 
+// full+dex publishes a folded checkpoint (method.md §3.5).
+TEST(SpecParityTest, BothRefuseFullDexWithABranchThatCantBeFolded) {
+  const auto with = [](DexMethod::Form form, DexMethod::Bottleneck::Activation activation) {
+    FineTuningJobSpec spec = asked("paper");
+    spec.mutable_dex()->set_form(form);
+    if (activation == DexMethod::Bottleneck::ACTIVATION_UNSPECIFIED) return spec;
+    spec.mutable_dex()->set_projection(DexMethod::PROJECTION_BOTTLENECK);
+    spec.mutable_dex()->mutable_bottleneck()->set_activation(activation);
+    return spec;
+  };
+  const auto full = [](FineTuningJobSpec spec) {
+    spec.mutable_dex()->set_train(DexMethod::TRAIN_FULL_DEX);
+    return spec;
+  };
+  using Bottleneck = DexMethod::Bottleneck;
+  for (const auto& spec : {with(DexMethod::FORM_PREFIX_MEAN, Bottleneck::ACTIVATION_UNSPECIFIED),
+                           with(DexMethod::FORM_UNIFORM_MAP, Bottleneck::ACTIVATION_UNSPECIFIED),
+                           with(DexMethod::FORM_PAPER, Bottleneck::ACTIVATION_SILU),
+                           with(DexMethod::FORM_HEAD_MEAN, Bottleneck::ACTIVATION_GELU)}) {
+    const auto adapter = effective(spec);  // any other train publishes an adapter
+    ASSERT_TRUE(adapter.ok()) << adapter.status().to_string();
+    EXPECT_EQ(refusal(*adapter), "");
+    const auto resolved = effective(full(spec));
+    EXPECT_EQ(resolved.status().reason(), "CONFLICTING_FIELDS");
+    EXPECT_THAT(resolved.status().message(), HasSubstr("can't be folded, as train FULL_DEX needs"));
+    EXPECT_THAT(refusal(full(*adapter)), HasSubstr("can't be folded, as train FULL_DEX needs"));
+  }
+  const auto folds = with(DexMethod::FORM_HEAD_MEAN, Bottleneck::ACTIVATION_NONE);
+  EXPECT_TRUE(effective(full(folds)).ok()) << effective(full(folds)).status().to_string();
+}
+
 }  // namespace
 }  // namespace dex

@@ -107,7 +107,8 @@ TEST(OptionNamesTest, ReadWhatTheyWrite) {
   }
   for (const auto value : {Activation::kNone, Activation::kSilu, Activation::kGelu})
     EXPECT_EQ(parse_activation(name(value)), value);
-  for (const auto value : {Train::kKvoDex, Train::kDexOnly, Train::kKvoOnly}) {
+  for (const auto value : {Train::kKvoDex, Train::kDexOnly, Train::kKvoOnly, Train::kLoraDex,
+                           Train::kFullDex, Train::kLora, Train::kAdapter, Train::kFull}) {
     EXPECT_EQ(parse_train(name(value)), value);
   }
   EXPECT_EQ(name(Train::kKvoDex), "kvo+dex");
@@ -120,6 +121,31 @@ TEST(OptionNamesTest, ReadWhatTheyWrite) {
         "[dex_options] form must be one of none, paper, head_mean, prefix_mean, uniform_map, got "
         "\"sequence_mean\"");
   }
+}
+
+// api.md §3: what is trained decides, and a map over all heads together.
+TEST(ArtifactClassTest, IsTheSizeOfWhatIsPublished) {
+  const Config config = testing::tiny_config();
+  const auto of = [&](Train train, Projection projection, BottleneckScope scope) {
+    DexOptions options;
+    options.train = train;
+    options.form = parts_of(train).branch ? Form::kPaper : Form::kNone;
+    options.projection = projection;
+    options.bottleneck_scope = scope;
+    return artifact_class(options, config);
+  };
+  for (const auto train : {Train::kDexOnly, Train::kLoraDex}) {
+    EXPECT_EQ(of(train, Projection::kShared, BottleneckScope::kDense), "LIGHT");
+    EXPECT_EQ(of(train, Projection::kBottleneck, BottleneckScope::kPerHead), "LIGHT");
+    EXPECT_EQ(of(train, Projection::kBottleneck, BottleneckScope::kDense), "KVO");
+    EXPECT_EQ(of(train, Projection::kDense, BottleneckScope::kShared), "KVO");
+  }
+  for (const auto train : {Train::kLora, Train::kAdapter})  // no branch, whatever its projection
+    EXPECT_EQ(of(train, Projection::kDense, BottleneckScope::kShared), "LIGHT");
+  for (const auto train : {Train::kKvoDex, Train::kKvoOnly})
+    EXPECT_EQ(of(train, Projection::kShared, BottleneckScope::kShared), "KVO");
+  for (const auto train : {Train::kFull, Train::kFullDex})
+    EXPECT_EQ(of(train, Projection::kDense, BottleneckScope::kShared), "MODEL");
 }
 
 class ProblemsTest : public ::testing::Test {

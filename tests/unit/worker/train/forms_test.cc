@@ -97,7 +97,7 @@ class FormsTest : public JobTest, public ::testing::WithParamInterface<Option> {
 };
 
 TEST_P(FormsTest, TrainsPublishesAndReadsBack) {
-  for (const auto train : {model::Train::kKvoDex, model::Train::kDexOnly}) {
+  for (const auto train : {model::Train::kKvoDex, model::Train::kDexOnly, model::Train::kLoraDex}) {
     JobSpec spec = this->spec("attempt-" + std::string(model::name(train)));
     spec.dex.train = train;
     GetParam().set(spec);

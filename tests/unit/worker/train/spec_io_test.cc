@@ -154,6 +154,8 @@ TEST(SpecIoTest, RefusesBadOptionsOfAMethod) {
   expect_refused(start(R"({"adapter": {"size": 0}})"),
                  "adapter.size: must be between 1 and 4096, got 0");
   expect_refused(start(R"({"dex": {"lora": {"r": 4}}})"), "only with TRAIN_LORA_DEX");
+  expect_refused(start(R"({"dex": {"train": "TRAIN_FULL_DEX", "form": "FORM_PREFIX_MEAN"}})"),
+                 "dex.form: PREFIX_MEAN keeps state between tokens and can't be folded");
 }
 
 TEST(SpecIoTest, RefusesBadValuesByFieldAndValue) {
