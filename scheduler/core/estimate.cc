@@ -97,9 +97,13 @@ int64_t peak_memory(const dex::v1::FineTuningJobSpec& spec, const dex::v1::Model
       static_cast<int64_t>(hyper.micro_batch_size()) * hyper.max_seq_length();
   const int64_t logits_chunk = 160 * m.vocab_size() * kFloat;
   const int64_t runtime = 300 << 20;
+  // The gradients of embedding and head before they are added to the others.
+  const bool all = trained_weights(spec) == TrainedWeights::kAll;
+  const int64_t head_gradients = all ? 2 * int64_t{m.vocab_size()} * m.hidden_size() * kFloat : 0;
   // Base in fp32; weights, gradients and two moments of what is trained.
   return m.parameters() * kFloat + 4 * trained * kFloat +
-         micro_tokens * activation_bytes_per_token(spec, m) + logits_chunk + runtime;
+         micro_tokens * activation_bytes_per_token(spec, m) + logits_chunk + head_gradients +
+         runtime;
 }
 
 }  // namespace

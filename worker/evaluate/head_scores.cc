@@ -104,8 +104,9 @@ HeadScores measure_heads(const model::Llama& llama, const model::Adaptation& ada
       const at::AutoGradMode grad(options.importance);
       const at::Tensor hidden = llama.hidden(batch.batch, adaptation, observer);
       if (options.importance) {
-        add_importance(batch, observer.head_gates, hidden, llama.lm_head(adaptation), cross_entropy,
-                       importance);
+        // Where all weights are trained, the head would get a gradient that nobody wants here.
+        const at::Tensor head = llama.lm_head(adaptation).detach();
+        add_importance(batch, observer.head_gates, hidden, head, cross_entropy, importance);
       }
     }
     for (size_t i = 0; i + 1 < bounds.size(); ++i)

@@ -127,8 +127,7 @@ nlohmann::json read_checksums(const fs::path& dir, const AdapterOptions& options
   if (fields.has("config.json")) {
     fail(dir.string(),
          "is a whole model (class MODEL), not an adapter: it needs an engine of its own, serve it "
-         "as a "
-         "base model");
+         "as a base model");
   }
   fields.allow_only({kTensorFile, kConfigFile, kProvenanceFile});
   fields.text(kTensorFile);

@@ -61,8 +61,7 @@ void find_wrong_start(std::vector<std::string>& found, const DexOptions& options
   if (options.start == Start::kLiteral && !acts) {
     found.push_back(
         "start literal needs λ ≠ 0 at the first update, and this schedule begins at 0: give "
-        "another "
-        "schedule or start identity");
+        "another schedule or start identity");
   }
   if (options.start == Start::kIdentity && acts && options.has_map() &&
       options.w_d_init == BranchInit::kLinear) {
