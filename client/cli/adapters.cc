@@ -50,7 +50,7 @@ int list(Context& context, const v1::ListAdaptersRequest& request) {
   return kDone;
 }
 
-int download(Context& context, const std::string& id, const std::string& folder) {
+int download_adapter(Context& context, const std::string& id, const std::string& folder) {
   const base::Status status = context.client.download_adapter(id, folder);
   if (!status.ok()) return context.output.failure(status);
   context.output.note("unpacked into " + folder + ", checksums agree");
@@ -101,8 +101,9 @@ void add_adapters(CLI::App& app, Action& action) {
                   "dexctl adapters download ft:… my-adapter");
   verb->add_option("id", *id, "adapter id")->required();
   verb->add_option("folder", *folder, "where to; must not exist or be empty")->required();
-  verb->callback(
-      [&action, id, folder] { action = [=](Context& c) { return download(c, *id, *folder); }; });
+  verb->callback([&action, id, folder] {
+    action = [=](Context& c) { return download_adapter(c, *id, *folder); };
+  });
 }
 
 }  // namespace dex::cli

@@ -9,7 +9,7 @@ namespace dex::cli {
 
 namespace {
 
-struct Arguments {
+struct ChatArguments {
   std::string model;
   std::string system;
   std::string message;
@@ -23,7 +23,7 @@ void add_message(v1::ChatInput& chat, const std::string& role, const std::string
 }
 
 // One answer, printed as it comes (for scripts: whole) and added to the conversation.
-base::Status answer(Context& context, const Arguments& arguments, v1::ChatInput& chat) {
+base::Status answer(Context& context, const ChatArguments& arguments, v1::ChatInput& chat) {
   v1::GenerateRequest request;
   request.set_model(arguments.model);
   *request.mutable_chat() = chat;
@@ -47,7 +47,7 @@ base::Status answer(Context& context, const Arguments& arguments, v1::ChatInput&
   return status;
 }
 
-int converse(Context& context, const Arguments& arguments, v1::ChatInput& chat) {
+int converse(Context& context, const ChatArguments& arguments, v1::ChatInput& chat) {
   context.output.note(dim(context.output.terminal(), "chatting with " + arguments.model +
                                                          "; an empty line or Ctrl-D ends it"));
   while (!context.stop.stop_requested()) {
@@ -62,7 +62,7 @@ int converse(Context& context, const Arguments& arguments, v1::ChatInput& chat) 
   return kDone;
 }
 
-int chat(Context& context, const Arguments& arguments) {
+int chat(Context& context, const ChatArguments& arguments) {
   v1::ChatInput conversation;
   if (!arguments.system.empty()) add_message(conversation, "system", arguments.system);
   if (arguments.message.empty()) return converse(context, arguments, conversation);
@@ -77,7 +77,7 @@ void add_chat(CLI::App& app, Action& action) {
   auto* verb = add_verb(
       app, "chat", "talk to a base model or an adapter through its chat template",
       "dexctl chat smollm2-135m-instruct --message \"What does zip() do?\" --max-tokens 80");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ChatArguments>();
   verb->add_option("model", arguments->model, "base model or adapter id")->required();
   verb->add_option("--system", arguments->system, "the system message");
   verb->add_option("--message", arguments->message,

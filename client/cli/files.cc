@@ -43,7 +43,7 @@ int list(Context& context, const v1::ListFilesRequest& request) {
   return kDone;
 }
 
-int get(Context& context, const std::string& id) {
+int get_file(Context& context, const std::string& id) {
   const auto file = context.client.get_file(id);
   if (!file.ok()) return context.output.failure(file.status());
   context.output.result(*file, file->id(), file_table({*file}));
@@ -69,7 +69,7 @@ int remove(Context& context, const std::string& id) {
   return kDone;
 }
 
-int download(Context& context, const std::string& id, const std::string& to) {
+int download_file(Context& context, const std::string& id, const std::string& to) {
   const base::Status status = context.client.download_file(id, to);
   if (!status.ok()) return context.output.failure(status);
   context.output.note("written to " + to);
@@ -108,7 +108,7 @@ void add_files(CLI::App& app, Action& action) {
   verb = add_verb(*noun, "get", "one file with its verdict and first findings",
                   "dexctl files get file-01…");
   verb->add_option("id", *id, "file id")->required();
-  verb->callback([&action, id] { action = [=](Context& c) { return get(c, *id); }; });
+  verb->callback([&action, id] { action = [=](Context& c) { return get_file(c, *id); }; });
 
   verb = add_verb(*noun, "findings", "what is wrong or odd in a file, by line",
                   "dexctl files findings file-01… --limit 50");
@@ -129,7 +129,8 @@ void add_files(CLI::App& app, Action& action) {
   auto to = std::make_shared<std::string>();
   verb->add_option("id", *id, "file id")->required();
   verb->add_option("to", *to, "where to; must not exist")->required();
-  verb->callback([&action, id, to] { action = [=](Context& c) { return download(c, *id, *to); }; });
+  verb->callback(
+      [&action, id, to] { action = [=](Context& c) { return download_file(c, *id, *to); }; });
 
   verb = add_verb(*noun, "delete", "delete a file that no live job uses",
                   "dexctl files delete file-01…");

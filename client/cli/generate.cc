@@ -10,7 +10,7 @@ namespace dex::cli {
 
 namespace {
 
-struct Arguments {
+struct GenerateArguments {
   std::string model;
   std::string prompt;
   bool no_stream = false;
@@ -49,7 +49,7 @@ int whole(Context& context, const v1::GenerateRequest& request) {
   return kDone;
 }
 
-int generate(Context& context, const Arguments& arguments) {
+int generate(Context& context, const GenerateArguments& arguments) {
   v1::GenerateRequest request;
   request.set_model(arguments.model);
   std::string prompt = arguments.prompt;
@@ -66,7 +66,7 @@ void add_generate(CLI::App& app, Action& action) {
   auto* verb = add_verb(app, "generate", "continue a text with a base model or an adapter",
                         "dexctl generate smollm2-135m-instruct --prompt \"def fibonacci(n):\" "
                         "--max-tokens 64 --temperature 0");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<GenerateArguments>();
   verb->add_option("model", arguments->model, "base model or adapter id")->required();
   verb->add_option("--prompt", arguments->prompt, "the text; - reads standard input")->required();
   verb->add_flag("--no-stream", arguments->no_stream, "print the text when it is complete");

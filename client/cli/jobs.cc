@@ -133,7 +133,7 @@ int list(Context& context, const ListArguments& arguments) {
   return kDone;
 }
 
-int get(Context& context, const std::string& id) {
+int get_job(Context& context, const std::string& id) {
   const auto job = context.client.get_job(id);
   if (!job.ok()) return context.output.failure(job.status());
   context.output.result(*job, job->id(), job_details(*job));
@@ -220,7 +220,7 @@ void add_jobs(CLI::App& app, Action& action) {
   auto id = std::make_shared<std::string>();
   verb = add_verb(*noun, "get", "one job", "dexctl jobs get ftjob-01… --output json");
   verb->add_option("id", *id, "job id")->required();
-  verb->callback([&action, id] { action = [=](Context& c) { return get(c, *id); }; });
+  verb->callback([&action, id] { action = [=](Context& c) { return get_job(c, *id); }; });
 
   auto after = std::make_shared<int64_t>(0);
   verb = add_verb(*noun, "watch", "follow a job; Ctrl-C ends the watching, not the job",

@@ -28,22 +28,16 @@ std::string figures(const v1::Metrics& metrics) {
   return buffer.data();
 }
 
-std::string fixed(double value, const char* pattern) {
-  std::array<char, 64> buffer{};
-  std::snprintf(buffer.data(), buffer.size(), pattern, value);
-  return buffer.data();
-}
-
 // The sentence of an event that is worth a line of its own; "" for those that only move the bar.
 std::string sentence(const v1::FineTuningEvent& event) {
   if (event.has_metrics() || event.type() == "metrics") return "";
   if (event.has_eval_complete()) {
     const auto& eval = event.eval_complete();
     return (eval.step() == 0 ? std::string("base") : "step " + std::to_string(eval.step())) +
-           ": validation loss " + fixed(eval.valid_loss(), "%.4f") + " over " +
+           ": validation loss " + fixed(eval.valid_loss(), 4) + " over " +
            std::to_string(eval.tokens()) + " tokens" +
            (eval.step() > 0 && eval.branch_ratio() > 0
-                ? ", branch ratio " + fixed(eval.branch_ratio(), "%.5f")
+                ? ", branch ratio " + fixed(eval.branch_ratio(), 5)
                 : "");
   }
   if (event.has_advice()) {

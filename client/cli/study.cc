@@ -25,7 +25,7 @@ constexpr int64_t kLargestState = 1 << 20;
 constexpr uint32_t kDecodedTokens = 48;
 constexpr const char* kPrompt = "The following is a list of things that are known about the sea:";
 
-struct Arguments {
+struct StudyArguments {
   SpecFlags spec;
   std::string methods = "dex,kvo_only", seeds = "1,2,3";
   std::string preset = "auto";
@@ -145,7 +145,7 @@ std::string line_of(const RunResult& result) {
 
 class Study {
  public:
-  Study(Context& context, const Arguments& arguments, StudyPlan plan, std::string data)
+  Study(Context& context, const StudyArguments& arguments, StudyPlan plan, std::string data)
       : context_(context), arguments_(arguments), plan_(std::move(plan)), data_(std::move(data)) {}
 
   Status run() {
@@ -205,7 +205,7 @@ class Study {
   }
 
   Context& context_;
-  const Arguments& arguments_;
+  const StudyArguments& arguments_;
   const StudyPlan plan_;
   const std::string data_;  // the training file's name, for the report's title
   std::vector<RunResult> results_;
@@ -228,7 +228,7 @@ Result<double> estimate_all(Context& context, const StudyPlan& plan) {
   return seconds;
 }
 
-Result<StudyPlan> plan_of(Context& context, const Arguments& arguments) {
+Result<StudyPlan> plan_of(Context& context, const StudyArguments& arguments) {
   StudyPlan plan;
   DEX_ASSIGN_OR_RETURN(plan.methods, parse_methods(arguments.methods));
   DEX_ASSIGN_OR_RETURN(plan.seeds, parse_seeds(arguments.seeds));
@@ -241,7 +241,7 @@ Result<StudyPlan> plan_of(Context& context, const Arguments& arguments) {
   return plan;
 }
 
-int study(Context& context, const Arguments& arguments) {
+int study(Context& context, const StudyArguments& arguments) {
   const auto plan = plan_of(context, arguments);
   if (!plan.ok()) return context.output.failure(plan.status());
   context.output.note("study: " + std::to_string(plan->methods.size()) + " methods, " +
@@ -271,7 +271,7 @@ void add_study(CLI::App& app, Action& action) {
                         "dexctl study --model smollm2-135m-instruct --training-file train.jsonl "
                         "--validation-file valid.jsonl --methods dex,kvo_only --seeds 1,2,3 "
                         "--max-steps 60 --batch-size 4 --max-seq-length 256");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<StudyArguments>();
   auto& spec = arguments->spec;
   verb->add_option("--model", spec.model, "base model")->required();
   verb->add_option("--training-file", spec.training_file, "file id, or a path that is uploaded")

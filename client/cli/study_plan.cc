@@ -1,12 +1,10 @@
 #include "client/cli/study_plan.h"
 
-#include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
-
 #include <algorithm>
 #include <charconv>
 #include <sstream>
 
+#include "proto/deterministic_bytes.h"
 #include "services/base/sha256.h"
 
 namespace dex::cli {
@@ -58,14 +56,7 @@ base::Result<v1::FineTuningJobSpec> spec_of(const StudyPlan& plan, const StudyRu
 }
 
 std::string request_id_of(const v1::FineTuningJobSpec& spec) {
-  std::string bytes;
-  {
-    google::protobuf::io::StringOutputStream stream(&bytes);
-    google::protobuf::io::CodedOutputStream coded(&stream);
-    coded.SetSerializationDeterministic(true);
-    spec.SerializeToCodedStream(&coded);
-  }
-  return "study-" + base::sha256_hex(bytes).substr(0, 48);
+  return "study-" + base::sha256_hex(proto::deterministic_bytes(spec)).substr(0, 48);
 }
 
 base::Result<std::vector<uint64_t>> parse_seeds(const std::string& text) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -18,12 +17,6 @@ using nlohmann::json;
 
 constexpr const char* kControl = "kvo_only";
 constexpr int kDigits = 4;  // of a loss in nats
-
-std::string fixed(double value, int digits) {
-  char buffer[64];
-  std::snprintf(buffer, sizeof buffer, "%.*f", digits, value);
-  return buffer;
-}
 
 const RunResult* success(const std::vector<RunResult>& results, const std::string& method,
                          uint64_t seed) {

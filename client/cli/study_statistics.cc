@@ -3,21 +3,12 @@
 #include <algorithm>
 #include <boost/math/distributions/students_t.hpp>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 #include <numeric>
 
+#include "client/cli/terminal.h"
+
 namespace dex::cli {
-
-namespace {
-
-std::string fixed(double value, int digits) {
-  char buffer[64];
-  std::snprintf(buffer, sizeof buffer, "%.*f", digits, value);
-  return buffer;
-}
-
-}  // namespace
 
 Interval t_interval(const std::vector<double>& values, double confidence) {
   Interval out;

@@ -65,6 +65,12 @@ size_t display_width(std::string_view text) {
   return width;
 }
 
+std::string fixed(double value, int digits) {
+  char buffer[64];
+  std::snprintf(buffer, sizeof buffer, "%.*f", digits, value);
+  return buffer;
+}
+
 std::string human_bytes(double bytes) {
   return scaled(bytes, {" B", " kB", " MB", " GB", " TB"});
 }

@@ -25,6 +25,7 @@ std::string green(const Terminal& terminal, std::string_view text);
 size_t display_width(std::string_view text);
 
 // "1.2 MB", "3 m 20 s", "134.5 M": short forms for people.
+std::string fixed(double value, int digits);  // "2.1761"
 std::string human_bytes(double bytes);
 std::string human_seconds(double seconds);
 std::string human_count(double count);

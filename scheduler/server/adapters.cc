@@ -19,8 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kStorePage = 100;
-constexpr size_t kPiece = 256 << 10;
 constexpr int64_t kLargestManifest = 1 << 20;
 
 base::Status corrupt(const std::string& what) {
@@ -83,11 +81,11 @@ base::Status send_file(const fs::path& path, const std::string& name, const std:
   if (error) return corrupt("file " + name + " is missing");
   DEX_RETURN_IF_ERROR(tar.begin(name, size));
   std::ifstream file(path, std::ios::binary);
-  std::string piece(kPiece, '\0');
+  std::string piece(kPieceBytes, '\0');
   base::Sha256 hash;
   int64_t left = size;
   while (left > 0) {
-    file.read(piece.data(), static_cast<std::streamsize>(std::min<int64_t>(left, kPiece)));
+    file.read(piece.data(), static_cast<std::streamsize>(std::min<int64_t>(left, kPieceBytes)));
     if (file.gcount() == 0) return corrupt("file " + name + " is shorter than it was");
     const std::string_view read(piece.data(), static_cast<size_t>(file.gcount()));
     hash.update(read);

@@ -15,8 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kStorePage = 100;
-constexpr size_t kPiece = 256 << 10;
 constexpr int64_t kLargestFindings = 8 << 20;
 
 base::Status check_header(const v1::UploadFileRequest::Header& header, const data::Limits& limits) {
@@ -247,8 +245,8 @@ base::Status Files::download(const auth::Principal& who, const v1::DownloadFileR
                           "the bytes of the file " + request.id() + " are gone or cut short");
   if (!file) return lost;
   int64_t sent = 0;
-  std::string piece(kPiece, '\0');
-  while (file.read(piece.data(), kPiece) || file.gcount() > 0) {
+  std::string piece(kPieceBytes, '\0');
+  while (file.read(piece.data(), kPieceBytes) || file.gcount() > 0) {
     sent += file.gcount();
     if (!sink(piece.substr(0, static_cast<size_t>(file.gcount())))) {
       return {base::Code::kCancelled, "CLIENT_CANCELLED", "nobody takes the file"};

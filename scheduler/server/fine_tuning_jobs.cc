@@ -15,7 +15,6 @@ namespace dex::server {
 namespace {
 
 constexpr size_t kLargestSpecBytes = 32 << 10;
-constexpr int kStorePage = 100;
 constexpr int kMostLookedAt = 1000;
 
 base::Status missing(const std::string& field) {

@@ -8,6 +8,9 @@
 
 namespace dex::server {
 
+inline constexpr int kStorePage = 100;            // rows that are asked of the store at once
+inline constexpr size_t kPieceBytes = 256 << 10;  // of a streamed download
+
 // page_size of a list: 0 → `standard`; outside 1–1000 → VALUE_OUT_OF_RANGE.
 base::Result<int> page_size(int32_t asked, int standard = 20);
 

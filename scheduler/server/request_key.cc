@@ -1,10 +1,8 @@
 #include "scheduler/server/request_key.h"
 
-#include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
-
 #include <algorithm>
 
+#include "proto/deterministic_bytes.h"
 #include "services/base/sha256.h"
 
 namespace dex::server {
@@ -18,14 +16,7 @@ base::Result<std::string> request_key(const std::string& request_id, base::UlidG
 }
 
 std::string message_sha256(const google::protobuf::Message& message) {
-  std::string bytes;
-  {
-    google::protobuf::io::StringOutputStream stream(&bytes);
-    google::protobuf::io::CodedOutputStream coded(&stream);
-    coded.SetSerializationDeterministic(true);  // map entries in key order
-    message.SerializeToCodedStream(&coded);
-  }
-  return base::sha256_hex(bytes);
+  return base::sha256_hex(proto::deterministic_bytes(message));
 }
 
 }  // namespace dex::server

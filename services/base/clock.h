@@ -10,6 +10,10 @@ class Clock {
   virtual ~Clock() = default;
   [[nodiscard]] virtual int64_t now_ms() const = 0;     // wall clock, Unix milliseconds; may jump
   [[nodiscard]] virtual int64_t steady_ms() const = 0;  // monotonic; for durations and deadlines
+  // Since `steady_ms()` returned `begin_ms`.
+  [[nodiscard]] double seconds_since(int64_t begin_ms) const {
+    return static_cast<double>(steady_ms() - begin_ms) / 1000.0;
+  }
 };
 
 // The system's clocks.

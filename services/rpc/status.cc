@@ -1,13 +1,12 @@
 #include "services/rpc/status.h"
 
-#include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/util/time_util.h>
 
 #include <string>
 
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
+#include "proto/deterministic_bytes.h"
 #include "services/rpc/limits.h"
 #include "services/rpc/reasons.h"
 
@@ -109,15 +108,8 @@ bool read_detail(const grpc::Status& status, M& out) {
 
 // Any::PackFrom with the map in a fixed order: the same error is the same bytes.
 void pack(const google::rpc::ErrorInfo& info, google::protobuf::Any& out) {
-  std::string bytes;
-  {
-    google::protobuf::io::StringOutputStream stream(&bytes);
-    google::protobuf::io::CodedOutputStream coded(&stream);
-    coded.SetSerializationDeterministic(true);
-    info.SerializeToCodedStream(&coded);
-  }
   out.PackFrom(google::rpc::ErrorInfo());  // the type's name
-  out.set_value(bytes);
+  out.set_value(proto::deterministic_bytes(info));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "services/base/sha256.h"
 #include "tests/e2e/small_job.h"
+#include "tests/support/tiny_model.h"
 
 namespace dex {
 namespace {
@@ -14,9 +15,14 @@ using support::RunningPlatform;
 using support::small_job;
 using support::with;
 
+// Many enough that a job is still running when its processes are killed.
+constexpr int kSteps = 80;
+
 class RecoveryTest : public testing::Test {
  protected:
-  RecoveryTest() : platform_(directory_ / "data") {
+  // A tiny model: what is tested here is coming back, not training.
+  RecoveryTest()
+      : platform_(directory_ / "data", support::write_tiny_model(directory_ / "models")) {
     platform_.start();
     training_ = platform_.upload_rows("code", "train", 20);
     validation_ = platform_.upload_rows("code", "validation", 10);
@@ -31,9 +37,8 @@ class RecoveryTest : public testing::Test {
     return base::sha256_file(folder / "adapter_model.safetensors").value();
   }
 
-  // Short rows: what is tested here is coming back, not training.
   std::vector<std::string> job(int steps) const {
-    return small_job(training_, validation_, steps, 48);
+    return small_job(training_, validation_, steps, support::kTinyModel);
   }
   std::string start_job(int steps) { return platform_.ctl(job(steps)).json().at("id"); }
   nlohmann::json get(const std::string& id) { return platform_.ctl({"jobs", "get", id}).json(); }
@@ -68,10 +73,10 @@ class RecoveryTest : public testing::Test {
 // Issue: kill -9 of the trainer in the middle; attempt 2 ends with the same weights as an
 // undisturbed run.
 TEST_F(RecoveryTest, AKilledTrainerGoesOnFromItsCheckpointToTheSameWeights) {
-  const auto straight = platform_.ctl(with(job(12), {"--follow"})).json();
+  const auto straight = platform_.ctl(with(job(kSteps), {"--follow"})).json();
   ASSERT_EQ(straight.at("state"), "JOB_STATE_SUCCEEDED");
 
-  const std::string id = start_job(12);
+  const std::string id = start_job(kSteps);
   ASSERT_TRUE(reaches(id, 4));
   const auto trainers = platform_.processes("dex-trainer");
   ASSERT_EQ(trainers.size(), 1u);
@@ -80,13 +85,13 @@ TEST_F(RecoveryTest, AKilledTrainerGoesOnFromItsCheckpointToTheSameWeights) {
   const auto job = ended(id);
   EXPECT_EQ(job.at("state"), "JOB_STATE_SUCCEEDED");
   EXPECT_EQ(job.at("attempt"), 2);
-  EXPECT_EQ(job.at("progress").at("step"), 12);
+  EXPECT_EQ(job.at("progress").at("step"), kSteps);
   EXPECT_GE(resumed_from(id), 2) << "a run from step 0 would end with the same weights too";
   EXPECT_EQ(weights_of(job), weights_of(straight));
 }
 
 TEST_F(RecoveryTest, AKilledRedisComesBackAndTheJobNeverNotices) {
-  const std::string id = start_job(12);
+  const std::string id = start_job(kSteps);
   ASSERT_TRUE(reaches(id, 2));
   const auto redis = platform_.processes("redis-server");
   ASSERT_EQ(redis.size(), 1u);
@@ -102,7 +107,7 @@ TEST_F(RecoveryTest, AKilledRedisComesBackAndTheJobNeverNotices) {
 }
 
 TEST_F(RecoveryTest, AStoppedPlatformGoesOnWithTheJobAtTheNextStart) {
-  const std::string id = start_job(16);
+  const std::string id = start_job(kSteps);
   ASSERT_TRUE(reaches(id, 3));
   ASSERT_EQ(platform_.stop(), 0);
   platform_.start();
@@ -114,7 +119,7 @@ TEST_F(RecoveryTest, AStoppedPlatformGoesOnWithTheJobAtTheNextStart) {
 
 // kill -9 of dexd takes all of its processes along; the next start finds the job and goes on.
 TEST_F(RecoveryTest, AKilledPlatformGoesOnWithTheJobAtTheNextStart) {
-  const std::string id = start_job(16);
+  const std::string id = start_job(kSteps);
   ASSERT_TRUE(reaches(id, 3));
   const auto trainers = platform_.processes("dex-trainer");
   ASSERT_EQ(trainers.size(), 1u);
@@ -128,7 +133,7 @@ TEST_F(RecoveryTest, AKilledPlatformGoesOnWithTheJobAtTheNextStart) {
 }
 
 TEST_F(RecoveryTest, ACancelledJobStopsAndItsTrainerIsGone) {
-  const std::string id = start_job(400);
+  const std::string id = start_job(100000);
   ASSERT_TRUE(reaches(id, 1));
   EXPECT_EQ(platform_.ctl({"jobs", "cancel", id, "--wait"}).code, 0);
   EXPECT_EQ(get(id).at("state"), "JOB_STATE_CANCELLED");
@@ -145,7 +150,7 @@ TEST_F(RecoveryTest, AKilledEngineComesBack) {
   EXPECT_TRUE(support::eventually(
       [&] {
         return platform_
-                   .ctl({"generate", "smollm2-135m-instruct", "--prompt", "a", "--max-tokens", "2"})
+                   .ctl({"generate", support::kTinyModel, "--prompt", "a", "--max-tokens", "2"})
                    .code == 0;
       },
       60'000));

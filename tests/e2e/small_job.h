@@ -7,14 +7,15 @@
 
 namespace dex::support {
 
-// A real job on the real model that ends in well under a minute: a few updates of two short rows.
+// A real job that ends in well under a minute, also on the real model: a few updates of two short
+// rows.
 inline std::vector<std::string> small_job(const std::string& training,
                                           const std::string& validation, int steps = 6,
-                                          int length = 128) {
+                                          const std::string& model = "smollm2-135m-instruct") {
   return {"jobs",
           "create",
           "--model",
-          "smollm2-135m-instruct",
+          model,
           "--training-file",
           training,
           "--validation-file",
@@ -26,7 +27,7 @@ inline std::vector<std::string> small_job(const std::string& training,
           "--batch-size",
           "2",
           "--max-seq-length",
-          std::to_string(length),
+          "128",
           "--seed",
           "1",
           "--set",

@@ -27,7 +27,7 @@ ROOMS = {
     "services/base": ((), ()),
     "services/auth": (("services/base",), ()),
     "services/monitor": (("services/base",), ("prometheus", "boost")),
-    "services/rpc": (("services/base", "services/auth", "services/monitor"), ("grpc", "protobuf", "prometheus", "boost")),
+    "services/rpc": (("services/base", "services/auth", "services/monitor", "proto"), ("grpc", "protobuf", "prometheus", "boost")),
     "services/text": (("services/base",), ()),
     "services/data": (("services/base", "services/text"), ()),
     "services/gateway": (

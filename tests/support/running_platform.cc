@@ -1,10 +1,9 @@
 #include "tests/support/running_platform.h"
+#include "tests/support/content_of.h"
 
-#include <poll.h>
 #include <signal.h>
 
 #include <algorithm>
-#include <chrono>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -15,11 +14,6 @@ namespace dex::support {
 namespace fs = std::filesystem;
 
 namespace {
-
-std::string read(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 fs::path program(const std::string& name) {
   return fs::path(DEX_BINARY_DIR) / "bin" / name;
@@ -36,7 +30,7 @@ std::vector<Process> all_processes() {
   for (const auto& entry : fs::directory_iterator("/proc")) {
     const std::string id = entry.path().filename();
     if (id.find_first_not_of("0123456789") != std::string::npos) continue;
-    const std::string stat = read(entry.path() / "stat");
+    const std::string stat = content_of(entry.path() / "stat");
     const size_t close = stat.rfind(')');
     if (close == std::string::npos) continue;
     std::istringstream rest(stat.substr(close + 1));
@@ -70,15 +64,6 @@ nlohmann::json Outcome::json() const {
   return parsed;
 }
 
-bool eventually(const std::function<bool()>& ready, int64_t limit_ms) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(limit_ms);
-  while (!ready()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    ::poll(nullptr, 0, 50);
-  }
-  return true;
-}
-
 Outcome run_program(const std::string& name, const std::vector<std::string>& args, int64_t limit_ms,
                     const std::vector<std::pair<std::string, std::string>>& environment) {
   const TemporaryDirectory directory;
@@ -94,12 +79,15 @@ Outcome run_program(const std::string& name, const std::vector<std::string>& arg
   if (!status) (*process)->terminate(0);
   Outcome outcome;
   outcome.code = status ? (status->signal ? 128 + status->signal : status->code) : -1;
-  outcome.out = read(directory / "out");
-  outcome.err = read(directory / "err");
+  outcome.out = content_of(directory / "out");
+  outcome.err = content_of(directory / "err");
   return outcome;
 }
 
-RunningPlatform::RunningPlatform(fs::path data_dir) : data_dir_(std::move(data_dir)) {}
+RunningPlatform::RunningPlatform(fs::path data_dir, fs::path models_file)
+    : data_dir_(std::move(data_dir)),
+      models_file_(models_file.empty() ? fs::path(DEX_DEPS_DIR) / "models" / "models.json"
+                                       : std::move(models_file)) {}
 
 RunningPlatform::~RunningPlatform() {
   if (dexd_) dexd_->terminate(60'000);
@@ -111,9 +99,8 @@ void RunningPlatform::start() {
   fs::remove(file, ignored);
   base::Subprocess::Options options;
   options.program = program("dexd");
-  options.args = {
-      "--data-dir",  data_dir_, "--grpc-port", "0",
-      "--http-port", "0",       "--models",    std::string(DEX_DEPS_DIR) + "/models/models.json"};
+  options.args = {"--data-dir",  data_dir_, "--grpc-port", "0",
+                  "--http-port", "0",       "--models",    models_file_};
   options.stdout_file = data_dir_.string() + ".log";
   options.stderr_file = options.stdout_file;
   auto started = base::Subprocess::start(options);
@@ -122,7 +109,7 @@ void RunningPlatform::start() {
   const bool came =
       eventually([&] { return fs::exists(file) || dexd_->wait(0).has_value(); }, 180'000);
   if (!came || !fs::exists(file)) throw std::runtime_error("dexd did not come up:\n" + log());
-  endpoints_ = nlohmann::json::parse(read(file));
+  endpoints_ = nlohmann::json::parse(content_of(file));
 }
 
 int RunningPlatform::stop() {
@@ -135,7 +122,7 @@ int RunningPlatform::stop() {
 }
 
 std::string RunningPlatform::log() const {
-  return read(data_dir_.string() + ".log");
+  return content_of(data_dir_.string() + ".log");
 }
 
 Outcome RunningPlatform::ctl(std::vector<std::string> args, int64_t limit_ms) const {

@@ -1,14 +1,13 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
-
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "services/base/subprocess.h"
+#include "tests/support/eventually.h"
 #include "tests/support/temporary_directory.h"
 
 namespace dex::support {
@@ -30,7 +29,9 @@ Outcome run_program(const std::string& name, const std::vector<std::string>& arg
 // output when it does not come up; the destructor stops it and kills what is left of its group.
 class RunningPlatform {
  public:
-  explicit RunningPlatform(std::filesystem::path data_dir);
+  // `models_file`: the allow-list of base models; empty takes the real one,
+  // `.deps/models/models.json`.
+  explicit RunningPlatform(std::filesystem::path data_dir, std::filesystem::path models_file = {});
   ~RunningPlatform();
 
   void start();
@@ -55,13 +56,9 @@ class RunningPlatform {
   std::string upload_rows(const std::string& name, const std::string& side, int rows) const;
 
  private:
-  const std::filesystem::path data_dir_;
+  const std::filesystem::path data_dir_, models_file_;
   std::unique_ptr<base::Subprocess> dexd_;
   nlohmann::json endpoints_;
 };
-
-// Blocks until `ready()` holds or `limit_ms` have passed; false in the second case. For conditions
-// of other processes that offer nothing to wait on.
-bool eventually(const std::function<bool()>& ready, int64_t limit_ms);
 
 }  // namespace dex::support

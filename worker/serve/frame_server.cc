@@ -310,7 +310,7 @@ class Server {
           load_serving_adapter(in.path(), in.id(), in.content_sha256(), *model_, hashes_);
       const int64_t bytes = adapter->bytes;
       adapters_->put(std::move(adapter));
-      const double seconds = static_cast<double>(clock_.steady_ms() - began) / 1000;
+      const double seconds = clock_.seconds_since(began);
       spdlog::info("adapter {} loaded in {} s, {} bytes", in.id(), seconds, bytes);
       report_adapter(in, pb::Replica::STATE_LOADED, {}, bytes, seconds);
     } catch (

@@ -123,7 +123,7 @@ SavedCheckpoint CheckpointStore::save(const TrainState& state, const FlatParamet
   saved.best = best;
   saved.manifest_sha256 = directory->entries().back().sha256;
   for (const auto& entry : directory->entries()) saved.bytes += entry.size_bytes;
-  saved.seconds = static_cast<double>(clock_.steady_ms() - begin_ms) / 1000.0;
+  saved.seconds = clock_.seconds_since(begin_ms);
   if (best) {
     for (Kept& other : kept_) other.saved.best = false;
   }

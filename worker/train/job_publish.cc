@@ -54,10 +54,9 @@ void Job::report_effect(const evaluate::BranchEffect& effect) {
 
 Published Job::publish() {
   const TrainState& state = training_->state();
-  const json complete = {
-      {"steps", state.step},
-      {"trainedTokens", std::to_string(state.trained_tokens)},
-      {"durationSeconds", static_cast<double>(clock_.steady_ms() - begin_ms_) / 1000.0}};
+  const json complete = {{"steps", state.step},
+                         {"trainedTokens", std::to_string(state.trained_tokens)},
+                         {"durationSeconds", clock_.seconds_since(begin_ms_)}};
   session_.event(
       {Event::Level::kInfo, "training_complete",
        std::to_string(state.step) + " updates, " + std::to_string(state.trained_tokens) + " tokens",

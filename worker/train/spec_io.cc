@@ -1,11 +1,10 @@
 // protobuf ⇄ plain. This file includes no LibTorch header (performance.md §7).
 #include "worker/train/spec_io.h"
 
-#include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/util/json_util.h>
 
 #include "dex/internal/v1/frames.pb.h"
+#include "proto/deterministic_bytes.h"
 #include "proto/spec_values.h"
 #include "services/base/sha256.h"
 #include "worker/train/failure.h"
@@ -90,14 +89,7 @@ void read_policies(const pb::FineTuningJobSpec& in, JobSpec& out) {
 // The hash that ties a checkpoint to its job: of the spec alone, in deterministic wire form. Paths,
 // thread count and attempt are the machine's business and may change between attempts.
 std::string hash_of(const pb::FineTuningJobSpec& spec) {
-  std::string bytes;
-  google::protobuf::io::StringOutputStream sink(&bytes);
-  {
-    google::protobuf::io::CodedOutputStream stream(&sink);
-    stream.SetSerializationDeterministic(true);
-    spec.SerializeToCodedStream(&stream);
-  }
-  return base::sha256_hex(bytes);
+  return base::sha256_hex(proto::deterministic_bytes(spec));
 }
 
 JobSpec from_message(const Start& start) {

@@ -8,15 +8,8 @@
 #include "worker/train/selection.h"
 
 namespace dex::train {
-namespace {
 
 using nlohmann::json;
-
-double seconds_since(const base::Clock& clock, int64_t begin_ms) {
-  return static_cast<double>(clock.steady_ms() - begin_ms) / 1000.0;
-}
-
-}  // namespace
 
 Training::Training(const Parts& parts)
     : parts_(parts),
@@ -94,7 +87,7 @@ bool Training::checkpoint_due() const {
   if (saved_step_ == state_.step) return false;
   if (state_.step == parts_.resolved.updates || state_.step % parts_.resolved.checkpoint_every == 0)
     return true;
-  return seconds_since(parts_.clock, saved_ms_) >= parts_.spec.checkpoints.every_seconds;
+  return parts_.clock.seconds_since(saved_ms_) >= parts_.spec.checkpoints.every_seconds;
 }
 
 AdamW::Rates Training::rates() const {
@@ -120,7 +113,7 @@ void Training::update() {
   if (!verdict.code.empty()) judge(verdict);
   if (verdict.action == Watchdog::Action::kRollback) return;
 
-  report_update(gradients, data, seconds_since(parts_.clock, begin_ms));
+  report_update(gradients, data, parts_.clock.seconds_since(begin_ms));
   ++state_.step;
   end_pass(data);
   parts_.session.progress(Phase::kTraining, progress());

@@ -23,10 +23,6 @@ void push_bounded(std::vector<double>& values, double value) {
   if (values.size() > kAdviceWindow) values.erase(values.begin());
 }
 
-double seconds_since(const base::Clock& clock, int64_t begin_ms) {
-  return static_cast<double>(clock.steady_ms() - begin_ms) / 1000.0;
-}
-
 // JSON has no NaN; protobuf's JSON takes the word.
 json float_or_nan(const std::optional<double>& value) {
   return value ? json(*value) : json("NaN");
@@ -67,7 +63,7 @@ void Training::evaluate() {
         }).loss;
   }
   record_evaluation(held_out, meter.result());
-  if (state_.step > 0) speed_.pause(seconds_since(parts_.clock, begin_ms));
+  if (state_.step > 0) speed_.pause(parts_.clock.seconds_since(begin_ms));
 }
 
 void Training::record_evaluation(const evaluate::HeldOut& held_out,
@@ -150,7 +146,7 @@ void Training::write_checkpoint() {
   saved_step_ = state_.step;
   saved_ms_ = parts_.clock.steady_ms();
   good_checkpoint_ = saved.path;
-  speed_.pause(seconds_since(parts_.clock, begin_ms));
+  speed_.pause(parts_.clock.seconds_since(begin_ms));
   const std::string name = saved.path.filename().string();
   const json data = {{"checkpoint", name},
                      {"step", saved.step},

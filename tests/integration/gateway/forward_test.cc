@@ -151,14 +151,18 @@ TEST_F(ForwardTest, DownloadsKeepTheirOrder) {
 
 TEST_F(ForwardTest, HeadersOfAWatchComeBeforeItsFirstEvent) {
   rpc::Files::Chunks kept;
-  scheduler_->files.download = [&](rpc::Files::Chunks chunks) { kept = std::move(chunks); };
+  Event opened;
+  scheduler_->files.download = [&](rpc::Files::Chunks chunks) {
+    kept = std::move(chunks);
+    opened.set();
+  };
   grpc::ClientContext context;
   limit(context);
   context.AddMetadata("x-request-id", "watch");
   const auto reader = files_->DownloadFile(&context, v1::DownloadFileRequest());
   v1::DownloadFileResponse message;
   std::jthread later([&] {
-    while (!kept) std::this_thread::yield();
+    ASSERT_TRUE(opened.wait());
     kept->push(chunk("event"));
     kept->finish({});
   });

@@ -2,12 +2,11 @@
 #include <signal.h>
 
 #include <chrono>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <thread>
 
 #include "services/base/subprocess.h"
+#include "tests/support/content_of.h"
 #include "tests/support/http_client.h"
 #include "tests/support/temporary_directory.h"
 
@@ -15,13 +14,8 @@
 namespace dex::gateway {
 namespace {
 
+using support::content_of;
 using ::testing::HasSubstr;
-
-std::string content(const std::filesystem::path& path) {
-  std::ostringstream all;
-  all << std::ifstream(path).rdbuf();
-  return all.str();
-}
 
 class ProgramTest : public ::testing::Test {
  protected:
@@ -46,9 +40,9 @@ TEST_F(ProgramTest, WritesItsAddressesAndStopsOnSigterm) {
              "127.0.0.1:0", "--endpoints-file", endpoints_.string()});
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (!std::filesystem::exists(endpoints_) && std::chrono::steady_clock::now() < end) {
-    ASSERT_FALSE(process->wait(10)) << content(errors_);
+    ASSERT_FALSE(process->wait(10)) << content_of(errors_);
   }
-  const auto endpoints = nlohmann::json::parse(content(endpoints_));
+  const auto endpoints = nlohmann::json::parse(content_of(endpoints_));
   for (const char* key : {"grpc", "http", "metrics"}) {
     EXPECT_GT(support::port_of(endpoints.at(key).get<std::string>()), 0);
   }
@@ -57,7 +51,7 @@ TEST_F(ProgramTest, WritesItsAddressesAndStopsOnSigterm) {
   process->signal(SIGTERM);
   const auto exit = process->wait(20'000);
   ASSERT_TRUE(exit.has_value());
-  EXPECT_TRUE(exit->success()) << exit->to_string() << content(errors_);
+  EXPECT_TRUE(exit->success()) << exit->to_string() << content_of(errors_);
 }
 
 TEST_F(ProgramTest, RefusesAddressesThatOthersCanReach) {
@@ -65,8 +59,8 @@ TEST_F(ProgramTest, RefusesAddressesThatOthersCanReach) {
   const auto exit = process->wait(20'000);
   ASSERT_TRUE(exit.has_value());
   EXPECT_EQ(exit->code, 1);
-  EXPECT_THAT(content(errors_), HasSubstr("0.0.0.0:50051"));
-  EXPECT_THAT(content(errors_), HasSubstr("loopback"));
+  EXPECT_THAT(content_of(errors_), HasSubstr("0.0.0.0:50051"));
+  EXPECT_THAT(content_of(errors_), HasSubstr("loopback"));
 }
 
 }  // namespace

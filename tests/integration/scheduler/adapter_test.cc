@@ -4,11 +4,10 @@
 
 #include "services/base/sha256.h"
 #include "tests/integration/scheduler/scheduler_fixture.h"
+#include "tests/support/eventually.h"
 
 namespace dex::server {
 namespace {
-
-using Stub = v1::AdapterService::Stub;
 
 class AdapterTest : public SchedulerTest {
  protected:
@@ -16,7 +15,7 @@ class AdapterTest : public SchedulerTest {
   v1::Adapter adapter() {
     v1::GetAdapterRequest request;
     request.set_id(id_);
-    const auto adapter = call(*adapters_, &Stub::GetAdapter, request);
+    const auto adapter = call(*adapters_, &AdapterStub::GetAdapter, request);
     EXPECT_TRUE(adapter.ok()) << adapter.status().to_string();
     return *adapter;
   }
@@ -24,7 +23,7 @@ class AdapterTest : public SchedulerTest {
     v1::LoadAdapterRequest request;
     request.set_id(id_);
     request.set_wait_seconds(wait_seconds);
-    return call(*adapters_, &Stub::LoadAdapter, request, 30000);
+    return call(*adapters_, &AdapterStub::LoadAdapter, request, 30000);
   }
   iv1::AdapterStatus holds(v1::Replica::State state, const std::string& error = "") {
     iv1::AdapterStatus status;
@@ -58,19 +57,20 @@ TEST_F(AdapterTest, RecordSaysWhatItIs) {
   EXPECT_EQ(a.version(), a.content_sha256().substr(0, 12));
   EXPECT_EQ(a.metrics().valid_loss(), 2.5);
   EXPECT_EQ(a.desired(), v1::Adapter::DESIRED_ABSENT);
-  const auto list = call(*adapters_, &Stub::ListAdapters, v1::ListAdaptersRequest{});
+  const auto list = call(*adapters_, &AdapterStub::ListAdapters, v1::ListAdaptersRequest{});
   ASSERT_EQ(list->adapters_size(), 1);
   EXPECT_EQ(list->adapters(0).id(), id_);
   v1::ListAdaptersRequest other;
   other.set_base_model("another");
-  EXPECT_EQ(call(*adapters_, &Stub::ListAdapters, other)->adapters_size(), 0);
+  EXPECT_EQ(call(*adapters_, &AdapterStub::ListAdapters, other)->adapters_size(), 0);
 }
 
 TEST_F(AdapterTest, LoadWaitsForTheWorkers) {
   report_engine("w1");
   base::Result<v1::LoadAdapterResponse> loaded = base::internal("");
   std::jthread loading([&] { loaded = load(20); });
-  while (adapter().desired() != v1::Adapter::DESIRED_DEVICE) std::this_thread::yield();
+  ASSERT_TRUE(
+      support::eventually([&] { return adapter().desired() == v1::Adapter::DESIRED_DEVICE; }));
   const auto reply = report_engine("w1");  // here the worker learns of it
   ASSERT_EQ(reply.desired_size(), 1);
   EXPECT_EQ(reply.desired(0).id(), id_);
@@ -118,7 +118,7 @@ TEST_F(AdapterTest, UnloadTellsTheWorkers) {
   const auto held = report_engine("w1");
   v1::UnloadAdapterRequest request;
   request.set_id(id_);
-  ASSERT_TRUE(call(*adapters_, &Stub::UnloadAdapter, request).ok());
+  ASSERT_TRUE(call(*adapters_, &AdapterStub::UnloadAdapter, request).ok());
   const auto reply = report_engine("w1", {}, held.desired_revision());
   EXPECT_NE(reply.desired_revision(), held.desired_revision());
   EXPECT_EQ(reply.desired_size(), 0);
@@ -157,7 +157,8 @@ TEST_F(AdapterTest, DamagedArtefactIsNotHandedOut) {
 TEST_F(AdapterTest, UnknownAdapter) {
   v1::LoadAdapterRequest request;
   request.set_id("ft:small-model:default::nothing");
-  EXPECT_EQ(call(*adapters_, &Stub::LoadAdapter, request).status().reason(), "RESOURCE_NOT_FOUND");
+  EXPECT_EQ(call(*adapters_, &AdapterStub::LoadAdapter, request).status().reason(),
+            "RESOURCE_NOT_FOUND");
 }
 
 }  // namespace

@@ -10,7 +10,6 @@ namespace dex::server {
 namespace {
 
 using testing::ElementsAre;
-using Stub = v1::FineTuningService::Stub;
 
 class CycleTest : public SchedulerTest {};
 
@@ -62,7 +61,7 @@ TEST_F(CycleTest, CreateClaimBeatFinish) {
 
   v1::ListFineTuningEventsRequest list;
   list.set_id(created.id());
-  const auto events = call(*jobs_, &Stub::ListFineTuningEvents, list);
+  const auto events = call(*jobs_, &JobStub::ListFineTuningEvents, list);
   ASSERT_TRUE(events.ok());
   ASSERT_EQ(events->events_size(), 4);
   EXPECT_EQ(events->events(0).type(), "job_queued");
@@ -135,14 +134,14 @@ TEST_F(CycleTest, ValidateOnlyStoresNothing) {
   ASSERT_TRUE(job.ok()) << job.status().to_string();
   EXPECT_EQ(job->id(), "");
   EXPECT_TRUE(job->has_effective_config());
-  EXPECT_EQ(call(*jobs_, &Stub::ListFineTuningJobs, v1::ListFineTuningJobsRequest{})->jobs_size(),
-            0);
+  EXPECT_EQ(
+      call(*jobs_, &JobStub::ListFineTuningJobs, v1::ListFineTuningJobsRequest{})->jobs_size(), 0);
 }
 
 TEST_F(CycleTest, EstimateNeedsNoJob) {
   v1::EstimateFineTuningJobRequest request;
   *request.mutable_spec() = spec(upload_good());
-  const auto estimate = call(*jobs_, &Stub::EstimateFineTuningJob, request);
+  const auto estimate = call(*jobs_, &JobStub::EstimateFineTuningJob, request);
   ASSERT_TRUE(estimate.ok()) << estimate.status().to_string();
   EXPECT_EQ(estimate->total_steps(), 20);
   EXPECT_GT(estimate->expected_duration_seconds(), 0);
@@ -184,19 +183,19 @@ TEST_F(CycleTest, CancelReachesTheWorkerAtItsNextBeat) {
   const auto claimed = claim();
   v1::CancelFineTuningJobRequest cancel;
   cancel.set_id(job.id());
-  EXPECT_EQ(call(*jobs_, &Stub::CancelFineTuningJob, cancel)->state(), v1::JOB_STATE_CANCELLING);
+  EXPECT_EQ(call(*jobs_, &JobStub::CancelFineTuningJob, cancel)->state(), v1::JOB_STATE_CANCELLING);
   EXPECT_EQ(beat(claimed.job(), 1).attempts(0).verdict(), iv1::AttemptVerdict::VERDICT_CANCEL);
   EXPECT_EQ(finish(claimed.job(), iv1::OUTCOME_CANCELLED), "CANCELLED");
   EXPECT_EQ(get(job.id()).state(), v1::JOB_STATE_CANCELLED);
-  EXPECT_TRUE(call(*jobs_, &Stub::CancelFineTuningJob, cancel).ok());  // may be repeated
+  EXPECT_TRUE(call(*jobs_, &JobStub::CancelFineTuningJob, cancel).ok());  // may be repeated
 }
 
 TEST_F(CycleTest, CancelOfAFinishedJobConflicts) {
   train_adapter();
   v1::CancelFineTuningJobRequest cancel;
   cancel.set_id(
-      call(*jobs_, &Stub::ListFineTuningJobs, v1::ListFineTuningJobsRequest{})->jobs(0).id());
-  const auto status = call(*jobs_, &Stub::CancelFineTuningJob, cancel).status();
+      call(*jobs_, &JobStub::ListFineTuningJobs, v1::ListFineTuningJobsRequest{})->jobs(0).id());
+  const auto status = call(*jobs_, &JobStub::CancelFineTuningJob, cancel).status();
   EXPECT_EQ(status.code(), base::Code::kFailedPrecondition);
   EXPECT_EQ(status.reason(), "JOB_STATE_CONFLICT");
 }
@@ -293,7 +292,7 @@ TEST_F(CycleTest, PresetsGoByTheirNameWithAHyphenToo) {
   EXPECT_EQ(call(*models_, &v1::ModelService::Stub::GetPreset, preset)->name(), "long_text");
   v1::ListFineTuningJobsRequest list;
   list.mutable_filter()->set_preset("long-text");
-  EXPECT_EQ(call(*jobs_, &Stub::ListFineTuningJobs, list)->jobs_size(), 1);
+  EXPECT_EQ(call(*jobs_, &JobStub::ListFineTuningJobs, list)->jobs_size(), 1);
 }
 
 TEST_F(CycleTest, ListFiltersAndPages) {
@@ -312,7 +311,7 @@ TEST_F(CycleTest, ListFiltersAndPages) {
   list.set_page_size(3);
   std::vector<std::string> seen;
   do {
-    const auto page = call(*jobs_, &Stub::ListFineTuningJobs, list);
+    const auto page = call(*jobs_, &JobStub::ListFineTuningJobs, list);
     ASSERT_TRUE(page.ok()) << page.status().to_string();
     for (const auto& job : page->jobs()) {
       seen.push_back(job.id());
@@ -323,13 +322,13 @@ TEST_F(CycleTest, ListFiltersAndPages) {
   EXPECT_EQ(seen, ids);
 
   (*list.mutable_filter()->mutable_metadata())["parity"] = "odd";
-  EXPECT_EQ(call(*jobs_, &Stub::ListFineTuningJobs, list)->jobs_size(), 3);
+  EXPECT_EQ(call(*jobs_, &JobStub::ListFineTuningJobs, list)->jobs_size(), 3);
   list.mutable_filter()->set_preset("code");
-  EXPECT_EQ(call(*jobs_, &Stub::ListFineTuningJobs, list)->jobs_size(), 1);
+  EXPECT_EQ(call(*jobs_, &JobStub::ListFineTuningJobs, list)->jobs_size(), 1);
   list.mutable_filter()->add_states(v1::JOB_STATE_FAILED);
-  EXPECT_EQ(call(*jobs_, &Stub::ListFineTuningJobs, list)->jobs_size(), 0);
+  EXPECT_EQ(call(*jobs_, &JobStub::ListFineTuningJobs, list)->jobs_size(), 0);
   list.set_page_token("nonsense");
-  EXPECT_EQ(call(*jobs_, &Stub::ListFineTuningJobs, list).status().reason(), "INVALID_CURSOR");
+  EXPECT_EQ(call(*jobs_, &JobStub::ListFineTuningJobs, list).status().reason(), "INVALID_CURSOR");
 }
 
 TEST_F(CycleTest, TwoSchedulersShareOneQueue) {

@@ -9,7 +9,6 @@ namespace dex::server {
 namespace {
 
 namespace fs = std::filesystem;
-using Stub = v1::FileService::Stub;
 
 class FileTest : public SchedulerTest {
  protected:
@@ -50,7 +49,7 @@ class FileTest : public SchedulerTest {
   base::Result<v1::DeleteFileResponse> remove(const std::string& id) {
     v1::DeleteFileRequest request;
     request.set_id(id);
-    return call(*files_, &Stub::DeleteFile, request);
+    return call(*files_, &FileStub::DeleteFile, request);
   }
 };
 
@@ -82,7 +81,7 @@ TEST_F(FileTest, BadFilesSayWhatIsWrongAndWhere) {
   v1::ListFindingsRequest request;
   request.set_id(file.id());
   request.add_codes("invalid_json");
-  const auto findings = call(*files_, &Stub::ListFindings, request);
+  const auto findings = call(*files_, &FileStub::ListFindings, request);
   ASSERT_TRUE(findings.ok()) << findings.status().to_string();
   EXPECT_EQ(findings->total(), 1);
   EXPECT_EQ(findings->findings(0).code(), "invalid_json");
@@ -187,11 +186,11 @@ TEST_F(FileTest, ListsAreNewestFirstAndFiltered) {
   const auto b = upload("bad\n");
   const auto c = upload(good(22));
   v1::ListFilesRequest request;
-  const auto all = call(*files_, &Stub::ListFiles, request);
+  const auto all = call(*files_, &FileStub::ListFiles, request);
   ASSERT_EQ(all->files_size(), 3);
   EXPECT_EQ(all->files(0).id(), c->id());
   request.set_state(v1::FILE_STATE_INVALID);
-  const auto bad = call(*files_, &Stub::ListFiles, request);
+  const auto bad = call(*files_, &FileStub::ListFiles, request);
   ASSERT_EQ(bad->files_size(), 1);
   EXPECT_EQ(bad->files(0).id(), b->id());
 }

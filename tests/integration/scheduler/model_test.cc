@@ -8,14 +8,12 @@
 namespace dex::server {
 namespace {
 
-using Stub = v1::ModelService::Stub;
-
 class ModelServiceTest : public SchedulerTest {};
 
 TEST_F(ModelServiceTest, ModelComesFromItsConfig) {
   v1::GetModelRequest request;
   request.set_name("small-model");
-  auto model = call(*models_, &Stub::GetModel, request);
+  auto model = call(*models_, &ModelStub::GetModel, request);
   ASSERT_TRUE(model.ok()) << model.status().to_string();
   EXPECT_EQ(model->parameters(), 134515008);  // SmolLM2-135M's own count
   EXPECT_EQ(model->layers(), 30);
@@ -24,24 +22,24 @@ TEST_F(ModelServiceTest, ModelComesFromItsConfig) {
   EXPECT_FALSE(model->served());
   enlist();
   report_engine("w1");
-  model = call(*models_, &Stub::GetModel, request);
+  model = call(*models_, &ModelStub::GetModel, request);
   EXPECT_TRUE(model->served());
-  EXPECT_EQ(call(*models_, &Stub::ListModels, v1::ListModelsRequest{})->models_size(), 1);
+  EXPECT_EQ(call(*models_, &ModelStub::ListModels, v1::ListModelsRequest{})->models_size(), 1);
   request.set_name("other");
-  EXPECT_EQ(call(*models_, &Stub::GetModel, request).status().reason(), "MODEL_NOT_FOUND");
+  EXPECT_EQ(call(*models_, &ModelStub::GetModel, request).status().reason(), "MODEL_NOT_FOUND");
 }
 
 TEST_F(ModelServiceTest, PresetsAndCapabilities) {
-  EXPECT_EQ(call(*models_, &Stub::ListPresets, v1::ListPresetsRequest{})->presets_size(), 7);
+  EXPECT_EQ(call(*models_, &ModelStub::ListPresets, v1::ListPresetsRequest{})->presets_size(), 7);
   v1::GetPresetRequest request;
   request.set_name("auto");
   request.set_model("small-model");
-  EXPECT_EQ(call(*models_, &Stub::GetPreset, request)->name(), "small");
+  EXPECT_EQ(call(*models_, &ModelStub::GetPreset, request)->name(), "small");
   request.set_name("nonsense");
-  EXPECT_EQ(call(*models_, &Stub::GetPreset, request).status().reason(), "UNKNOWN_PRESET");
+  EXPECT_EQ(call(*models_, &ModelStub::GetPreset, request).status().reason(), "UNKNOWN_PRESET");
   enlist();
   const auto capabilities =
-      call(*models_, &Stub::GetServerCapabilities, v1::GetServerCapabilitiesRequest{});
+      call(*models_, &ModelStub::GetServerCapabilities, v1::GetServerCapabilitiesRequest{});
   EXPECT_EQ(capabilities->limits().at("tenant_queued_jobs"), 20);
   ASSERT_EQ(capabilities->pools_size(), 1);
   EXPECT_EQ(capabilities->pools(0), "cpu");

@@ -3,14 +3,17 @@
 
 #include "services/rpc/status.h"
 #include "tests/integration/scheduler/scheduler_fixture.h"
+#include "tests/support/eventually.h"
 
 namespace dex::server {
 namespace {
 
+using support::eventually;
+
 class OutageTest : public SchedulerTest {
  protected:
   void wait_ready() {
-    while (!scheduler_->ready().ok()) std::this_thread::yield();
+    ASSERT_TRUE(eventually([&] { return scheduler_->ready().ok(); }));
   }
 };
 
@@ -26,7 +29,7 @@ TEST_F(OutageTest, RedisKilledDuringAJobIsUnavailableAndThenGoesOn) {
   EXPECT_EQ(status.code(), base::Code::kUnavailable);
   EXPECT_EQ(status.reason(), "STORE_UNAVAILABLE");
   EXPECT_TRUE(rpc::retryable(status));
-  while (scheduler_->ready().ok()) std::this_thread::yield();
+  ASSERT_TRUE(eventually([&] { return !scheduler_->ready().ok(); }));
   EXPECT_NE(http("/readyz").find("503"), std::string::npos);
   EXPECT_NE(http("/healthz").find("200"), std::string::npos);
   EXPECT_NE(http("/metrics").find("dex_redis_up 0"), std::string::npos);
@@ -80,7 +83,7 @@ TEST_F(OutageTest, RedisThatForgetsIsNotReady) {
   auto started = Scheduler::start(options());
   ASSERT_TRUE(started.ok());
   scheduler_ = std::move(started).value();
-  while (scheduler_->ready().reason() != "STORE_NOT_DURABLE") std::this_thread::yield();
+  ASSERT_TRUE(eventually([&] { return scheduler_->ready().reason() == "STORE_NOT_DURABLE"; }));
   const std::string reply = http("/readyz");
   EXPECT_NE(reply.find("503"), std::string::npos);
   EXPECT_NE(reply.find("appendfsync"), std::string::npos);

@@ -9,12 +9,13 @@
 #include "scheduler/server/leftovers.h"
 #include "services/base/sha256.h"
 #include "tests/integration/scheduler/scheduler_fixture.h"
+#include "tests/support/eventually.h"
 
 namespace dex::server {
 namespace {
 
 namespace fs = std::filesystem;
-using Stub = v1::FileService::Stub;
+using support::eventually;
 
 class RecoveryTest : public SchedulerTest {
  protected:
@@ -32,7 +33,7 @@ class RecoveryTest : public SchedulerTest {
   v1::File file(const std::string& id) {
     v1::GetFileRequest request;
     request.set_id(id);
-    const auto file = call(*files_, &Stub::GetFile, request);
+    const auto file = call(*files_, &FileStub::GetFile, request);
     EXPECT_TRUE(file.ok()) << file.status().to_string();
     return file.ok() ? *file : v1::File();
   }
@@ -43,14 +44,6 @@ class RecoveryTest : public SchedulerTest {
     restart();
   }
   // The janitor starts with the scheduler and works beside it.
-  bool eventually(const std::function<bool()>& condition) {
-    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-    while (!condition()) {
-      if (std::chrono::steady_clock::now() > until) return false;
-      std::this_thread::yield();
-    }
-    return true;
-  }
   static void make_old(const fs::path& path) {
     fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(25));
   }
@@ -147,7 +140,7 @@ TEST_F(RecoveryTest, RepeatedRecoveryLosesNothingOfUploadsAndDeletesUnderWay) {
         EXPECT_EQ(file->state(), v1::FILE_STATE_READY);
         v1::DeleteFileRequest request;
         request.set_id(file->id());
-        EXPECT_TRUE(call(*files_, &Stub::DeleteFile, request).ok());
+        EXPECT_TRUE(call(*files_, &FileStub::DeleteFile, request).ok());
       }
     });
   }

@@ -23,6 +23,10 @@
 namespace dex::server {
 
 namespace iv1 = dex::internal::v1;
+using AdapterStub = v1::AdapterService::Stub;
+using FileStub = v1::FileService::Stub;
+using JobStub = v1::FineTuningService::Stub;
+using ModelStub = v1::ModelService::Stub;
 
 // A scheduler in this process on a Redis of its own, spoken to over loopback as gateways and
 // workers do. Sweeps and back-offs are fast, leases long, so that a

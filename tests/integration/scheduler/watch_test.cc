@@ -2,6 +2,7 @@
 #include <thread>
 
 #include "tests/integration/scheduler/scheduler_fixture.h"
+#include "tests/support/eventually.h"
 
 namespace dex::server {
 namespace {
@@ -97,7 +98,10 @@ TEST_F(WatchTest, GoesOnOverARestartOfTheSchedulerWithoutGapOrRepeat) {
   beat(claimed, 1, "w1", {point(1)});
   Seen first;
   std::jthread watcher([&] { first = watch(job.id()); });
-  while (get(job.id()).progress().step() != 2) beat(claimed, 2, "w1", {point(2)});
+  ASSERT_TRUE(support::eventually([&] {
+    beat(claimed, 2, "w1", {point(2)});
+    return get(job.id()).progress().step() == 2;
+  }));
   scheduler_->stop();
   watcher.join();
   EXPECT_EQ(rpc::from_grpc(first.status).reason(), "SERVER_DRAINING");

@@ -4,6 +4,7 @@
 
 #include "tests/integration/scheduler_store/invariants.h"
 #include "tests/integration/scheduler_store/store_fixture.h"
+#include "tests/support/eventually.h"
 
 namespace dex::store {
 namespace {
@@ -27,7 +28,7 @@ TEST_F(DurabilityTest, AcknowledgedJobsSurviveKillsBetweenAndDuringCalls) {
   });
   for (int kill = 0; kill < 10; ++kill) {
     const int64_t want = zcard("tjobs:default") + 20;
-    while (zcard("tjobs:default") < want) std::this_thread::yield();
+    EXPECT_TRUE(support::eventually([&] { return zcard("tjobs:default") >= want; }));
     server().restart();
   }
   stop = true;

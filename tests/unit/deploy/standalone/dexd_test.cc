@@ -3,40 +3,27 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
-#include <chrono>
 #include <csignal>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
-#include <thread>
 
 #include "deploy/standalone/http_probe.h"
 #include "services/base/process_lock.h"
 #include "services/base/subprocess.h"
+#include "tests/support/content_of.h"
+#include "tests/support/eventually.h"
 #include "tests/support/temporary_directory.h"
 
 namespace dex::standalone {
 namespace {
 
+using support::content_of;
+
 namespace fs = std::filesystem;
+using support::eventually;
 using testing::HasSubstr;
 
 constexpr int64_t kPatience_ms = 60'000;
-
-std::string content_of(const fs::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
-
-bool eventually(const std::function<bool()>& condition) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(kPatience_ms);
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return true;
-}
 
 class DexdTest : public testing::Test {
  protected:

@@ -4,21 +4,17 @@
 #include <sys/stat.h>
 
 #include <fstream>
-#include <sstream>
 
 #include "services/base/errno_status.h"
 #include "services/base/process_lock.h"
+#include "tests/support/content_of.h"
 #include "tests/support/failing_file_layer.h"
 #include "tests/support/temporary_directory.h"
 
 namespace dex::base {
 namespace {
 
-std::string content_of(const fs::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
+using support::content_of;
 
 TEST(ReadFileTest, RefusesWhatIsTooLargeMissingOrNotAFile) {
   const support::TemporaryDirectory directory;

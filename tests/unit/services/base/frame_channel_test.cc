@@ -1,4 +1,5 @@
 #include "services/base/frame_channel.h"
+#include "tests/support/eventually.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -11,7 +12,7 @@
 namespace dex::base {
 namespace {
 
-constexpr int64_t kPatience_ms = 20'000;
+using support::kPatience_ms;
 
 struct Pair {
   std::unique_ptr<FrameChannel> a;

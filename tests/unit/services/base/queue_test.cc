@@ -6,11 +6,12 @@
 
 #include "services/base/bounded_queue.h"
 #include "services/base/thread_pool.h"
+#include "tests/support/eventually.h"
 
 namespace dex::base {
 namespace {
 
-constexpr int64_t kPatience_ms = 20'000;
+using support::kPatience_ms;
 
 TEST(BoundedQueueTest, KeepsOrderAndBound) {
   BoundedQueue<int> queue(2);

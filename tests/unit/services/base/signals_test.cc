@@ -1,4 +1,5 @@
 #include "services/base/signals.h"
+#include "tests/support/eventually.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -8,7 +9,7 @@
 namespace dex::base {
 namespace {
 
-constexpr int64_t kPatience_ms = 20'000;
+using support::kPatience_ms;
 
 // Restores the mask that StopSignals sets in this thread.
 class StopSignalsTest : public testing::Test {

@@ -6,27 +6,23 @@
 
 #include <csignal>
 #include <fstream>
-#include <sstream>
 
 #include "services/base/clock.h"
+#include "tests/support/content_of.h"
+#include "tests/support/eventually.h"
 #include "tests/support/temporary_directory.h"
 
 namespace dex::base {
 namespace {
 
-constexpr int64_t kPatience_ms = 20'000;
+using support::content_of;
+using support::kPatience_ms;
 
 Subprocess::Options shell(const std::string& script) {
   Subprocess::Options options;
   options.program = "/bin/sh";
   options.args = {"-c", script};
   return options;
-}
-
-std::string content_of(const std::filesystem::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
 }
 
 // The read end of a pipe whose write end only the children hold: it ends when the last of them

@@ -9,7 +9,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-v1::UploadFileRequest chunk(const std::string& bytes) {
+v1::UploadFileRequest upload_chunk(const std::string& bytes) {
   v1::UploadFileRequest made;
   made.set_chunk(bytes);
   return made;
@@ -40,7 +40,7 @@ TEST_F(UploadTest, EveryByteArrives) {
   start();
   files_->upload = [](Call&, auto& reader) { return count(reader); };
   open();
-  for (int i = 0; i < 64; ++i) ASSERT_TRUE(writer_->Write(chunk(std::string(1 << 20, 'a'))));
+  for (int i = 0; i < 64; ++i) ASSERT_TRUE(writer_->Write(upload_chunk(std::string(1 << 20, 'a'))));
   writer_->WritesDone();
   ASSERT_TRUE(finish().ok());
   EXPECT_EQ(reply_.bytes(), 64 << 20);
@@ -58,7 +58,7 @@ TEST_F(UploadTest, ABrokenUploadIsNeverAWholeOne) {
     return v1::File();
   };
   open();
-  ASSERT_TRUE(writer_->Write(chunk("half")));
+  ASSERT_TRUE(writer_->Write(upload_chunk("half")));
   ASSERT_TRUE(first.wait());
   context_.TryCancel();
   ASSERT_TRUE(over.wait());
@@ -72,7 +72,7 @@ TEST_F(UploadTest, AnIdleUploadEnds) {
   start(options);
   files_->upload = [](Call&, auto& reader) { return count(reader); };
   open();
-  ASSERT_TRUE(writer_->Write(chunk("and then nothing")));
+  ASSERT_TRUE(writer_->Write(upload_chunk("and then nothing")));
   EXPECT_EQ(finish().reason(), "DEADLINE");
 }
 
@@ -83,7 +83,7 @@ TEST_F(UploadTest, AnAnswerMayComeBeforeTheEnd) {
     return base::invalid_field("filename", "is too long");
   };
   open();
-  while (writer_->Write(chunk(std::string(1 << 20, 'a')))) {
+  while (writer_->Write(upload_chunk(std::string(1 << 20, 'a')))) {
   }
   EXPECT_EQ(finish().reason(), "INVALID_FIELD");
 }
@@ -92,7 +92,7 @@ TEST_F(UploadTest, UnknownFieldsInAChunkAreRefused) {
   start();
   files_->upload = [](Call&, auto& reader) { return count(reader); };
   open();
-  auto strange = chunk("x");
+  auto strange = upload_chunk("x");
   strange.GetReflection()->MutableUnknownFields(&strange)->AddVarint(50, 1);
   writer_->Write(strange);
   EXPECT_EQ(finish().reason(), "UNKNOWN_FIELD");
@@ -107,7 +107,7 @@ TEST_F(UploadTest, DrainEndsUploads) {
     return count(reader);
   };
   open();
-  ASSERT_TRUE(writer_->Write(chunk("x")));
+  ASSERT_TRUE(writer_->Write(upload_chunk("x")));
   ASSERT_TRUE(first.wait());
   room_->drain();
   EXPECT_EQ(finish().reason(), "SERVER_DRAINING");
@@ -117,7 +117,7 @@ TEST_F(UploadTest, AChunkAboveTheMessageLimitIsRefused) {
   start();
   files_->upload = [](Call&, auto& reader) { return count(reader); };
   open();
-  writer_->Write(chunk(std::string(5 << 20, 'a')));
+  writer_->Write(upload_chunk(std::string(5 << 20, 'a')));
   writer_->WritesDone();
   EXPECT_THAT(finish().code(),
               ::testing::AnyOf(base::Code::kResourceExhausted, base::Code::kCancelled));

@@ -14,6 +14,7 @@
 #include "services/rpc/headers.h"
 #include "services/rpc/server.h"
 #include "services/rpc/status.h"
+#include "tests/support/eventually.h"
 #include "tests/support/temporary_directory.h"
 #include "worker/agent/engine_set.h"
 #include "worker/agent/inference_service.h"
@@ -25,6 +26,7 @@ using dex::v1::GenerateRequest;
 using dex::v1::GenerateResponse;
 using dex::v1::GenerateStreamResponse;
 using std::chrono::milliseconds;
+using support::eventually;
 
 class EngineTest : public testing::Test {
  protected:
@@ -56,15 +58,6 @@ class EngineTest : public testing::Test {
   }
 
   // Looks again and again: the state of another process has no condition variable.
-  static bool eventually(const std::function<bool()>& condition) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-    while (!condition()) {
-      if (std::chrono::steady_clock::now() > end) return false;
-      std::this_thread::sleep_for(milliseconds(5));
-    }
-    return true;
-  }
-
   static GenerateRequest request(const std::string& prompt, const std::string& model = "tiny") {
     GenerateRequest request;
     request.set_model(model);

@@ -1,11 +1,11 @@
 #include "worker/model/adapter.h"
+#include "tests/support/content_of.h"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <stdexcept>
 
 #include "services/base/sha256.h"
@@ -50,12 +50,6 @@ class AdapterTest : public ::testing::Test {
     return "accepted";
   }
 
-  static std::string slurp(const fs::path& file) {
-    std::stringstream text;
-    text << std::ifstream(file, std::ios::binary).rdbuf();
-    return text.str();
-  }
-
   // Rewrites checksums.json, so that a test reaches the check behind it.
   void reseal() {
     std::ofstream(path / "checksums.json")
@@ -63,7 +57,7 @@ class AdapterTest : public ::testing::Test {
                           {kConfig, *base::sha256_file(path / kConfig)}};
   }
   void edit_config(const std::function<void(nlohmann::json&)>& edit) {
-    nlohmann::json json = nlohmann::json::parse(slurp(path / kConfig));
+    nlohmann::json json = nlohmann::json::parse(support::content_of(path / kConfig));
     edit(json);
     std::ofstream(path / kConfig) << json.dump();
     reseal();
@@ -116,7 +110,7 @@ TEST_F(AdapterTest, KeysAreThoseOfTheArtefact) {
   EXPECT_EQ(file.tensor(prefix + "dex.w_d").sizes(), (at::IntArrayRef{6, 6}));
   EXPECT_EQ(file.tensor(prefix + "dex.lambda_learn").sizes(), (at::IntArrayRef{1}));
   EXPECT_EQ(file.tensor(prefix + "o_proj.weight").sizes(), (at::IntArrayRef{20, 24}));
-  const auto json = nlohmann::json::parse(slurp(path / kConfig));
+  const auto json = nlohmann::json::parse(support::content_of(path / kConfig));
   EXPECT_EQ(json["peft_type"], "DEX");
   EXPECT_EQ(json["train"], "kvo+dex");
   EXPECT_EQ(json["lambda_schedule"]["init"], "depth");
@@ -173,8 +167,9 @@ TEST_F(AdapterTest, AnAdapterOfAnotherBaseIsRefused) {
 
 TEST_F(AdapterTest, DamageIsFound) {
   write_adapter(path, make(testing::all_options()[0]));
-  const std::string tensors = slurp(path / kTensors), text = slurp(path / kConfig),
-                    sums = slurp(path / "checksums.json");
+  const std::string tensors = support::content_of(path / kTensors),
+                    text = support::content_of(path / kConfig),
+                    sums = support::content_of(path / "checksums.json");
 
   std::ofstream(path / kTensors, std::ios::binary)
       << tensors.substr(0, tensors.size() - 100);  // truncated
@@ -243,7 +238,7 @@ TEST_F(AdapterTest, LyingConfigsAreRefusedByKey) {
       {"surprise", [](auto& j) { j["surprise"] = 3; }},
   };
   write_adapter(path, make(testing::all_options()[0]));
-  const std::string text = slurp(path / kConfig);
+  const std::string text = support::content_of(path / kConfig);
   for (const auto& [key, lie] : lies) {
     std::ofstream(path / kConfig) << text;
     edit_config(lie);

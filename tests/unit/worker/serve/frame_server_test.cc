@@ -1,6 +1,7 @@
 // dex-engine's frames, spoken as the agent does, over a real socket pair; and its command line as a
 // process.
 #include "worker/serve/frame_server.h"
+#include "tests/support/content_of.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -286,12 +287,8 @@ class ProgramTest : public ::testing::Test {
     EXPECT_TRUE(process.ok()) << process.status().to_string();
     const auto exit = (*process)->wait(60'000);
     EXPECT_TRUE(exit && exit->signal == 0);
-    return {exit ? exit->code : -1, slurp(options.stdout_file), slurp(options.stderr_file)};
-  }
-  static std::string slurp(const std::filesystem::path& file) {
-    std::stringstream text;
-    text << std::ifstream(file).rdbuf();
-    return text.str();
+    return {exit ? exit->code : -1, support::content_of(options.stdout_file),
+            support::content_of(options.stderr_file)};
   }
   std::string model() { return (dir / "model").string(); }
 

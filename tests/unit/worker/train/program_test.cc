@@ -7,12 +7,12 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "dex/internal/v1/frames.pb.h"
 #include "services/base/files.h"
 #include "services/base/frame_channel.h"
 #include "services/base/subprocess.h"
+#include "tests/support/eventually.h"
 #include "tests/support/temporary_directory.h"
 
 namespace dex::train {
@@ -20,6 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 namespace internal = dex::internal::v1;
+using support::eventually;
 using ::testing::HasSubstr;
 
 const std::string kTrainer = std::string(DEX_BINARY_DIR) + "/bin/dex-trainer";
@@ -70,16 +71,6 @@ class ProgramTest : public testing::Test {
     auto content = base::read_file(file, 64 << 20);
     return content.ok() ? content.value() : "";
   }
-  // Waits until `found` says yes, looking again whenever 5 ms have passed; false when patience
-  // ends.
-  static bool eventually(const std::function<bool()>& found) {
-    for (int64_t waited = 0; waited < kPatienceMs; waited += 5) {
-      if (found()) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    return false;
-  }
-
   support::TemporaryDirectory directory_;
 };
 

@@ -165,7 +165,8 @@ TEST(HeadMasksTest, ReselectionStopsEarlyEnoughForWholeMasks) {
   EXPECT_EQ(mask_ramp(updates), 50);
   EXPECT_EQ(mask_ramp(10), 1);
   for (int64_t u = 1; u < updates; ++u) {
-    if (reselects_at(u, 1, updates)) EXPECT_LE(u + mask_ramp(updates), updates);
+    if (!reselects_at(u, 1, updates)) continue;
+    EXPECT_LE(u + mask_ramp(updates), updates);
   }
 }
 

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <filesystem>
+
+namespace dex::support {
+
+inline constexpr const char* kTinyModel = "tiny-random";
+
+// Writes `folder`/tiny-random, a Llama of 3 layers × 4 heads with random bf16 weights behind
+// SmolLM2's own tokenizer and chat template, and `folder`/models.json, an allow-list with only this
+// model; returns that file. It trains in milliseconds: for tests of the platform, where what a
+// model says does not matter. The same bytes every time. Throws when `.deps/models` has no
+// tokenizer.
+std::filesystem::path write_tiny_model(const std::filesystem::path& folder);
+
+}  // namespace dex::support
