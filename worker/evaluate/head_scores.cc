@@ -87,7 +87,7 @@ HeadScores measure_heads(const model::Llama& llama, const model::Adaptation& ada
         for (size_t i = 0; i + 1 < bounds.size(); ++i) {
           if (bounds[i + 1] - bounds[i] <= first) continue;
           add_rows(row_entropy(q.slice(0, bounds[i], bounds[i + 1]),
-                               k.slice(0, bounds[i], bounds[i + 1])),
+                               k.slice(0, bounds[i], bounds[i + 1]), llama.config().sliding_window),
                    first, layer, nats, normalized);
         }
       };

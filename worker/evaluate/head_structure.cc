@@ -64,7 +64,7 @@ HeadStructure measure_head_structure(const model::Llama& llama, const model::Ada
       ++seen;
       if (options.cka) features.add(layer, o);
       if (!counts && !options.sparsity) return;
-      for_each_attention_rows(q, k, [&](const AttentionRows& rows) {
+      for_each_attention_rows(q, k, config.sliding_window, [&](const AttentionRows& rows) {
         if (options.sparsity) sparsity.add(layer, rows);
         if (counts) distance.add(rows_from(rows, first));
       });

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "worker/evaluate/head_tables.h"
@@ -15,12 +16,14 @@ MapSparsity::MapSparsity(int64_t layers, int64_t heads, double epsilon)
 }
 
 void MapSparsity::add(int64_t layer, const AttentionRows& rows) {
-  const int64_t count = rows.maps.size(1), width = rows.maps.size(2);
-  // Row r of the block has width − count + r + 1 entries; the zeros after them are no entries.
-  const int64_t future = count * (count - 1) / 2;
-  entries_[layer] += static_cast<double>(count * width - future);
+  // Row i has as many entries as it sees rows; the zeros beside them are none.
+  int64_t entries = 0;
+  for (int64_t i = rows.first; i < rows.first + rows.maps.size(1); ++i)
+    entries += rows.window > 0 ? std::min(rows.window, i + 1) : i + 1;
+  const int64_t beside = rows.maps.size(1) * rows.maps.size(2) - entries;
+  entries_[layer] += static_cast<double>(entries);
   const at::Tensor size = rows.maps.abs();
-  small_[layer] += size.lt(epsilon_).sum({1, 2}).to(at::kDouble) - static_cast<double>(future);
+  small_[layer] += size.lt(epsilon_).sum({1, 2}).to(at::kDouble) - static_cast<double>(beside);
   negative_[layer] += rows.maps.lt(0).sum({1, 2}).to(at::kDouble);
   negative_mass_[layer] -= rows.maps.clamp_max(0).sum({1, 2}, false, at::kDouble);
   mass_[layer] += size.sum({1, 2}, false, at::kDouble);

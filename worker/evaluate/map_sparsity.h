@@ -11,7 +11,8 @@
 namespace dex::evaluate {
 
 // How much of each head's map is as good as nothing, and how much is negative (method.md §4.5).
-// Over the entries j ≤ i of all rows of all documents together; sums in fp64. Not thread-safe.
+// Over the entries that a row sees, of all rows of all documents together; sums in fp64. Not
+// thread-safe.
 class MapSparsity {
  public:
   MapSparsity(int64_t layers, int64_t heads, double epsilon = 1e-3);

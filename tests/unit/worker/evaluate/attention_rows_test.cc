@@ -15,20 +15,21 @@ namespace {
 using at::Tensor;
 
 // [H, T, T] by the formula, query head h with key head h / (H/K).
-Tensor direct_maps(const Tensor& q, const Tensor& k) {
+Tensor direct_maps(const Tensor& q, const Tensor& k, int64_t window) {
   const Tensor keys = k.repeat_interleave(q.size(1) / k.size(1), 1).transpose(0, 1);
   const Tensor scores =
       q.transpose(0, 1).matmul(keys.transpose(1, 2)) / std::sqrt(static_cast<double>(q.size(2)));
-  const Tensor future = at::ones({q.size(0), q.size(0)}, at::kBool).triu(1);
-  return scores.masked_fill(future, -INFINITY).softmax(-1);
+  Tensor hidden = at::ones({q.size(0), q.size(0)}, at::kBool).triu(1);
+  if (window > 0) hidden = hidden.logical_or(at::ones_like(hidden).tril(-window));
+  return scores.masked_fill(hidden, -INFINITY).softmax(-1);
 }
 
 // The blocks put together again, [H, T, T].
-Tensor streamed_maps(const Tensor& q, const Tensor& k, int64_t block_entries) {
+Tensor streamed_maps(const Tensor& q, const Tensor& k, int64_t window, int64_t block_entries) {
   Tensor out = at::zeros({q.size(1), q.size(0), q.size(0)}, q.scalar_type());
   int64_t next = 0;
   for_each_attention_rows(
-      q, k,
+      q, k, window,
       [&](const AttentionRows& rows) {
         EXPECT_EQ(rows.first, next);
         next += rows.maps.size(1);
@@ -51,22 +52,26 @@ class AttentionRowsTest : public ::testing::Test {
 };
 
 TEST_F(AttentionRowsTest, AreTheMapsWhateverTheBlocks) {
-  const Tensor whole = direct_maps(q, k);
-  for (const int64_t entries : {1, 6 * 45 * 7, 1 << 22})
-    EXPECT_LE((streamed_maps(q, k, entries) - whole).abs().max().item<double>(), 1e-6) << entries;
+  for (const int64_t window : {0, 45, 10, 1}) {
+    const Tensor whole = direct_maps(q, k, window);
+    for (const int64_t entries : {1, 6 * 45 * 7, 1 << 22}) {
+      const Tensor found = streamed_maps(q, k, window, entries);
+      EXPECT_LE((found - whole).abs().max().item<double>(), 1e-6) << window << " " << entries;
+    }
+  }
 }
 
 // method.md §11.3: the last of four rows has q = (1, 2).
 TEST(AttentionRowsOfOneHeadTest, GiveTheWorkedNumbers) {
   const Tensor q = at::tensor({0.3, 0.1, -0.2, 0.5, 0.7, -0.4, 1.0, 2.0}).view({4, 1, 2});
   const Tensor k = at::tensor({0.5, -0.2, 1.0, 0.3, -0.4, 0.8, 0.1, 0.6}).view({4, 1, 2});
-  const Tensor p = streamed_maps(q, k, 6)[0][3];
+  const Tensor p = streamed_maps(q, k, 0, 6)[0][3];
   const std::vector<double> expected{0.119031, 0.343793, 0.259096, 0.278080};
   for (int64_t j = 0; j < 4; ++j) EXPECT_NEAR(p[j].item<double>(), expected[j], 5e-7);
   const double direct = -(p * p.log()).sum().item<double>();
   EXPECT_NEAR(direct, 1.326238, 5e-7);
   EXPECT_NEAR(direct / std::log(4.0), 0.956679, 5e-7);
-  EXPECT_NEAR(row_entropy(q, k)[3][0].item<double>(), 1.326238, 5e-7);
+  EXPECT_NEAR(row_entropy(q, k, 0)[3][0].item<double>(), 1.326238, 5e-7);
   // The same without p: LSE − q·(A·K)/√d.
   const double lse = (k.squeeze(1).mv(q[3][0]) / std::sqrt(2.0)).logsumexp(0).item<double>();
   const double expectation = q[3][0].dot(k.squeeze(1).t().mv(p)).item<double>() / std::sqrt(2.0);
@@ -76,32 +81,36 @@ TEST(AttentionRowsOfOneHeadTest, GiveTheWorkedNumbers) {
 
 TEST(AttentionRowsOfOneHeadTest, KnowUniformAndOneHotRows) {
   const Tensor k = at::randn({12, 1, 4});
-  const Tensor uniform = streamed_maps(at::zeros({12, 1, 4}), k, 30)[0];
-  const Tensor entropy = row_entropy(at::zeros({12, 1, 4}), k);
+  const Tensor uniform = streamed_maps(at::zeros({12, 1, 4}), k, 0, 30)[0];
+  const Tensor entropy = row_entropy(at::zeros({12, 1, 4}), k, 0);
   for (int64_t i = 0; i < 12; ++i) {
     EXPECT_NEAR(uniform[i][i / 2].item<double>(), 1.0 / static_cast<double>(i + 1), 1e-7);
     EXPECT_NEAR(entropy[i][0].item<double>(), std::log(static_cast<double>(i + 1)), 1e-12);
   }
   const Tensor apart = (at::eye(8) * 40).unsqueeze(1);
-  EXPECT_TRUE(streamed_maps(apart, apart, 30)[0].equal(at::eye(8)));
-  EXPECT_EQ(row_entropy(apart, apart).abs().max().item<double>(), 0);
+  EXPECT_TRUE(streamed_maps(apart, apart, 0, 30)[0].equal(at::eye(8)));
+  EXPECT_EQ(row_entropy(apart, apart, 0).abs().max().item<double>(), 0);
 }
 
 TEST_F(AttentionRowsTest, HaveTheEntropyOfTheirMapsWhateverTheBlocks) {
-  const Tensor maps = direct_maps(q, k).to(at::kDouble);
-  const Tensor direct = -(maps * maps.clamp_min(1e-300).log()).sum(-1).t();  // [T, H]
-  for (const int64_t entries : {1, 6 * 45 * 7, 1 << 22})
-    EXPECT_LE((row_entropy(q, k, entries) - direct).abs().max().item<double>(), 2e-6) << entries;
-  for (int64_t i = 0; i < 45; ++i)
-    EXPECT_LE(direct[i].max().item<double>(), std::log(static_cast<double>(i + 1)) + 1e-9);
+  for (const int64_t window : {0, 10}) {
+    const Tensor maps = direct_maps(q, k, window).to(at::kDouble);
+    const Tensor direct = -(maps * maps.clamp_min(1e-300).log()).sum(-1).t();  // [T, H]
+    for (const int64_t entries : {1, 6 * 45 * 7, 1 << 22}) {
+      const Tensor found = row_entropy(q, k, window, entries);
+      EXPECT_LE((found - direct).abs().max().item<double>(), 2e-6) << window << " " << entries;
+      for (int64_t i = 0; i < 45; ++i)
+        EXPECT_LE(found[i].max().item<double>(), std::log(static_cast<double>(i + 1)) + 1e-9);
+    }
+  }
 }
 
 // Weights 1 − δ on one token: of H ≈ δ·(1 − ln δ) fp32 keeps every digit that δ has.
 TEST_F(AttentionRowsTest, HaveTheEntropyOfAHeadThatLooksAtOneToken) {
   const Tensor near = at::tensor({6.0, -5.0, -5.5, 6.2, -4.8, -5.1}).view({6, 1, 1});
   const Tensor k32 = near.to(at::kFloat), q32 = at::ones({6, 1, 1}, at::kFloat) * 1.25;
-  const Tensor exact = row_entropy(q32.to(at::kDouble), k32.to(at::kDouble));
-  const Tensor found = row_entropy(q32, k32);
+  const Tensor exact = row_entropy(q32.to(at::kDouble), k32.to(at::kDouble), 0);
+  const Tensor found = row_entropy(q32, k32, 0);
   for (const int64_t i : {1, 2}) {
     EXPECT_LT(exact[i][0].item<double>(), 1e-4);
     EXPECT_NEAR(found[i][0].item<double>(), exact[i][0].item<double>(),
@@ -172,6 +181,16 @@ TEST(MapSparsityTest, CountsEntriesUpToTheDiagonalOnly) {
   EXPECT_EQ(result.negative_share[0][0], 0);
   EXPECT_NEAR(result.negative_share[0][1], 2.0 / 5, 1e-12);
   EXPECT_NEAR(result.negative_mass[0][1], 0.3 / 2.6, 1e-12);
+}
+
+// Rows 3 and 4 with a window of 2 see two rows each.
+TEST(MapSparsityTest, CountsWhatAWindowShowsOnly) {
+  MapSparsity sparsity(1, 1, 0.25);
+  const Tensor maps = at::tensor({0., 0., .9, .1, 0.,  //
+                                  0., 0., 0., .5, .5})
+                          .view({1, 2, 5});
+  sparsity.add(0, {3, maps, 2});
+  EXPECT_NEAR(sparsity.result().sparsity[0][0], 1.0 / 4, 1e-12);
 }
 
 TEST(RemovedDirectionsTest, AreEigenvaluesOfTheSymmetricPart) {
