@@ -91,6 +91,7 @@ class Pass {
         by_head(linear(x, either(a.v, w.v), either(a.v_bias, w.v_bias)), config_.kv_heads);
     if (observer_.on_entropy) observer_.on_entropy(layer, entropy(q.detach(), k.detach()));
     const Tensor o = mix(q, k, v);  // [N, H, d]
+    if (observer_.on_heads) observer_.on_heads(layer, q.detach(), k.detach(), o.detach());
     const Tensor y = output(layer, o);
     const Tensor& bias = either(a.o_bias, w.o_bias);
     return bias.defined() ? y + bias : y;
