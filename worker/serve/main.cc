@@ -13,6 +13,7 @@
 #include "services/base/signals.h"
 #include "services/base/subprocess.h"
 #include "services/base/version.h"
+#include "worker/serve/evaluate_door.h"
 #include "worker/serve/fold_command.h"
 #include "worker/serve/frame_server.h"
 #include "worker/serve/local_commands.h"
@@ -31,6 +32,8 @@ Log-probability of each token from the second on, as a JSON array:
   dex-engine score --model DIR --dtype f32 --tokens 504,4041,282,1330
 The adapter inside the model, as a plain Hugging Face folder that any program loads:
   dex-engine fold --model DIR --adapter DIR --out DIR
+Measure it on your data, adapters against the base:
+  dex-engine evaluate perplexity --model DIR --adapter DIR --file text.txt
 How fast it is here:
   dex-engine measure --model DIR --prompt-tokens 128 --new-tokens 64 --batch 1
 Under an agent (frames of proto/dex/internal/v1/frames.proto over an inherited socket):
@@ -159,6 +162,7 @@ int main(int argc, char** argv) {
   add_model(*fold_app, where);
   fold_app->add_option("--out", folded, "folder to make")->required()->type_name("DIR");
   auto* measure_app = add_measure(app, where, measure);
+  serve::EvaluateDoor evaluate(app);
   auto* serve_app = app.add_subcommand("serve", "answers an agent's frames");
   serve_app->add_option("--frames-fd", frames_fd, "inherited socket to the agent")->required();
   try {
@@ -173,6 +177,7 @@ int main(int argc, char** argv) {
               << std::endl;
     return kUsage;
   }
+  if (evaluate.parsed()) return evaluate.run();
   serve::use_one_library_thread();
   const dex::base::SystemClock clock;
   if (serve_app->parsed()) return run_framed(frames_fd);
