@@ -14,6 +14,7 @@
 #include "services/base/subprocess.h"
 #include "services/base/version.h"
 #include "worker/evaluate/heads_command.h"
+#include "worker/serve/evaluate_door.h"
 #include "worker/serve/fold_command.h"
 #include "worker/serve/frame_server.h"
 #include "worker/serve/local_commands.h"
@@ -34,6 +35,8 @@ The adapter inside the model, as a plain Hugging Face folder that any program lo
   dex-engine fold --model DIR --adapter DIR --out DIR
 Entropy and importance of each attention head, by layer, on [[504,4041,…],[…]] in a file:
   dex-engine heads --model DIR --dtype f32 --tokens-file ids.json --i-min 32
+Measure it on your data, adapters against the base:
+  dex-engine evaluate perplexity --model DIR --adapter DIR --file text.txt
 How fast it is here:
   dex-engine measure --model DIR --prompt-tokens 128 --new-tokens 64 --batch 1
 Under an agent (frames of proto/dex/internal/v1/frames.proto over an inherited socket):
@@ -193,6 +196,7 @@ int main(int argc, char** argv) {
   auto* measure_app = add_measure(app, where, measure);
   dex::evaluate::HeadsCommand heads;
   auto* heads_app = add_heads(app, heads);
+  serve::EvaluateDoor evaluate(app);
   auto* serve_app = app.add_subcommand("serve", "answers an agent's frames");
   serve_app->add_option("--frames-fd", frames_fd, "inherited socket to the agent")->required();
   try {
@@ -209,6 +213,7 @@ int main(int argc, char** argv) {
   }
   if (heads_app->parsed())  // computes with LibTorch's threads, not with the engine's
     return run_local([&] { dex::evaluate::heads(heads, std::cout, std::cerr); });
+  if (evaluate.parsed()) return evaluate.run();
   serve::use_one_library_thread();
   const dex::base::SystemClock clock;
   if (serve_app->parsed()) return run_framed(frames_fd);
