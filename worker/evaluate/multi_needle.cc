@@ -1,7 +1,6 @@
 #include "worker/evaluate/multi_needle.h"
 
 #include <algorithm>
-#include <numeric>
 #include <stdexcept>
 #include <utility>
 
@@ -147,19 +146,41 @@ MultiNeedle::Prompt MultiNeedle::prompt_for(const Subject& subject, Filler& fill
   return out;
 }
 
-void MultiNeedle::run(Subject& subject, const Hooks& hooks, std::vector<Observation>& out) {
-  struct Cell {
-    int32_t length, depth;
-  };
-  std::vector<Cell> cells;  // one a sample; item numbers count through them
-  const std::vector<int32_t> lengths = lengths_for(subject);
+std::vector<MultiNeedle::Cell> MultiNeedle::cells_for(const std::vector<int32_t>& lengths) const {
+  std::vector<Cell> out;
   for (const int32_t length : lengths) {
     for (const int32_t depth : options_.depths_percent)
-      cells.insert(cells.end(), static_cast<size_t>(options_.samples_per_cell), {length, depth});
+      out.insert(out.end(), static_cast<size_t>(options_.samples_per_cell), Cell{length, depth});
   }
+  return out;
+}
+
+void MultiNeedle::observe(const Subject& subject, const Hooks& hooks, const Prompt& prompt,
+                          const std::string& answer, int64_t item,
+                          std::vector<Observation>& out) const {
+  const int32_t found = numbers_found(answer, prompt.draw.needles, options_.queries);
+  const double asked = options_.queries;
+  out.push_back({kAccuracy, item, prompt.dims, static_cast<double>(found), asked});
+  out.push_back({kAll, item, prompt.dims, found == options_.queries ? 1.0 : 0.0, 1});
+  if (!hooks.sample) return;
+  Sample sample{.task = name(),
+                .subject = subject.label(),
+                .item = item,
+                .dims = prompt.dims,
+                .prompt = prompt.text,
+                .output = answer,
+                .score = found / asked};
+  for (int32_t n = 0; n < options_.queries; ++n)
+    sample.expected += (n > 0 ? " " : "") + prompt.draw.needles[n].number;
+  hooks.sample(sample);
+}
+
+void MultiNeedle::run(Subject& subject, const Hooks& hooks, std::vector<Observation>& out) {
+  const std::vector<int32_t> lengths = lengths_for(subject);
+  const std::vector<Cell> cells = cells_for(lengths);
   Filler filler{subject, sentences_, std::vector<int32_t>(sentences_.size(), -1)};
   // The shortest length is refused before anything is computed.
-  prompt_for(subject, filler, *std::ranges::min_element(lengths), 0, 0);
+  static_cast<void>(prompt_for(subject, filler, *std::ranges::min_element(lengths), 0, 0));
   if (options_.samples_per_cell < kSamplesOfMethod)
     hooks.say(number(options_.samples_per_cell) + " samples a cell; a firm grid needs " +
               number(kSamplesOfMethod));
@@ -173,31 +194,12 @@ void MultiNeedle::run(Subject& subject, const Hooks& hooks, std::vector<Observat
     std::vector<Subject::Generation> items;
     for (size_t i = run.begin; i < run.end; ++i) {
       prompts.push_back(prompt_for(subject, filler, cells[i].length, cells[i].depth, i));
-      items.push_back({std::move(prompts.back().tokens), answer_tokens(), {"\n"}});
-      if (options_.chat) items.back().stop.clear();
+      items.push_back({std::move(prompts.back().tokens), answer_tokens(), {}});
+      if (!options_.chat) items.back().stop = {"\n"};
     }
     const std::vector<std::string> answers = subject.generate(items, hooks.stop);
-    for (size_t i = run.begin; i < run.end; ++i) {
-      const Prompt& prompt = prompts[i - run.begin];
-      const std::string& answer = answers[i - run.begin];
-      const auto item = static_cast<int64_t>(i);
-      const int32_t found = numbers_found(answer, prompt.draw.needles, options_.queries);
-      const bool all = found == options_.queries;
-      out.push_back({kAccuracy, item, prompt.dims, static_cast<double>(found),
-                     static_cast<double>(options_.queries)});
-      out.push_back({kAll, item, prompt.dims, all ? 1.0 : 0.0, 1});
-      if (!hooks.sample) continue;
-      Sample sample{.task = name(),
-                    .subject = subject.label(),
-                    .item = item,
-                    .dims = prompt.dims,
-                    .prompt = prompt.text,
-                    .output = answer,
-                    .score = static_cast<double>(found) / options_.queries};
-      for (int32_t n = 0; n < options_.queries; ++n)
-        sample.expected += (n > 0 ? " " : "") + prompt.draw.needles[n].number;
-      hooks.sample(sample);
-    }
+    for (size_t i = 0; i < answers.size(); ++i)
+      observe(subject, hooks, prompts[i], answers[i], static_cast<int64_t>(run.begin + i), out);
     hooks.report(subject, static_cast<int64_t>(run.end), static_cast<int64_t>(cells.size()));
   }
 }

@@ -41,6 +41,9 @@ class MultiNeedle final : public Task {
   void run(Subject& subject, const Hooks& hooks, std::vector<Observation>& out) override;
 
  private:
+  struct Cell {
+    int32_t length = 0, depth = 0;
+  };
   struct Prompt;
   struct Filler;
   [[nodiscard]] std::vector<int32_t> lengths_for(const Subject& subject) const;
@@ -50,6 +53,10 @@ class MultiNeedle final : public Task {
                                             std::string& text) const;
   [[nodiscard]] Prompt prompt_for(const Subject& subject, Filler& filler, int32_t length,
                                   int32_t depth, uint64_t item) const;
+  // One a sample; a sample's item number is its place here.
+  [[nodiscard]] std::vector<Cell> cells_for(const std::vector<int32_t>& lengths) const;
+  void observe(const Subject& subject, const Hooks& hooks, const Prompt& prompt,
+               const std::string& answer, int64_t item, std::vector<Observation>& out) const;
 
   Options options_;
   std::vector<std::string> sentences_;

@@ -1,7 +1,6 @@
 #include "worker/evaluate/multiple_choice.h"
 
 #include <algorithm>
-#include <functional>
 #include <stdexcept>
 #include <utility>
 
@@ -20,13 +19,18 @@ constexpr double ChoiceScore::*kScales[] = {&ChoiceScore::sum, &ChoiceScore::per
 // Moves a seeded draw of `count` rows out of `rows`, in the order drawn.
 std::vector<ChoiceQuestion> draw(std::vector<ChoiceQuestion>& rows, size_t count, uint64_t seed,
                                  Draw use) {
-  std::vector<uint32_t> order =
+  const std::vector<uint32_t> order =
       RandomStream(seed, use).permutation(static_cast<uint32_t>(rows.size()));
-  order.resize(count);
-  std::vector<ChoiceQuestion> out;
-  for (const uint32_t i : order) out.push_back(rows[i]);
-  std::ranges::sort(order, std::greater());
-  for (const uint32_t i : order) rows.erase(rows.begin() + i);
+  std::vector<ChoiceQuestion> out, kept;
+  std::vector<bool> drawn(rows.size(), false);
+  for (size_t i = 0; i < count; ++i) {
+    drawn[order[i]] = true;
+    out.push_back(std::move(rows[order[i]]));
+  }
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (!drawn[i]) kept.push_back(std::move(rows[i]));
+  }
+  rows = std::move(kept);
   return out;
 }
 
@@ -88,12 +92,11 @@ std::string MultipleChoice::choice_of(const ChoiceQuestion& question, size_t ind
                                  : question.choices[index]);
 }
 
-void MultipleChoice::run(Subject& subject, const Hooks& hooks, std::vector<Observation>& out) {
-  if (!note_.empty()) hooks.say(note_);
-  std::vector<std::vector<Subject::Scoring>> items;  // a question: one for each choice
+std::vector<std::vector<Subject::Scoring>> MultipleChoice::items_for(const Subject& subject) const {
+  std::vector<std::vector<Subject::Scoring>> out;
   for (const ChoiceQuestion& question : questions_) {
     const std::string prompt = shown_ + prompt_of(question);
-    auto& choices = items.emplace_back();
+    auto& choices = out.emplace_back();
     for (size_t i = 0; i < question.choices.size(); ++i) {
       choices.push_back(continuation(subject, prompt, choice_of(question, i)));
       const size_t size = choices.back().tokens.size();
@@ -105,6 +108,40 @@ void MultipleChoice::run(Subject& subject, const Hooks& hooks, std::vector<Obser
       }
     }
   }
+  return out;
+}
+
+void MultipleChoice::observe(const Subject& subject, const Hooks& hooks, size_t item,
+                             std::span<const std::vector<float>> scores,
+                             std::vector<Observation>& out) const {
+  const ChoiceQuestion& question = questions_[item];
+  std::vector<ChoiceScore> choices;
+  for (size_t i = 0; i < question.choices.size(); ++i) {
+    // The blank in front of a choice is the prompt's, not one of its bytes.
+    choices.push_back(choice_score(scores[i], choice_of(question, i).substr(1)));
+  }
+  for (int32_t m = 0; m < 3; ++m) {
+    const bool right = best(choices, kScales[m]) == question.answer;
+    out.push_back({m, static_cast<int64_t>(item), question.dims, right ? 1.0 : 0.0, 1});
+  }
+  if (!hooks.sample) return;
+  const size_t said = best(choices, &ChoiceScore::per_byte);
+  Sample sample{.task = name(),
+                .subject = subject.label(),
+                .item = static_cast<int64_t>(item),
+                .line = question.line,
+                .dims = question.dims,
+                .prompt = prompt_of(question),
+                .expected = question.choices[question.answer],
+                .output = question.choices[said],
+                .score = said == question.answer ? 1.0 : 0.0};
+  for (const ChoiceScore& choice : choices) sample.logprobs.push_back(choice.sum);
+  hooks.sample(sample);
+}
+
+void MultipleChoice::run(Subject& subject, const Hooks& hooks, std::vector<Observation>& out) {
+  if (!note_.empty()) hooks.say(note_);
+  const auto items = items_for(subject);  // a question: one for each choice
   const auto tokens_of = [&](size_t i) {
     int64_t sum = 0;
     for (const auto& item : items[i]) sum += static_cast<int64_t>(item.tokens.size());
@@ -117,30 +154,8 @@ void MultipleChoice::run(Subject& subject, const Hooks& hooks, std::vector<Obser
     const auto scores = subject.score(together, hooks.stop);
     size_t next = 0;
     for (size_t q = run.begin; q < run.end; ++q) {
-      const ChoiceQuestion& question = questions_[q];
-      std::vector<ChoiceScore> choices;
-      Sample sample;
-      for (size_t i = 0; i < question.choices.size(); ++i) {
-        // The blank in front of a choice is the prompt's, not one of its bytes.
-        choices.push_back(choice_score(scores[next++], choice_of(question, i).substr(1)));
-        sample.logprobs.push_back(choices.back().sum);
-      }
-      for (int32_t m = 0; m < 3; ++m) {
-        const bool right = best(choices, kScales[m]) == question.answer;
-        out.push_back({m, static_cast<int64_t>(q), question.dims, right ? 1.0 : 0.0, 1});
-      }
-      if (!hooks.sample) continue;
-      const size_t said = best(choices, &ChoiceScore::per_byte);
-      sample.task = name();
-      sample.subject = subject.label();
-      sample.item = static_cast<int64_t>(q);
-      sample.line = question.line;
-      sample.dims = question.dims;
-      sample.prompt = prompt_of(question);
-      sample.expected = question.choices[question.answer];
-      sample.output = question.choices[said];
-      sample.score = said == question.answer ? 1 : 0;
-      hooks.sample(sample);
+      observe(subject, hooks, q, std::span(scores).subspan(next, items[q].size()), out);
+      next += items[q].size();
     }
     hooks.report(subject, static_cast<int64_t>(run.end), static_cast<int64_t>(items.size()));
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,11 @@ class MultipleChoice final : public Task {
  private:
   [[nodiscard]] std::string prompt_of(const ChoiceQuestion& question) const;
   [[nodiscard]] std::string choice_of(const ChoiceQuestion& question, size_t index) const;
+  // A question: what to score for each of its choices.
+  [[nodiscard]] std::vector<std::vector<Subject::Scoring>> items_for(const Subject& subject) const;
+  // `scores`: one list a choice of question `item`.
+  void observe(const Subject& subject, const Hooks& hooks, size_t item,
+               std::span<const std::vector<float>> scores, std::vector<Observation>& out) const;
 
   Options options_;
   std::vector<ChoiceQuestion> questions_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <numeric>
+#include <span>
 #include <stdexcept>
 #include <utility>
 
@@ -21,6 +23,19 @@ constexpr int64_t kMostBytesAToken = 64;
 constexpr int64_t kTokensARun = 8192;
 constexpr int32_t kUsualWidth = 2048;
 
+// Puts the negative log-likelihood of each token that `windows` score at its place in `nll`.
+void score(Subject& subject, const std::vector<int32_t>& tokens, std::span<const Window> windows,
+           const std::stop_token& stop, std::vector<double>& nll) {
+  std::vector<Subject::Scoring> items;
+  for (const Window& w : windows)
+    items.push_back({{tokens.begin() + w.begin, tokens.begin() + w.end}, w.first - w.begin});
+  const auto scores = subject.score(items, stop);
+  for (size_t i = 0; i < windows.size(); ++i) {
+    int32_t at = windows[i].first;
+    for (const float logprob : scores[i]) nll[at++] = -static_cast<double>(logprob);
+  }
+}
+
 }  // namespace
 
 // Tokens [begin, end) that a resample keeps or leaves together.
@@ -28,6 +43,12 @@ struct Perplexity::Unit {
   int32_t begin = 0, end = 0;
   double bytes = 0;
   size_t document = 0;
+};
+
+// The text as one subject reads it.
+struct Perplexity::Reading {
+  std::vector<int32_t> tokens;  // behind BOS, where the model has it so
+  std::vector<Unit> units;
 };
 
 Perplexity::Perplexity(Options options, TextFile file)
@@ -92,66 +113,65 @@ std::vector<Perplexity::Unit> Perplexity::units_of(const std::vector<uint32_t>& 
   return out;
 }
 
-void Perplexity::run(Subject& subject, const Hooks& hooks, std::vector<Observation>& out) {
-  const int32_t width = width_for(subject);
-  const int32_t stride = options_.stride > 0 ? options_.stride : std::max(1, width / 2);
+Perplexity::Reading Perplexity::reading_of(const Subject& subject) const {
   auto encoding = subject.encode_with_starts(text_);
-  std::vector<int32_t> tokens;
-  if (const auto bos = subject.bos()) tokens.push_back(*bos);
-  const auto bos = static_cast<int32_t>(tokens.size());
-  const size_t most = static_cast<size_t>(options_.max_tokens);
+  const auto most = static_cast<size_t>(options_.max_tokens);
   const size_t bytes = encoding.ids.size() > most ? encoding.starts[most] : text_.size();
   encoding.ids.resize(std::min(encoding.ids.size(), most));
   encoding.starts.resize(encoding.ids.size());
-  tokens.insert(tokens.end(), encoding.ids.begin(), encoding.ids.end());
-  if (tokens.size() < 2)
+  Reading out;
+  if (const auto bos = subject.bos()) out.tokens.push_back(*bos);
+  out.units = units_of(encoding.starts, bytes, static_cast<int32_t>(out.tokens.size()));
+  out.tokens.insert(out.tokens.end(), encoding.ids.begin(), encoding.ids.end());
+  if (out.tokens.size() < 2)
     throw std::runtime_error("the text has a single token; perplexity needs two at least");
+  return out;
+}
 
-  const auto count = static_cast<int32_t>(tokens.size());
+void Perplexity::observe(const Subject& subject, const Hooks& hooks, const Unit& unit, int64_t item,
+                         double nll, std::vector<Observation>& out) const {
+  const TextDocument& document = file_.documents[unit.document];
+  const Dims dims = dims_of(document);
+  const double tokens = unit.end - unit.begin;
+  out.push_back({kLoss, item, dims, nll, tokens});
+  out.push_back({kPerplexity, item, dims, nll, tokens});
+  out.push_back({kBits, item, dims, nll, std::numbers::ln2 * unit.bytes});
+  if (!hooks.sample) return;
+  hooks.sample({.task = name(),
+                .subject = subject.label(),
+                .item = item,
+                .line = file_.raw ? 0 : document.line,
+                .dims = dims,
+                .output = std::to_string(nll / tokens) + " nats a token over " +
+                          std::to_string(unit.end - unit.begin) + " tokens",
+                .score = std::exp(-nll / tokens)});
+}
+
+void Perplexity::run(Subject& subject, const Hooks& hooks, std::vector<Observation>& out) {
+  const int32_t width = width_for(subject);
+  const int32_t stride = options_.stride > 0 ? options_.stride : std::max(1, width / 2);
+  const Reading reading = reading_of(subject);
+  const auto count = static_cast<int32_t>(reading.tokens.size());
   const std::vector<Window> windows = perplexity_windows(count, width, stride);
-  const std::vector<Unit> units = units_of(encoding.starts, bytes, bos);
   hooks.say(std::to_string(count - 1) + " tokens scored, " + std::to_string(windows.size()) +
             " windows of at most " + std::to_string(width) + " tokens with stride " +
-            std::to_string(stride) + "; intervals resample " + std::to_string(units.size()) +
+            std::to_string(stride) + "; intervals resample " +
+            std::to_string(reading.units.size()) +
             (file_.raw ? " blocks of " + std::to_string(kBlockTokens) + " tokens" : " documents"));
   if (width > subject.trained_context())
     hooks.say("extrapolated: the context is longer than the model was trained for");
 
-  std::vector<double> nll(tokens.size(), 0);
+  std::vector<double> nll(reading.tokens.size(), 0);
   size_t complete = 0;  // units whose every token is scored
   const auto tokens_of = [&](size_t i) { return int64_t{windows[i].end} - windows[i].begin; };
   for (const Run& run : in_runs(windows.size(), tokens_of, kTokensARun, windows.size())) {
-    std::vector<Subject::Scoring> items;
-    for (size_t i = run.begin; i < run.end; ++i) {
-      const Window& w = windows[i];
-      items.push_back({{tokens.begin() + w.begin, tokens.begin() + w.end}, w.first - w.begin});
-    }
-    const auto scores = subject.score(items, hooks.stop);
-    for (size_t i = run.begin; i < run.end; ++i) {
-      int32_t at = windows[i].first;
-      for (const float logprob : scores[i - run.begin]) nll[at++] = -static_cast<double>(logprob);
-    }
+    score(subject, reading.tokens, std::span(windows).subspan(run.begin, run.end - run.begin),
+          hooks.stop, nll);
     const int32_t scored = windows[run.end - 1].end;
-    for (; complete < units.size() && units[complete].end <= scored; ++complete) {
-      const Unit& unit = units[complete];
-      double sum = 0;
-      for (int32_t i = unit.begin; i < unit.end; ++i) sum += nll[i];
-      const Dims dims = dims_of(file_.documents[unit.document]);
-      const auto item = static_cast<int64_t>(complete);
-      const double length = unit.end - unit.begin;
-      out.push_back({kLoss, item, dims, sum, length});
-      out.push_back({kPerplexity, item, dims, sum, length});
-      out.push_back({kBits, item, dims, sum, std::numbers::ln2 * unit.bytes});
-      if (hooks.sample) {
-        hooks.sample({.task = name(),
-                      .subject = subject.label(),
-                      .item = item,
-                      .line = file_.raw ? 0 : file_.documents[unit.document].line,
-                      .dims = dims,
-                      .output = std::to_string(sum / length) + " nats a token over " +
-                                std::to_string(unit.end - unit.begin) + " tokens",
-                      .score = std::exp(-sum / length)});
-      }
+    for (; complete < reading.units.size() && reading.units[complete].end <= scored; ++complete) {
+      const Unit& unit = reading.units[complete];
+      const double sum = std::accumulate(nll.begin() + unit.begin, nll.begin() + unit.end, 0.0);
+      observe(subject, hooks, unit, static_cast<int64_t>(complete), sum, out);
     }
     hooks.report(subject, scored - 1, count - 1);
   }

@@ -35,10 +35,14 @@ class Perplexity final : public Task {
 
  private:
   struct Unit;
+  struct Reading;
   [[nodiscard]] int32_t width_for(const Subject& subject) const;
   [[nodiscard]] Dims dims_of(const TextDocument& document) const;
   [[nodiscard]] std::vector<Unit> units_of(const std::vector<uint32_t>& starts, size_t bytes,
                                            int32_t bos) const;
+  [[nodiscard]] Reading reading_of(const Subject& subject) const;
+  void observe(const Subject& subject, const Hooks& hooks, const Unit& unit, int64_t item,
+               double nll, std::vector<Observation>& out) const;
 
   Options options_;
   TextFile file_;

@@ -100,20 +100,22 @@ std::vector<std::shared_ptr<EngineSubject::Reply>> EngineSubject::run(std::vecto
   std::vector<std::shared_ptr<Reply>> replies;
   for (size_t begin = 0; begin < requests.size(); begin += kAtOnce) {
     const size_t end = std::min(begin + kAtOnce, requests.size());
-    for (size_t i = begin; i < end; ++i) {
+    base::Status refused;
+    for (size_t i = begin; i < end && refused.ok(); ++i) {
       requests[i].timeout_ms = engine_.limits().longest_timeout_ms;
       replies.push_back(std::make_shared<Reply>());
-      const base::Status taken =
-          engine_.submit(i + 1, std::move(requests[i]), adapter_, replies.back());
-      if (!taken.ok()) throw std::runtime_error(taken.message());
+      refused = engine_.submit(i + 1, std::move(requests[i]), adapter_, replies.back());
     }
+    const auto cancel_all = [&] {
+      for (size_t i = begin; i < end; ++i) engine_.cancel(i + 1);
+    };
+    if (!refused.ok()) cancel_all();  // the next run must not meet what was taken before
     {
       // From whatever thread asks to stop; the engine ends them at its next step.
-      const std::stop_callback cancel(stop, [&] {
-        for (size_t i = begin; i < end; ++i) engine_.cancel(i + 1);
-      });
+      const std::stop_callback on_stop(stop, cancel_all);
       engine_.run_until_idle();
     }
+    if (!refused.ok()) throw std::runtime_error(label_ + ": " + refused.message());
     if (stop.stop_requested()) throw evaluate::Stopped();
     for (size_t i = begin; i < end; ++i) {
       const base::Status& error = replies[i]->outcome.error;

@@ -22,7 +22,7 @@ std::vector<ChoiceQuestion> questions(int count) {
   return out;
 }
 
-// Merges "r:" and " x" as a tokenizer of words may: ids 300 and 301.
+// Makes one token of " x", as tokenizers of words do: id 301.
 class MergingSubject final : public FakeSubject {
  public:
   [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const override {

@@ -69,14 +69,15 @@ TEST_F(EngineSubjectTest, ScoresAreThoseOfTheWholePromptBitForBitWhateverIsShare
 TEST_F(EngineSubjectTest, EntriesBeforeEchoFromAreTakenFromTheCache) {
   EngineSubject subject(*engine, text, nullptr, "x", 256);
   subject.score(std::vector<evaluate::Subject::Scoring>{{ids(50, 2), 49}}, {});
-  Request request = testing::scoring(ids(50, 2));
+  const std::vector<int32_t> tokens = ids(50, 2);
+  Request request = testing::scoring(tokens);
   request.echo_from = 34;
   auto out = std::make_shared<testing::Collector>();
   ASSERT_TRUE(engine->submit(1, request, nullptr, out).ok());
   engine->run_until_idle();
   EXPECT_EQ(out->outcome.cached_tokens, 32);  // two blocks; row 33 gives the first entry
   EXPECT_EQ(out->values().size(), 16U);
-  EXPECT_EQ(out->tokens, std::vector<int32_t>(ids(50, 2).begin() + 34, ids(50, 2).end()));
+  EXPECT_EQ(out->tokens, std::vector<int32_t>(tokens.begin() + 34, tokens.end()));
 }
 
 TEST_F(EngineSubjectTest, AStopEndsWhatRuns) {
