@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/unit/worker/evaluate_tasks/fake_subject.h"
+#include "tests/unit/worker/evaluate/fake_subject.h"
 #include "worker/evaluate/continuation.h"
 
 namespace dex::evaluate {

@@ -2,6 +2,10 @@
 
 #include <cmath>
 #include <functional>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -95,7 +99,7 @@ inline Evaluation run(Task& task, std::vector<Subject*> subjects, const Hooks& h
   return evaluate(task, subjects, {}, hooks);
 }
 
-// The row of a metric, subject and dims; fails the test where there is none.
+// The row of a metric, subject and dims; throws where there is none.
 inline ResultRow row_of(const Evaluation& evaluation, const std::string& metric,
                         const std::string& subject = "base", const Dims& dims = {}) {
   for (const ResultRow& row : evaluation.rows) {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "tests/unit/worker/evaluate_tasks/fake_subject.h"
+#include "tests/unit/worker/evaluate/fake_subject.h"
 #include "worker/evaluate/perplexity_windows.h"
 
 namespace dex::evaluate {

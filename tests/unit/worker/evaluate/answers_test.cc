@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/support/temporary_directory.h"
-#include "tests/unit/worker/evaluate_tasks/fake_subject.h"
+#include "tests/unit/worker/evaluate/fake_subject.h"
 #include "worker/evaluate/answer_match.h"
 #include "worker/evaluate/instructions.h"
 

@@ -6,7 +6,7 @@
 #include <regex>
 #include <set>
 
-#include "tests/unit/worker/evaluate_tasks/fake_subject.h"
+#include "tests/unit/worker/evaluate/fake_subject.h"
 
 namespace dex::evaluate {
 namespace {
