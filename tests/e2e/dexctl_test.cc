@@ -63,6 +63,7 @@ TEST_F(DexctlTest, WhatPeopleRead) {
       {{"jobs", "list"}, "succeeded"},
       {{"jobs", "get", id()}, "succeeded"},
       {{"jobs", "events", id()}, "eval_complete"},
+      {{"jobs", "heads", id()}, "chosen ones in brackets"},
       {{"jobs", "watch", id()}, "succeeded"},
       {{"adapters", "list"}, "ft:smollm2"},
       {{"adapters", "get", adapter()}, "KVO"},

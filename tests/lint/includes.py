@@ -53,7 +53,7 @@ ROOMS = {
         ("libtorch", "protobuf"),
     ),
     "worker/serve": (
-        ("services/base", "services/text", "services/data", "worker/kernels", "worker/model", "proto"),
+        ("services/base", "services/text", "services/data", "worker/kernels", "worker/model", "worker/evaluate", "proto"),
         ("libtorch", "protobuf"),
     ),
     "worker/evaluate": (

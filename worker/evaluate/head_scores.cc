@@ -7,6 +7,9 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "worker/evaluate/attention_rows.h"
+#include "worker/evaluate/head_tables.h"
+
 namespace dex::evaluate {
 namespace {
 
@@ -16,33 +19,19 @@ struct MeanOfMeans {
   int64_t documents = 0;
 
   HeadTable table() const {
-    HeadTable out;
-    const at::Tensor mean = sum / static_cast<double>(std::max<int64_t>(1, documents));
-    for (int64_t l = 0; l < mean.size(0); ++l) {
-      const at::Tensor row = mean[l].contiguous();
-      const double* begin = row.const_data_ptr<double>();
-      out.emplace_back(begin, begin + row.size(0));
-    }
-    return out;
+    return table_of(sum / static_cast<double>(std::max<int64_t>(1, documents)));
   }
 };
 
-// Adds one document's rows [first, T) of one layer: entropy in nats and H/ln(i+1). Row 0 has one
-// entry: entropy 0 and no normalisation, so it never counts.
+// Adds one document's rows [first, T) of one layer, of entropy [T, H] fp64: in nats and as
+// H/ln(i+1). Row 0 has one entry: entropy 0 and no normalisation, so it never counts.
 void add_rows(const at::Tensor& entropy, int64_t first, int64_t layer, MeanOfMeans& nats,
               MeanOfMeans& normalized) {
-  const at::Tensor rows = entropy.slice(0, first).to(at::kDouble);
+  const at::Tensor rows = entropy.slice(0, first);
   const at::Tensor limit =
       at::arange(first + 1, entropy.size(0) + 1, at::kDouble).log().unsqueeze(1);
   nats.sum[layer] += rows.mean(0);
   normalized.sum[layer] += (rows / limit).mean(0);
-}
-
-int32_t rows_to_skip(const std::vector<Document>& documents, int32_t asked) {
-  const bool some = std::any_of(documents.begin(), documents.end(), [&](const Document& document) {
-    return static_cast<int64_t>(document.ids.size()) > asked;
-  });
-  return std::max(1, some ? asked : 1);
 }
 
 // ∂L/∂ξ of one batch added to `sum` as absolute values, a document each.
@@ -71,6 +60,13 @@ void add_importance(const SupervisedBatch& batch, const std::vector<at::Tensor>&
 
 }  // namespace
 
+int32_t first_counted_row(const std::vector<Document>& documents, int32_t skip_rows) {
+  const bool some = std::any_of(documents.begin(), documents.end(), [&](const Document& document) {
+    return static_cast<int64_t>(document.ids.size()) > skip_rows;
+  });
+  return std::max(1, some ? skip_rows : 1);
+}
+
 HeadScores measure_heads(const model::Llama& llama, const model::Adaptation& adaptation,
                          const std::vector<Document>& documents, const HeadScoreOptions& options,
                          kernels::LinearCrossEntropy& cross_entropy,
@@ -78,7 +74,7 @@ HeadScores measure_heads(const model::Llama& llama, const model::Adaptation& ada
   if (documents.empty())
     throw std::runtime_error("[measure_heads] there is no calibration document");
   const int64_t layers = llama.config().layers, heads = llama.config().heads;
-  const int64_t first = rows_to_skip(documents, options.skip_rows);
+  const int64_t first = first_counted_row(documents, options.skip_rows);
   const auto zeros = [&] { return at::zeros({layers, heads}, at::kDouble); };
   MeanOfMeans nats{zeros()}, normalized{zeros()}, importance{zeros()};
 
@@ -86,10 +82,13 @@ HeadScores measure_heads(const model::Llama& llama, const model::Adaptation& ada
     const auto& bounds = batch.batch.bounds;
     model::Observer observer;
     if (options.entropy) {
-      observer.on_entropy = [&](int64_t layer, const at::Tensor& entropy) {
+      observer.on_heads = [&](int64_t layer, const at::Tensor& q, const at::Tensor& k,
+                              const at::Tensor&) {
         for (size_t i = 0; i + 1 < bounds.size(); ++i) {
           if (bounds[i + 1] - bounds[i] <= first) continue;
-          add_rows(entropy.slice(0, bounds[i], bounds[i + 1]), first, layer, nats, normalized);
+          add_rows(row_entropy(q.slice(0, bounds[i], bounds[i + 1]),
+                               k.slice(0, bounds[i], bounds[i + 1]), llama.config().sliding_window),
+                   first, layer, nats, normalized);
         }
       };
     }
@@ -116,6 +115,9 @@ HeadScores measure_heads(const model::Llama& llama, const model::Adaptation& ada
   normalized.documents = nats.documents;
 
   HeadScores scores;
+  scores.sequences = static_cast<int64_t>(documents.size());
+  for (const Document& document : documents)
+    scores.tokens += static_cast<int64_t>(document.ids.size());
   scores.skip_rows = static_cast<int32_t>(first);
   scores.short_sequences = first < options.skip_rows;
   if (options.entropy) {

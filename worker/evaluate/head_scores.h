@@ -11,6 +11,10 @@
 
 namespace dex::evaluate {
 
+// The first row of each map that counts, i_min of method.md §4.1: `skip_rows`, or 1 when no
+// document has such a row. Row 0 has one entry and says nothing: it never counts.
+int32_t first_counted_row(const std::vector<Document>& documents, int32_t skip_rows);
+
 struct HeadScoreOptions {
   int32_t skip_rows = 32;  // i_min: the first rows of each attention map are not counted
   bool entropy = true;

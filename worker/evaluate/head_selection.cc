@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <stdexcept>
 
@@ -117,6 +118,10 @@ std::vector<int32_t> with_hysteresis(const SelectionRule& rule, const HeadScores
   return chosen;
 }
 
+double rounded(double value, double step) {
+  return std::round(value / step) * step;
+}
+
 }  // namespace
 
 bool needs_entropy(const SelectionRule& rule) {
@@ -177,6 +182,36 @@ double selected_ratio(const HeadSets& sets, int32_t heads) {
   for (const auto& set : sets) chosen += set.size();
   return sets.empty() ? 0.0
                       : static_cast<double>(chosen) / (static_cast<double>(sets.size()) * heads);
+}
+
+std::optional<Thresholds> nearest_thresholds(const SelectionRule& rule, const HeadScores& scores) {
+  constexpr double kLeast = 0.1, kMost = 0.5;
+  constexpr int kSteps = 200;
+  const auto layers = static_cast<int32_t>(scores.entropy_nats.size());
+  if (layers == 0 || scores.importance.size() != scores.entropy_nats.size()) return std::nullopt;
+  const auto heads = static_cast<int32_t>(scores.entropy_nats[0].size());
+  double least = std::numeric_limits<double>::infinity(), most = -least, largest = 0;
+  for (size_t l = 0; l < scores.entropy_nats.size(); ++l) {
+    const auto units = in_units(rule, scores, l);
+    for (size_t h = 0; h < units.entropy.size(); ++h) {
+      least = std::min(least, units.entropy[h]);
+      most = std::max(most, units.entropy[h]);
+      largest = std::max(largest, units.contribution[h]);
+    }
+  }
+  // The far end chooses nothing (everything), so the share falls (rises) all the way.
+  const bool wide = selected_ratio(select_heads(rule, scores, layers, heads), heads) > kMost;
+  const double far_tau = wide ? std::max(rule.tau, most) : std::min(rule.tau, least - 0.01);
+  const double far_eta = wide ? 0.0 : std::max(rule.eta, largest + 0.001);
+  SelectionRule other = rule;
+  for (int step = 1; step <= kSteps; ++step) {
+    const double way = static_cast<double>(step) / kSteps;
+    other.tau = rounded(rule.tau + way * (far_tau - rule.tau), 0.01);
+    other.eta = rounded(rule.eta + way * (far_eta - rule.eta), 0.001);
+    const double ratio = selected_ratio(select_heads(other, scores, layers, heads), heads);
+    if (ratio >= kLeast && ratio <= kMost) return Thresholds{other.tau, other.eta, ratio};
+  }
+  return std::nullopt;
 }
 
 }  // namespace dex::evaluate

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,9 +17,10 @@ using HeadSets = std::vector<std::vector<int32_t>>;
 // What a calibration pass measured; tables that the criterion does not need are empty.
 struct HeadScores {
   HeadTable entropy_nats;  // method.md §4.1: mean over rows ≥ skip_rows, then over sequences
-  HeadTable entropy_normalized;  // the same of H/ln(i+1)
-  HeadTable importance;          // §4.2
-  int32_t skip_rows = 0;         // as used: 1 when no sequence was longer than what was asked for
+  HeadTable entropy_normalized;       // the same of H/ln(i+1)
+  HeadTable importance;               // §4.2
+  int64_t sequences = 0, tokens = 0;  // that were measured
+  int32_t skip_rows = 0;  // as used: 1 when no sequence was longer than what was asked for
   bool short_sequences =
       false;  // true: skip_rows was lowered, and entropy_nats holds the normalized values
 };
@@ -55,5 +57,14 @@ enum class Reason { kNone, kEntropy, kContribution, kBoth };
 std::vector<std::vector<Reason>> reasons(const SelectionRule& rule, const HeadScores& scores);
 
 double selected_ratio(const HeadSets& sets, int32_t heads);  // chosen / all
+
+// Thresholds near those of a kThreshold rule that choose 10–50 % of all heads, moved together as
+// little as possible (method.md §4.9, §5): up for τ and down for η where the rule chooses more than
+// half, else the other way. Rounded to 0.01 and 0.001; `ratio` is what the rounded ones choose.
+// None: the scores lie so that no such pair is on the way (few heads, or all alike).
+struct Thresholds {
+  double tau = 0, eta = 0, ratio = 0;
+};
+std::optional<Thresholds> nearest_thresholds(const SelectionRule& rule, const HeadScores& scores);
 
 }  // namespace dex::evaluate

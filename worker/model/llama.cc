@@ -104,6 +104,7 @@ class Pass {
     const Tensor v = by_head(project(layer, Linear::kV, x, w.v, w.v_bias), config_.kv_heads);
     if (observer_.on_entropy) observer_.on_entropy(layer, entropy(q.detach(), k.detach()));
     const Tensor o = mix(q, k, v);  // [N, H, d]
+    if (observer_.on_heads) observer_.on_heads(layer, q.detach(), k.detach(), o.detach());
     const Tensor y = output(layer, o, v);
     return w.o_bias.defined() ? y + w.o_bias : y;
   }

@@ -53,7 +53,7 @@ void Batcher::admit() {
     const auto length = static_cast<int32_t>(next->tokens.size());
     const auto reserve = static_cast<int32_t>(running_.size());
     if (!running_.empty() && blocks_.blocks_for(length) + reserve > blocks_.free_blocks()) return;
-    auto lease = blocks_.acquire(next->adapter_key, next->tokens, next->reuse_prefix);
+    auto lease = blocks_.acquire(next->adapter_key, next->tokens, next->reusable);
     if (!lease) return;
     next->lease = std::move(*lease);
     next->computed = next->lease.cached_tokens;

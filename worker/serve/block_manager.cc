@@ -40,14 +40,16 @@ BlockManager::BlockManager(const Options& options) : options_(options) {
 
 std::optional<BlockManager::Lease> BlockManager::acquire(uint64_t adapter,
                                                          std::span<const int32_t> tokens,
-                                                         bool reuse) {
+                                                         int32_t reusable) {
   const auto size = static_cast<size_t>(options_.block_tokens);
   const int32_t needed = blocks_for(static_cast<int32_t>(tokens.size()));
   Lease lease;
   lease.chain = root(adapter);
   // Shared blocks first. Full ones only, and never the one that holds the last token.
   int32_t from_free = 0;  // shared blocks that nobody holds leave the free list too
-  while (reuse && (lease.blocks.size() + 1) * size < tokens.size()) {
+  const auto most = static_cast<size_t>(std::max(0, reusable));
+  while ((lease.blocks.size() + 1) * size < tokens.size() &&
+         (lease.blocks.size() + 1) * size <= most) {
     const auto block = tokens.subspan(lease.blocks.size() * size, size);
     const int32_t index = find(lease.chain, block);
     if (index < 0) break;

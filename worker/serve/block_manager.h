@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <unordered_map>
@@ -25,11 +26,12 @@ class BlockManager {
   };
   explicit BlockManager(const Options& options);
 
-  // Blocks for all `tokens`, those of a known prefix shared when `reuse`. All or nothing: nullopt
-  // leaves the pool as it was and means "later". `adapter` starts the hash chain, so two adapters
-  // never share a block. The last token never counts as cached: its logits are needed.
+  // Blocks for all `tokens`, those of a known prefix of at most `reusable` tokens shared. All or
+  // nothing: nullopt leaves the pool as it was and means "later". `adapter` starts the hash chain,
+  // so two adapters never share a block. The last token never counts as cached: its logits are
+  // needed.
   std::optional<Lease> acquire(uint64_t adapter, std::span<const int32_t> tokens,
-                               bool reuse = true);
+                               int32_t reusable = std::numeric_limits<int32_t>::max());
 
   // Room for `tokens` tokens in all. False leaves lease and pool as they were.
   bool extend(Lease& lease, int32_t tokens);

@@ -58,7 +58,10 @@ struct Engine::Sequence : Schedulable {
     tokens = request.prompt;
     prompt_tokens = static_cast<int32_t>(tokens.size());
     adapter_key = adapter ? adapter->key : 0;
-    reuse_prefix = !(request.echo && request.top_logprobs) && !(adapter && adapter->keeps_state());
+    // The logits of the token before the first entry are needed.
+    if (wants_echo_rows()) reusable = request.echo_from - 1;
+    if (adapter && adapter->keeps_state()) reusable = 0;
+    echoed = wants_echo_rows() ? std::min(request.echo_from, prompt_tokens) : 0;
   }
   [[nodiscard]] int32_t generated() const {
     return static_cast<int32_t>(tokens.size()) - prompt_tokens;
@@ -78,7 +81,7 @@ struct Engine::Sequence : Schedulable {
   int64_t first_step_ms = -1;
   int64_t first_token_ms = -1;
   int32_t cached_tokens = 0;
-  int32_t echoed = 0;  // prompt tokens that the listener has
+  int32_t echoed = 0;  // prompt tokens that the listener has, or does not want
   bool ended = false;
   std::span<float> logits;  // of this step
   Choice choice;
@@ -98,7 +101,8 @@ Engine::Engine(std::shared_ptr<const ServingModel> model, const text::Tokenizer*
       forward_(*model_, pool_, threads_, std::max(options.max_running, options.chunk_tokens)) {
   limits_ = {static_cast<int32_t>(model_->config.max_position_embeddings),
              static_cast<int32_t>(pool_.blocks() * kernels::kBlockTokens),
-             static_cast<int32_t>(model_->config.vocab_size), tokenizer != nullptr};
+             static_cast<int32_t>(model_->config.vocab_size), tokenizer != nullptr,
+             options.longest_timeout_ms};
   for (const int64_t id : model_->config.eos_token_ids)
     end_ids_.push_back(static_cast<int32_t>(id));
   if (tokenizer != nullptr) {

@@ -29,8 +29,9 @@ class Engine {
     int threads = 0;             // 0: all cores
     int64_t kv_cache_bytes = 0;  // 0: 1 GiB, but at least one whole context
     int32_t max_running = 32;
-    int32_t max_waiting = 1024;  // more are refused: RESOURCE_EXHAUSTED QUEUE_FULL
-    int32_t chunk_tokens = 128;  // of prompts, a step
+    int32_t max_waiting = 1024;            // more are refused: RESOURCE_EXHAUSTED QUEUE_FULL
+    int32_t chunk_tokens = 128;            // of prompts, a step
+    int64_t longest_timeout_ms = 600'000;  // that a request may ask for
   };
   struct Load {
     uint32_t running = 0;

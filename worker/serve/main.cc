@@ -13,6 +13,8 @@
 #include "services/base/signals.h"
 #include "services/base/subprocess.h"
 #include "services/base/version.h"
+#include "worker/evaluate/heads_command.h"
+#include "worker/serve/evaluate_door.h"
 #include "worker/serve/fold_command.h"
 #include "worker/serve/frame_server.h"
 #include "worker/serve/local_commands.h"
@@ -31,6 +33,10 @@ Log-probability of each token from the second on, as a JSON array:
   dex-engine score --model DIR --dtype f32 --tokens 504,4041,282,1330
 The adapter inside the model, as a plain Hugging Face folder that any program loads:
   dex-engine fold --model DIR --adapter DIR --out DIR
+Entropy and importance of each attention head, by layer, on [[504,4041,…],[…]] in a file:
+  dex-engine heads --model DIR --dtype f32 --tokens-file ids.json --i-min 32
+Measure it on your data, adapters against the base:
+  dex-engine evaluate perplexity --model DIR --adapter DIR --file text.txt
 How fast it is here:
   dex-engine measure --model DIR --prompt-tokens 128 --new-tokens 64 --batch 1
 Under an agent (frames of proto/dex/internal/v1/frames.proto over an inherited socket):
@@ -100,6 +106,35 @@ CLI::App* add_measure(CLI::App& app, serve::LocalModel& where, serve::MeasureCom
   return command;
 }
 
+CLI::App* add_heads(CLI::App& app, dex::evaluate::HeadsCommand& heads) {
+  auto* command = app.add_subcommand(
+      "heads", "measures the attention heads on given token ids, prints one line of JSON");
+  command->add_option("--model", heads.model, "Hugging Face folder of the base model")
+      ->required()
+      ->type_name("DIR");
+  command->add_option("--adapter", heads.adapter, "folder of an adapter made for it")
+      ->type_name("DIR");
+  command->add_option("--tokens-file", heads.tokens_file, "JSON array of arrays of token ids")
+      ->required()
+      ->type_name("FILE");
+  command
+      ->add_option("--i-min", heads.i_min,
+                   "first rows of each map that are not counted; sequences without a later row "
+                   "say nothing about entropy, and when none has one, it is normalised from row 1")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  command
+      ->add_option("--measures", heads.measures,
+                   "entropy,importance (default), cosine, cka, sparsity, hessian (slow)")
+      ->delimiter(',')
+      ->check(CLI::IsMember(dex::evaluate::head_measures()));
+  command->add_option("--threads", heads.threads, "compute threads (default: all cores)")
+      ->check(CLI::Range(1, 1024));
+  command->add_option("--dtype", "heads are measured in f32, the only choice")
+      ->check(CLI::IsMember({"f32"}));
+  return command;
+}
+
 uint64_t random_seed() {
   uint64_t seed = 0;
   dex::base::SystemRandom random;
@@ -159,6 +194,9 @@ int main(int argc, char** argv) {
   add_model(*fold_app, where);
   fold_app->add_option("--out", folded, "folder to make")->required()->type_name("DIR");
   auto* measure_app = add_measure(app, where, measure);
+  dex::evaluate::HeadsCommand heads;
+  auto* heads_app = add_heads(app, heads);
+  serve::EvaluateDoor evaluate(app);
   auto* serve_app = app.add_subcommand("serve", "answers an agent's frames");
   serve_app->add_option("--frames-fd", frames_fd, "inherited socket to the agent")->required();
   try {
@@ -173,6 +211,9 @@ int main(int argc, char** argv) {
               << std::endl;
     return kUsage;
   }
+  if (heads_app->parsed())  // computes with LibTorch's threads, not with the engine's
+    return run_local([&] { dex::evaluate::heads(heads, std::cout, std::cerr); });
+  if (evaluate.parsed()) return evaluate.run();
   serve::use_one_library_thread();
   const dex::base::SystemClock clock;
   if (serve_app->parsed()) return run_framed(frames_fd);

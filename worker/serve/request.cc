@@ -91,7 +91,8 @@ base::Status validate(const Request& request, const RequestLimits& limits) {
     findings.add("min_tokens",
                  "must be between 0 and max_tokens, got " + std::to_string(request.min_tokens));
   }
-  findings.in_range("timeout_seconds", static_cast<double>(request.timeout_ms) / 1000, 0.001, 600);
+  findings.in_range("timeout_seconds", static_cast<double>(request.timeout_ms) / 1000, 0.001,
+                    static_cast<double>(limits.longest_timeout_ms) / 1000);
   DEX_RETURN_IF_ERROR(std::move(findings).status());
 
   const int64_t total = static_cast<int64_t>(request.prompt.size()) + request.max_tokens;

@@ -33,7 +33,10 @@ struct Request {
   bool ignore_eos = false;
   std::optional<int32_t> top_logprobs;  // set: log-probabilities, and of this many of the likeliest
   bool echo = false;                    // the prompt comes first
-  int64_t timeout_ms = 600'000;         // from submission
+  // With echo and log-probabilities: only the entries of prompt tokens from here on. What comes
+  // before may then be taken from the KV cache.
+  int32_t echo_from = 0;
+  int64_t timeout_ms = 600'000;  // from submission
 };
 
 // What a model allows.
@@ -42,6 +45,7 @@ struct RequestLimits {
   int32_t cache_tokens = 0;  // of the KV cache, in all
   int32_t vocab_size = 0;
   bool has_tokenizer = false;
+  int64_t longest_timeout_ms = 600'000;  // api.md §6
 };
 
 // OK, or everything that is out of the limits of api.md §6, named by the API's fields; a request

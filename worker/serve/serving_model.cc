@@ -173,9 +173,12 @@ Dtype parse_dtype(const std::string& text) {
 
 std::shared_ptr<const ServingModel> load_serving_model(const std::filesystem::path& dir,
                                                        Dtype dtype,
-                                                       const std::string& weights_sha256) {
+                                                       const std::string& weights_sha256,
+                                                       int64_t positions) {
   auto model = std::make_shared<ServingModel>();
   model->config = model::load_config(dir);
+  model->config.max_position_embeddings =
+      std::max(model->config.max_position_embeddings, positions);
   auto storage = std::make_shared<ModelStorage>();
   storage->weights = model::load_weights(dir, model->config);
   const model::Weights& w = storage->weights;

@@ -54,10 +54,12 @@ Dtype parse_dtype(const std::string& text);
 // Loads `dir`. With kF32 nothing is ever rounded: bf16 weights stay as they are, since widening
 // them is exact, but KV cache and folded weights are fp32. With kBf16 weights stored in fp32 are
 // rounded once. Reads every byte for their hash (0.2 s for 270 MB); throws "[serve] …" when that is
-// not `weights_sha256` (empty: any), else as model::load_weights does.
+// not `weights_sha256` (empty: any), else as model::load_weights does. `positions` above what the
+// model was trained for extrapolates: its config then says so many.
 std::shared_ptr<const ServingModel> load_serving_model(const std::filesystem::path& dir,
                                                        Dtype dtype,
-                                                       const std::string& weights_sha256 = {});
+                                                       const std::string& weights_sha256 = {},
+                                                       int64_t positions = 0);
 
 // A LoRA term beside a linear: y += (x·aᵀ)·bᵀ, in fp32, its scale multiplied into b. No data: none.
 // It stays apart and is not merged: the factors take 3.7 MB where merged q, k, v, o of SmolLM2 take

@@ -186,21 +186,13 @@ std::optional<Advice> selection_share(const evaluate::SelectionRule& rule,
                                       const evaluate::HeadScores& scores, double ratio) {
   if (rule.criterion != evaluate::Criterion::kThreshold) return std::nullopt;
   if (ratio > 0 && ratio <= 0.6) return std::nullopt;
-  // The nearest threshold, in steps of 0.1, that gives a share between 10 and 50 %.
-  evaluate::SelectionRule other = rule;
-  const auto layers = static_cast<int32_t>(scores.entropy_nats.size());
-  const auto heads = static_cast<int32_t>(scores.entropy_nats.at(0).size());
-  double found = 0;
-  for (int step = 1; step <= 40 && (found < 0.1 || found > 0.5); ++step) {
-    other.tau = rule.tau + 0.1 * step * (ratio > 0.6 ? 1 : -1);
-    other.eta = ratio > 0.6 ? rule.eta / (1 + 0.1 * step) : rule.eta * (1 + 0.1 * step);
-    found = evaluate::selected_ratio(evaluate::select_heads(other, scores, layers, heads), heads);
-  }
+  const auto other = evaluate::nearest_thresholds(rule, scores);
   return Advice{ratio > 0 ? "selection_wide" : "selection_empty",
                 number_text(100 * ratio) + " % of the heads are selected by tau " +
                     number_text(rule.tau) + ", eta " + number_text(rule.eta),
-                "tau " + number_text(other.tau) + " and eta " + number_text(other.eta) +
-                    ", which select " + number_text(100 * found) + " %"};
+                other ? "tau " + number_text(other->tau) + " and eta " + number_text(other->eta) +
+                            ", which select " + number_text(100 * other->ratio) + " %"
+                      : "criterion ENTROPY, since no thresholds near these select 10 to 50 %"};
 }
 
 }  // namespace dex::train

@@ -10,6 +10,7 @@
 #include "worker/train/advice.h"
 #include "worker/train/host_memory.h"
 #include "worker/train/job_run.h"
+#include "worker/train/selection_report.h"
 
 namespace dex::train {
 namespace detail {

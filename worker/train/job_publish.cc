@@ -9,6 +9,7 @@
 #include "worker/train/job_run.h"
 #include "worker/train/number_text.h"
 #include "worker/train/publish.h"
+#include "worker/train/selection_report.h"
 
 namespace dex::train::detail {
 
@@ -52,6 +53,15 @@ void Job::report_effect(const evaluate::BranchEffect& effect) {
   training_->advise(ineffective(effect, spec_, resolved_, !data_.validation.empty()));
 }
 
+void Job::write_selection(const std::string& log) const {
+  with_disk_failures([&] {
+    throw_if_bad(
+        base::write_file_atomically(spec_.attempt_dir / "head_selection.json", log, 0644, files_));
+    throw_if_bad(base::write_file_atomically(spec_.attempt_dir / "head_selection.svg",
+                                             selection_picture(log), 0644, files_));
+  });
+}
+
 Published Job::publish() {
   const TrainState& state = training_->state();
   const json complete = {{"steps", state.step},
@@ -87,10 +97,7 @@ Published Job::publish() {
                   "final/ reads back as trained. " + folding, exported.dump()});
 
   enter(Phase::kFinalizing);
-  with_disk_failures([&] {
-    throw_if_bad(base::write_file_atomically(spec_.attempt_dir / "head_selection.json",
-                                             state.selection, 0644, files_));
-  });
+  if (spec_.dex.has_branch()) write_selection(state.selection);
   out.path = directory.string();
   out.manifest_sha256 = size.content_sha256;
   out.bytes = size.bytes;

@@ -58,6 +58,7 @@ class Job {
   void resume();
   Published publish();
   std::string metrics_json() const;
+  void write_selection(const std::string& log) const;  // head_selection.json and its picture
   void report_effect(const evaluate::BranchEffect& effect);
   std::vector<evaluate::SupervisedBatch> effect_batches() const;
 

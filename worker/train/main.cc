@@ -41,8 +41,9 @@ FILE is a TrainerStart message in protobuf JSON. A small one:
             "hyperparameters": {"maxSteps": 20, "maxSeqLength": 512, "batchSize": 4, "learningRate": 1e-4}}}
 Rows of token ids, {"input_ids": [...], "labels": [...]}, need no tokenizer; other formats use the model's.
 
-DIR receives step-<n>/ (checkpoints), final/ (the adapter), metrics.jsonl and head_selection.json. To go on from a
-checkpoint, set "checkpointDir" to a step-<n>/ and give the same spec: the result is the same to the bit.
+DIR receives step-<n>/ (checkpoints), final/ (the adapter), metrics.jsonl, head_selection.json and its picture
+head_selection.svg. To go on from a checkpoint, set "checkpointDir" to a step-<n>/ and give the same spec: the
+result is the same to the bit.
 SIGTERM and Ctrl-C write a checkpoint at the next step boundary and end with 16.
 
 Exit codes: 0 done · 2 usage · 10 bad spec · 11 bad data · 12 loss not finite · 13 out of memory · 14 disk full ·

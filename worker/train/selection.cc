@@ -3,61 +3,12 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "worker/train/failure.h"
 #include "worker/train/philox.h"
 
 namespace dex::train {
 namespace {
-
-using nlohmann::json;
-
-const char* name(evaluate::EntropyUnit unit) {
-  switch (unit) {
-    case evaluate::EntropyUnit::kNats:
-      return "NATS";
-    case evaluate::EntropyUnit::kNormalized:
-      return "NORMALIZED";
-    case evaluate::EntropyUnit::kZscore:
-      return "ZSCORE";
-    case evaluate::EntropyUnit::kQuantile:
-      return "QUANTILE";
-  }
-  return "";
-}
-
-const char* name(evaluate::ContributionUnit unit) {
-  switch (unit) {
-    case evaluate::ContributionUnit::kL2norm:
-      return "L2NORM";
-    case evaluate::ContributionUnit::kShare:
-      return "SHARE";
-    case evaluate::ContributionUnit::kRelmax:
-      return "RELMAX";
-  }
-  return "";
-}
-
-const char* name(evaluate::Reason reason) {
-  switch (reason) {
-    case evaluate::Reason::kNone:
-      return "none";
-    case evaluate::Reason::kEntropy:
-      return "entropy";
-    case evaluate::Reason::kContribution:
-      return "contribution";
-    case evaluate::Reason::kBoth:
-      return "both";
-  }
-  return "";
-}
-
-size_t count(const evaluate::HeadSets& sets) {
-  size_t total = 0;
-  for (const auto& set : sets) total += set.size();
-  return total;
-}
 
 // Explicit lists may end before the last layer: "one entry a layer that has any"
 // (finetuning.proto).
@@ -70,22 +21,6 @@ evaluate::SelectionRule completed(evaluate::SelectionRule rule, int64_t layers) 
 }
 
 }  // namespace
-
-const char* name(evaluate::Criterion criterion) {
-  switch (criterion) {
-    case evaluate::Criterion::kEntropy:
-      return "ENTROPY";
-    case evaluate::Criterion::kImportance:
-      return "IMPORTANCE";
-    case evaluate::Criterion::kThreshold:
-      return "THRESHOLD";
-    case evaluate::Criterion::kAll:
-      return "ALL";
-    case evaluate::Criterion::kExplicit:
-      return "EXPLICIT";
-  }
-  return "";
-}
 
 std::vector<evaluate::Document> calibration_documents(const std::vector<Example>& examples,
                                                       const Calibration& calibration,
@@ -127,59 +62,9 @@ Selection select(const JobSpec& spec, const model::Llama& llama,
   } catch (const std::runtime_error& error) {
     throw bad_spec("dex.head_selection", error.what());
   }
+  out.heads_a_layer = heads;
   out.ratio = evaluate::selected_ratio(out.heads, heads);
   return out;
-}
-
-std::string selection_event(const JobSpec& spec, const Selection& selection, int64_t step) {
-  json layers = json::array();
-  for (size_t l = 0; l < selection.heads.size(); ++l) {
-    json layer = {{"selected", selection.heads[l]}};
-    if (!selection.scores.entropy_nats.empty()) layer["entropy"] = selection.scores.entropy_nats[l];
-    if (!selection.scores.importance.empty()) layer["importance"] = selection.scores.importance[l];
-    layers.push_back(layer);
-  }
-  const json out = {{"criterion", name(spec.heads.criterion)},
-                    {"selected_heads", count(selection.heads)},
-                    {"selected_ratio", selection.ratio},
-                    {"layers", layers},
-                    {"step", step}};
-  return out.dump();
-}
-
-std::string selection_report(const JobSpec& spec, const Selection& selection, int64_t step) {
-  json chosen_by = json::array();
-  const bool threshold = spec.heads.criterion == evaluate::Criterion::kThreshold;
-  if (threshold) {
-    for (const auto& layer : evaluate::reasons(spec.heads, selection.scores)) {
-      json row = json::array();
-      for (const auto reason : layer) row.push_back(name(reason));
-      chosen_by.push_back(row);
-    }
-  }
-  json rule = {{"criterion", name(spec.heads.criterion)}, {"fraction", spec.heads.fraction}};
-  if (threshold) {
-    rule = {{"criterion", "THRESHOLD"},
-            {"tau", spec.heads.tau},
-            {"eta", spec.heads.eta},
-            {"entropy_unit", name(spec.heads.entropy_unit)},
-            {"contribution_unit", name(spec.heads.contribution_unit)}};
-  }
-  const json calibration = {{"source", "training_file"},
-                            {"n_sequences", spec.calibration.n_sequences},
-                            {"seq_length", spec.calibration.seq_length},
-                            {"skip_rows", selection.scores.skip_rows},
-                            {"normalized_because_short", selection.scores.short_sequences},
-                            {"seed", spec.seed}};
-  const json out = {{"step", step},
-                    {"rule", rule},
-                    {"calibration", calibration},
-                    {"entropy", selection.scores.entropy_nats},
-                    {"importance", selection.scores.importance},
-                    {"selected", selection.heads},
-                    {"selected_ratio", selection.ratio},
-                    {"chosen_by", chosen_by}};
-  return out.dump();
 }
 
 }  // namespace dex::train

@@ -21,6 +21,7 @@ std::vector<evaluate::Document> calibration_documents(const std::vector<Example>
 struct Selection {
   evaluate::HeadSets heads;
   evaluate::HeadScores scores;
+  int32_t heads_a_layer = 0;
   double ratio = 0;  // chosen / all
 };
 
@@ -31,13 +32,5 @@ Selection select(const JobSpec& spec, const model::Llama& llama,
                  const model::Adaptation& adaptation, const std::vector<Example>& examples,
                  const evaluate::HeadSets* present, kernels::LinearCrossEntropy& cross_entropy,
                  const std::function<void()>& between);
-
-const char* name(evaluate::Criterion criterion);  // "THRESHOLD"
-
-// HeadSelectionComplete (events.proto) as JSON; `step` 0: before training.
-std::string selection_event(const JobSpec& spec, const Selection& selection, int64_t step);
-// The report of method.md §4.9 as JSON: rule, units, calibration, scores, sets, and which condition
-// chose each head.
-std::string selection_report(const JobSpec& spec, const Selection& selection, int64_t step);
 
 }  // namespace dex::train

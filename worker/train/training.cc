@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "worker/train/selection.h"
+#include "worker/train/selection_report.h"
 
 namespace dex::train {
 

@@ -1,8 +1,11 @@
 #include <gmock/gmock.h>
 
+#include <array>
 #include <sstream>
+#include <vector>
 
 #include "client/cli/exit_code.h"
+#include "client/cli/head_grid.h"
 #include "client/cli/job_view.h"
 #include "client/cli/names.h"
 #include "client/cli/output.h"
@@ -161,6 +164,40 @@ TEST(JobProgressTest, OffATerminalItPrintsAboutTwentyPlainLines) {
   EXPECT_LE(lines, 22);
   EXPECT_EQ(text.find('\x1b'), std::string::npos);
   EXPECT_TRUE(out.str().empty());
+}
+
+TEST(HeadGridTest, ShowsScoresAndChosenHeads) {
+  v1::HeadSelectionComplete selection;
+  selection.set_criterion("ENTROPY");
+  selection.set_selected_heads(3);
+  selection.set_selected_ratio(0.5);
+  for (const auto& [scores, chosen] :
+       {std::pair(std::array{1.0F, 2.0F, 3.0F}, std::vector<uint32_t>{2}),
+        std::pair(std::array{5.0F, 1.5F, 4.0F}, std::vector<uint32_t>{0, 2})}) {
+    auto& layer = *selection.add_layers();
+    layer.mutable_entropy()->Add(scores.begin(), scores.end());
+    layer.mutable_selected()->Add(chosen.begin(), chosen.end());
+  }
+  EXPECT_EQ(head_grid_text(selection),
+            "ENTROPY chose 3 heads, 50 % of all, before training; chosen ones in brackets\n"
+            "\n"
+            "entropy: 1 · to █ 5\n"
+            "layer  0  1  2\n"
+            "    0  ·  ░ [▒]\n"
+            "    1 [█] · [▓]\n");
+}
+
+TEST(HeadGridTest, ShowsTheChoiceAloneWhereNothingWasMeasured) {
+  v1::HeadSelectionComplete selection;
+  selection.set_criterion("EXPLICIT");
+  selection.set_selected_heads(1);
+  selection.set_selected_ratio(0.25);
+  selection.set_step(20);
+  selection.add_layers()->add_selected(1);
+  selection.add_layers();
+  const std::string text = head_grid_text(selection);
+  EXPECT_THAT(text, HasSubstr("before step 21"));
+  EXPECT_THAT(text, HasSubstr("    0    [x]\n    1       \n"));
 }
 
 }  // namespace

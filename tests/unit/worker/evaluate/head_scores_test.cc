@@ -73,7 +73,7 @@ class HeadScoresTest : public testing::Test {
   kernels::LinearCrossEntropy cross_entropy_{7};
 };
 
-TEST_F(HeadScoresTest, EntropyByLogSumExpEqualsTheMapsOwn) {
+TEST_F(HeadScoresTest, EntropyIsThatOfTheMaps) {
   const auto scores = measure_heads(llama_, {}, documents_, {.importance = false}, cross_entropy_);
   EXPECT_EQ(scores.skip_rows, 32);
   EXPECT_FALSE(scores.short_sequences);

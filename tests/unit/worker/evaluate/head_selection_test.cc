@@ -134,5 +134,30 @@ TEST(HeadSelectionTest, ReportsShareAndReasons) {
   EXPECT_EQ(why[2], Reason::kEntropy);
 }
 
+// method.md §4.9: what is suggested chooses what it says, within 10–50 %.
+TEST(HeadSelectionTest, NearestThresholdsChooseBetweenATenthAndAHalf) {
+  for (const auto& [tau, eta] :
+       {std::pair(9.0, 0.0), std::pair(-3.0, 0.0), std::pair(9.0, 2.0), std::pair(-1.0, 0.5)}) {
+    const SelectionRule rule = threshold(tau, eta);
+    const auto found = nearest_thresholds(rule, fixture());
+    ASSERT_TRUE(found.has_value()) << tau << " " << eta;
+    EXPECT_GE(found->ratio, 0.1);
+    EXPECT_LE(found->ratio, 0.5);
+    EXPECT_DOUBLE_EQ(
+        selected_ratio(select_heads(threshold(found->tau, found->eta), fixture(), 1, 8), 8),
+        found->ratio);
+    const bool empty = chosen(rule).empty();
+    EXPECT_EQ(found->tau < tau, empty);
+    EXPECT_EQ(found->eta > eta, empty);
+  }
+}
+
+TEST(HeadSelectionTest, HeadsThatAreAllAlikeHaveNoBetterThresholds) {
+  HeadScores scores;
+  scores.entropy_nats = scores.entropy_normalized = {{1, 1, 1, 1}};
+  scores.importance = {{1, 1, 1, 1}};
+  EXPECT_FALSE(nearest_thresholds(threshold(-1, 0), scores).has_value());
+}
+
 }  // namespace
 }  // namespace dex::evaluate

@@ -207,6 +207,9 @@ TEST_F(JobTest, ReselectionEndsWithWholeMasksAndIsLogged) {
   const auto log = nlohmann::json::parse(bytes_of(spec.attempt_dir / "head_selection.json"));
   EXPECT_EQ(log.size(), 7u);
   EXPECT_EQ(log[0].at("rule").at("criterion"), "THRESHOLD");
+  EXPECT_EQ(log[0].at("calibration").at("sequences"), 8);
+  EXPECT_THAT(bytes_of(spec.attempt_dir / "head_selection.svg"),
+              HasSubstr("Heads chosen before step 31"));
   EXPECT_FALSE(published.path.empty());
 }
 

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+
+#include "dex/v1/events.pb.h"
+
+namespace dex::cli {
+
+// A head selection for a terminal: for each score a grid, layers down and query heads across, from
+// "·" (lowest of all heads) to "█" (highest); a chosen head stands in brackets, so no colour is
+// needed. Without a score (criterion ALL or EXPLICIT) one grid shows the choice alone.
+std::string head_grid_text(const v1::HeadSelectionComplete& selection);
+
+}  // namespace dex::cli

@@ -1,0 +1,186 @@
+#include "worker/evaluate/multi_needle.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <regex>
+#include <set>
+
+#include "tests/unit/worker/evaluate/fake_subject.h"
+
+namespace dex::evaluate {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using testing::FakeSubject;
+using ::testing::HasSubstr;
+using testing::row_of;
+using testing::run;
+using ::testing::StartsWith;
+
+TextFile filler() {
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += "This is sentence " + std::to_string(i) + " of them. ";
+  return {{{1, text, {}, {}}}, true};
+}
+
+// Answers with the numbers of the cities that the question names, found in the haystack.
+std::string perfect(const std::string& prompt) {
+  const std::string question = prompt.substr(prompt.find("Question: "));
+  std::string out;
+  const std::regex needle("The magic number of ([A-Z][a-z]+) is ([0-9]{6})\\.");
+  for (std::sregex_iterator at(prompt.begin(), prompt.end(), needle), end; at != end; ++at) {
+    if (question.find((*at)[1].str()) != std::string::npos) out += " " + (*at)[2].str() + ",";
+  }
+  return out;
+}
+
+TEST(HaystackTest, SentencesEndAtTheirMarks) {
+  EXPECT_THAT(
+      split_sentences("One is here. \"Two!\" Is\nthree  3.5 long? (Four.)\n\n= Title =\n\nno end"),
+      ElementsAre("One is here.", "\"Two!\"", "Is three 3.5 long?", "(Four.)",
+                  "= Title =", "no end"));
+  EXPECT_TRUE(split_sentences(" \n\n ").empty());
+}
+
+TEST(HaystackTest, DrawsAreSeededWithDifferentCitiesAndNumbers) {
+  const NeedleDraw draw = draw_needles(most_needles(), .25, 100, 3, 9);
+  std::set<std::string> cities, numbers;
+  for (const Needle& needle : draw.needles) {
+    cities.insert(needle.city);
+    numbers.insert(needle.number);
+    EXPECT_EQ(needle.number.size(), 6U);
+  }
+  EXPECT_EQ(cities.size(), draw.needles.size());
+  EXPECT_EQ(numbers.size(), draw.needles.size());
+  EXPECT_EQ(draw.depths[0], .25);
+  EXPECT_EQ(draw_needles(4, 0, 100, 3, 9).needles[0].number, draw.needles[0].number);
+  EXPECT_NE(draw_needles(4, 0, 100, 4, 9).needles[0].number, draw.needles[0].number);
+  EXPECT_NE(draw_needles(4, 0, 100, 3, 8).needles[0].number, draw.needles[0].number);
+}
+
+TEST(HaystackTest, NeedlesStandAtTheBoundaryNearestToTheirDepth) {
+  const std::vector<std::string> sentences = {"A.", "B.", "C.", "D."};
+  const std::vector<int32_t> tokens = {10, 10, 10, 10};
+  const auto at = [&](double depth) {
+    return build_haystack(sentences, tokens, {{{"Oslo", "123456"}}, 0, {depth}});
+  };
+  const std::string needle = "The magic number of Oslo is 123456.";
+  EXPECT_EQ(at(0), needle + " A. B. C. D.");
+  EXPECT_EQ(at(.26), "A. " + needle + " B. C. D.");
+  EXPECT_EQ(at(.5), "A. B. " + needle + " C. D.");
+  EXPECT_EQ(at(1), "A. B. C. D. " + needle);
+}
+
+TEST(HaystackTest, OnlyWholeStringsOfDigitsCount) {
+  const std::vector<Needle> needles = {{"Oslo", "123456"}, {"Lima", "654321"}, {"Rome", "111111"}};
+  EXPECT_EQ(numbers_found("They are 654321 and 123456.", needles, 2), 2);
+  EXPECT_EQ(numbers_found("1234567 0123456 123,456", needles, 2), 0);
+  EXPECT_EQ(numbers_found("x123456y 111111", needles, 2), 1);  // the third is not asked for
+  EXPECT_EQ(numbers_found("", needles, 3), 0);
+  EXPECT_EQ(ask_for(needles, 1).question, "What is the magic number of Oslo?");
+  EXPECT_EQ(ask_for(needles, 3).beginning, "The magic numbers of Oslo, Lima and Rome are");
+}
+
+TEST(MultiNeedleTest, GridOfAModelThatReadsOnlyTheEnd) {
+  FakeSubject perfect_one("perfect"), forgetful("forgetful");
+  perfect_one.answer = perfect;
+  forgetful.answer = [](const std::string& prompt) {
+    return perfect(prompt.substr(prompt.size() / 2));
+  };
+  MultiNeedle task({.lengths = {800, 1600},
+                    .depths_percent = {0, 100},
+                    .needles = 3,
+                    .queries = 1,
+                    .samples_per_cell = 10},
+                   filler());
+  const Evaluation found = run(task, {&perfect_one, &forgetful});
+  EXPECT_EQ(row_of(found, "accuracy", "perfect").value, 1);
+  EXPECT_EQ(row_of(found, "accuracy", "perfect").n, 40);
+  EXPECT_EQ(row_of(found, "accuracy", "perfect").kind, IntervalKind::kWilson);
+  const auto cell = [&](const char* length, const char* depth) {
+    return row_of(found, "accuracy", "forgetful", {{"length", length}, {"depth", depth}});
+  };
+  EXPECT_EQ(cell("800", "0").value, 0);
+  EXPECT_EQ(cell("1600", "100").value, 1);
+  EXPECT_EQ(cell("1600", "100").comparison->verdict, Verdict::kNoDifference);
+  EXPECT_EQ(cell("1600", "0").comparison->verdict, Verdict::kWorse);
+  EXPECT_EQ(row_of(found, "all", "forgetful", {{"length", "800"}}).value, .5);
+  EXPECT_THAT(found.notes, ElementsAre(HasSubstr("10 samples a cell")));
+}
+
+TEST(MultiNeedleTest, PromptsFillTheirLengthAndAreTheSameForEverySubject) {
+  FakeSubject a("a"), b("b");
+  MultiNeedle task({.lengths = {700, 5000},
+                    .depths_percent = {50},
+                    .needles = 4,
+                    .queries = 2,
+                    .samples_per_cell = 5},
+                   filler());
+  run(task, {&a, &b});
+  EXPECT_EQ(a.prompts, b.prompts);
+  ASSERT_EQ(a.prompts.size(), 10U);
+  const size_t answer = 16 * 2 + 8, sentence = 30;
+  for (size_t i = 0; i < 10; ++i) {
+    const size_t length = i < 5 ? 700 : 5000;
+    EXPECT_LE(a.prompts[i].size() + answer, length);
+    EXPECT_GT(a.prompts[i].size() + answer + sentence, length);
+    EXPECT_THAT(a.prompts[i],
+                ::testing::ContainsRegex("\nAnswer: The magic numbers of [A-Z][a-z]+ and "
+                                         "[A-Z][a-z]+ are$"));
+  }
+  EXPECT_NE(a.prompts[0], a.prompts[1]);
+  // The longer ones need the filler twice over.
+  EXPECT_THAT(a.prompts[9], AllOf(HasSubstr("sentence 59 of them. "), HasSubstr("sentence 0 of")));
+}
+
+TEST(MultiNeedleTest, AsksThroughTheChatTemplate) {
+  FakeSubject subject;
+  MultiNeedle task({.lengths = {600},
+                    .depths_percent = {50},
+                    .needles = 2,
+                    .queries = 1,
+                    .samples_per_cell = 1,
+                    .chat = true},
+                   filler());
+  run(task, {&subject});
+  EXPECT_THAT(subject.prompts[0], AllOf(StartsWith("<user>"), EndsWith("<assistant>")));
+}
+
+TEST(MultiNeedleTest, RefusesWhatCannotBe) {
+  FakeSubject subject("base", 2000);
+  const auto refusal = [&](MultiNeedle::Options options) {
+    try {
+      MultiNeedle task(std::move(options), filler());
+      run(task, {&subject});
+    } catch (const std::runtime_error& error) {
+      return std::string(error.what());
+    }
+    return std::string("not refused");
+  };
+  EXPECT_THAT(refusal({.lengths = {4096}}),
+              AllOf(HasSubstr("4096"), HasSubstr("2000"), HasSubstr("--allow-extrapolation")));
+  EXPECT_THAT(refusal({.lengths = {1500, 100}}),
+              AllOf(HasSubstr("the needles do not fit"), HasSubstr("length is 100"),
+                    HasSubstr("--n-needles")));
+  EXPECT_TRUE(subject.prompts.empty());  // before anything was computed
+  EXPECT_THAT(refusal({.needles = 65}), HasSubstr("--n-needles must be from 1 to 64"));
+  EXPECT_THAT(refusal({.needles = 2, .queries = 3}), HasSubstr("--n-queries"));
+  EXPECT_THAT(refusal({.depths_percent = {101}}), HasSubstr("--depths-percent"));
+  MultiNeedle wordy({.lengths = {2000}, .samples_per_cell = 1},
+                    {{{1, std::string(5000, 'x'), {}, {}}}, true});
+  EXPECT_THROW(run(wordy, {&subject}), std::runtime_error);
+}
+
+TEST(MultiNeedleTest, LengthsGoUpToTheModelsLimit) {
+  FakeSubject subject("base", 4096);
+  MultiNeedle task({.depths_percent = {0}, .samples_per_cell = 1}, filler());
+  const Evaluation found = run(task, {&subject});
+  for (const char* length : {"1024", "2048", "4096"})
+    EXPECT_EQ(row_of(found, "accuracy", "base", {{"length", length}}).n, 2);
+}
+
+}  // namespace
+}  // namespace dex::evaluate

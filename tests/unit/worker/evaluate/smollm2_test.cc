@@ -1,0 +1,90 @@
+// Head scores of SmolLM2-135M-Instruct itself against transformers' attention maps and gradients
+// (tests/data/golden). The model is put in place by deploy/setup.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "worker/evaluate/head_scores.h"
+#include "worker/evaluate/head_structure.h"
+#include "worker/model/weights.h"
+
+namespace dex::evaluate {
+namespace {
+
+class SmolLm2HeadsTest : public ::testing::Test {
+ protected:
+  SmolLm2HeadsTest() {
+    at::set_num_threads(1);
+    const auto source = std::filesystem::path(DEX_SOURCE_DIR) / "tests/data/golden/heads.json";
+    std::ifstream file(source);
+    golden_ = nlohmann::json::parse(file);
+    const auto dir = std::filesystem::path(DEX_DEPS_DIR) / "models/smollm2-135m-instruct";
+    EXPECT_TRUE(std::filesystem::exists(dir / "config.json"))
+        << dir << " is missing: run deploy/setup/all";
+    EXPECT_EQ(golden_["source"]["weights_sha256"], model::base_weights_sha256(dir));
+    config_ = model::load_config(dir);
+    weights_ = model::load_weights(dir, config_, {.dtype = at::kFloat});
+    rows_ = golden_["sequences"].get<std::vector<std::vector<int32_t>>>();
+    for (const auto& row : rows_) ones_.emplace_back(row.size(), 1.0f);
+    for (size_t i = 0; i < rows_.size(); ++i) documents_.push_back({rows_[i], ones_[i]});
+  }
+
+  static double norm(const std::vector<double>& values) {
+    return std::sqrt(std::inner_product(values.begin(), values.end(), values.begin(), 0.0));
+  }
+
+  nlohmann::json golden_;
+  model::Config config_;
+  model::Weights weights_;
+  std::vector<std::vector<int32_t>> rows_;
+  std::vector<std::vector<float>> ones_;
+  std::vector<Document> documents_;
+};
+
+TEST_F(SmolLm2HeadsTest, EntropyAndImportanceAreThoseOfTransformers) {
+  const model::Llama llama(config_, weights_);
+  HeadScoreOptions options;
+  options.skip_rows = golden_["i_min"];
+  kernels::LinearCrossEntropy cross_entropy;
+  const auto scores = measure_heads(llama, {}, documents_, options, cross_entropy);
+  const auto entropy = golden_["entropy"].get<HeadTable>(),
+             importance = golden_["importance"].get<HeadTable>();
+  for (size_t l = 0; l < entropy.size(); ++l) {
+    for (size_t h = 0; h < entropy[l].size(); ++h) {
+      EXPECT_NEAR(scores.entropy_nats[l][h], entropy[l][h], 1e-4 * entropy[l][h]) << l << " " << h;
+      // Of the layer's norm, the unit in which heads are compared: a head's own importance is the
+      // absolute value of a sum whose terms nearly cancel. transformers in fp32 lies 2e-4 of the
+      // norm, 2e-3 of a small head's value, from its fp64 self.
+      EXPECT_NEAR(scores.importance[l][h], importance[l][h], 1e-4 * norm(importance[l]))
+          << l << " " << h;
+    }
+  }
+}
+
+// Softmax weights: no map is negative, similar heads exist, none is another's opposite.
+TEST_F(SmolLm2HeadsTest, StructureIsThatOfSoftmaxMaps) {
+  const model::Llama llama(config_, weights_);
+  const auto found = measure_head_structure(llama, {}, documents_, {});
+  for (int64_t l = 0; l < config_.layers; ++l) {
+    const auto layer = static_cast<size_t>(l);
+    EXPECT_GT(found.cosine->mean[layer], 0);
+    EXPECT_LT(found.cosine->mean[layer], 1);
+    EXPECT_GT(found.cka->mean[layer], 0);
+    EXPECT_LE(found.cka->mean[layer], 1);
+    for (int64_t h = 0; h < config_.heads; ++h) {
+      const double share = found.sparsity->sparsity[layer][static_cast<size_t>(h)];
+      EXPECT_GE(share, 0);
+      EXPECT_LT(share, 1);
+      EXPECT_EQ(found.sparsity->negative_mass[layer][static_cast<size_t>(h)], 0);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace dex::evaluate

@@ -1,0 +1,188 @@
+#include "worker/evaluate/summary.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "worker/evaluate/heat_map.h"
+#include "worker/evaluate/report_text.h"
+
+namespace dex::evaluate {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::vector<Metric> kAccuracy = {{"accuracy"}};
+
+// Right or wrong, item by item: "1101".
+Observed answers(const std::string& subject, const std::string& right) {
+  Observed out{subject, {}};
+  for (size_t i = 0; i < right.size(); ++i)
+    out.observations.push_back({0, static_cast<int64_t>(i), {}, right[i] - '0' + 0.0, 1});
+  return out;
+}
+
+std::vector<ResultRow> rows(const std::vector<Observed>& observed,
+                            const std::vector<Metric>& metrics = kAccuracy) {
+  return summarise("task", metrics, observed, {});
+}
+
+TEST(SummaryTest, SharesHaveWilsonsIntervalAndTheBaselineNoComparison) {
+  const auto found = rows({answers("base", "11111110000000000000")});
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_DOUBLE_EQ(found[0].value, .35);
+  EXPECT_NEAR(found[0].interval->low, 0.1811918241, 1e-9);
+  EXPECT_NEAR(found[0].interval->high, 0.5671457233, 1e-9);
+  EXPECT_EQ(found[0].kind, IntervalKind::kWilson);
+  EXPECT_EQ(found[0].n, 20);
+  EXPECT_FALSE(found[0].comparison);
+}
+
+TEST(SummaryTest, EqualSubjectsDifferByNothing) {
+  const auto found = rows({answers("base", "0110101"), answers("same", "0110101")});
+  const Comparison& comparison = *found[1].comparison;
+  EXPECT_EQ(comparison.delta, 0);
+  EXPECT_EQ(comparison.interval->low, 0);
+  EXPECT_EQ(comparison.interval->high, 0);
+  EXPECT_EQ(comparison.verdict, Verdict::kNoDifference);
+}
+
+TEST(SummaryTest, VerdictOfRightAndWrongIsMcNemars) {
+  // Five against none: p = 0.0625. Six against none: p = 0.03125.
+  const std::string wrong(20, '0');
+  const auto five = rows({answers("base", wrong), answers("new", "11111" + std::string(15, '0'))});
+  EXPECT_EQ(five[1].comparison->verdict, Verdict::kNoDifference);
+  EXPECT_GT(five[1].comparison->interval->low, 0);  // the bootstrap alone would have said BETTER
+  const auto six = rows({answers("base", wrong), answers("new", "111111" + std::string(14, '0'))});
+  EXPECT_EQ(six[1].comparison->verdict, Verdict::kBetter);
+  EXPECT_DOUBLE_EQ(six[1].comparison->delta, .3);
+  const auto worse =
+      rows({answers("base", "111111" + std::string(14, '0')), answers("new", wrong)});
+  EXPECT_EQ(worse[1].comparison->verdict, Verdict::kWorse);
+}
+
+TEST(SummaryTest, LossesAreRatiosOfSumsAndLowerIsBetter) {
+  const std::vector<Metric> metrics = {{"loss", IntervalKind::kBootstrap, true, false},
+                                       {"perplexity", IntervalKind::kBootstrap, true, true}};
+  Observed base{"base", {}}, better{"better", {}};
+  double total = 0, tokens = 0;
+  for (int item = 0; item < 30; ++item) {
+    const double weight = 10 + item, nll = weight * (2 + item % 5 * 0.1);
+    total += nll;
+    tokens += weight;
+    for (int32_t metric : {0, 1}) {
+      base.observations.push_back({metric, item, {}, nll, weight});
+      better.observations.push_back({metric, item, {}, nll - 0.05 * weight, weight});
+    }
+  }
+  const auto found = rows({base, better}, metrics);
+  ASSERT_EQ(found.size(), 4U);
+  EXPECT_NEAR(found[0].value, total / tokens, 1e-12);
+  EXPECT_NEAR(found[1].comparison->delta, -0.05, 1e-12);
+  EXPECT_NEAR(found[1].comparison->interval->high, -0.05, 1e-9);
+  EXPECT_EQ(found[1].comparison->verdict, Verdict::kBetter);
+  EXPECT_NEAR(found[2].value, std::exp(total / tokens), 1e-9);
+  // exp keeps order, so the ends of the interval are those of the loss.
+  EXPECT_NEAR(found[2].interval->low, std::exp(found[0].interval->low), 1e-9);
+  EXPECT_EQ(found[3].comparison->verdict, Verdict::kBetter);
+}
+
+TEST(SummaryTest, OneUnitHasNoInterval) {
+  const std::vector<Metric> metrics = {{"loss", IntervalKind::kBootstrap, true, false}};
+  Observed base{"base", {{0, 0, {}, 10, 4}}}, other{"other", {{0, 0, {}, 9, 4}}};
+  const auto found = rows({base, other}, metrics);
+  EXPECT_FALSE(found[0].interval);
+  EXPECT_EQ(found[0].kind, IntervalKind::kNone);
+  EXPECT_EQ(found[1].comparison->verdict, Verdict::kNoDifference);
+  EXPECT_DOUBLE_EQ(found[1].comparison->delta, -.25);
+}
+
+TEST(SummaryTest, AHandfulOfUnitsIsNoVerdict) {
+  const std::vector<Metric> metrics = {{"loss", IntervalKind::kBootstrap, true, false}};
+  for (const int64_t units : {5, 6}) {
+    Observed base{"base", {}}, better{"better", {}};
+    for (int64_t item = 0; item < units; ++item) {
+      base.observations.push_back({0, item, {}, 10, 4});
+      better.observations.push_back({0, item, {}, 9, 4});
+    }
+    const auto found = rows({base, better}, metrics);
+    EXPECT_LT(found[1].comparison->interval->high, 0);
+    EXPECT_EQ(found[1].comparison->verdict, units < 6 ? Verdict::kNoDifference : Verdict::kBetter);
+  }
+}
+
+TEST(SummaryTest, AStoppedSubjectIsComparedOnWhatBothHave) {
+  const auto found = rows({answers("base", "1111000000"), answers("part", "0011")});
+  EXPECT_DOUBLE_EQ(found[0].value, .4);
+  EXPECT_DOUBLE_EQ(found[1].value, .5);
+  EXPECT_DOUBLE_EQ(found[1].comparison->delta, -.5);  // 2 of 4 against 4 of the same 4
+}
+
+TEST(SummaryTest, GroupsHaveRowsInTheOrderTheyAppear) {
+  const std::vector<Metric> metrics = {
+      {"accuracy", IntervalKind::kWilson, false, false, {{}, {"length", "depth"}}}};
+  Observed base{"base", {}};
+  int64_t item = 0;
+  for (const char* length : {"512", "1024"}) {
+    for (const char* depth : {"0", "100"}) {
+      base.observations.push_back(
+          {0, item++, {{"length", length}, {"depth", depth}}, length[0] == '5' ? 1.0 : 0.0, 1});
+    }
+  }
+  base.observations.push_back({0, item, {}, 1, 1});  // in no cell
+  const auto found = rows({base}, metrics);
+  ASSERT_EQ(found.size(), 5U);
+  EXPECT_DOUBLE_EQ(found[0].value, .6);
+  EXPECT_EQ(found[1].dims, (Dims{{"length", "512"}, {"depth", "0"}}));
+  EXPECT_EQ(found[4].dims, (Dims{{"length", "1024"}, {"depth", "100"}}));
+  const std::string map = heat_map(found, "accuracy", "base");
+  EXPECT_EQ(map,
+            "accuracy, base       512     1024 \n"
+            "depth   0 %     ████ 100        0 \n"
+            "depth 100 %     ████ 100        0 \n");
+  EXPECT_EQ(heat_map(found, "other", "base"), "");
+}
+
+TEST(ReportTextTest, RowsHaveTheNamesOfTheApi) {
+  Evaluation evaluation;
+  evaluation.rows = rows({answers("base", "10"), answers("new", "11")});
+  evaluation.notes = {"few"};
+  const auto json = nlohmann::json::parse(evaluation_as_json("task", evaluation, 7));
+  EXPECT_EQ(json["task"], "task");
+  EXPECT_EQ(json["complete"], true);
+  EXPECT_EQ(json["seed"], 7);
+  const auto& row = json["rows"][1];
+  EXPECT_EQ(row["subject"], "new");
+  EXPECT_EQ(row["metric"], "accuracy");
+  EXPECT_EQ(row["value"], 1.0);
+  EXPECT_EQ(row["interval"], "WILSON");
+  EXPECT_EQ(row["confidence"], .95);
+  EXPECT_EQ(row["n"], 2);
+  EXPECT_EQ(row["delta"], .5);
+  EXPECT_EQ(row["verdict"], "NO_DIFFERENCE");
+  for (const char* key : {"low", "high", "delta_low", "delta_high", "dims"})
+    EXPECT_TRUE(row.contains(key)) << key;
+  EXPECT_FALSE(json["rows"][0].contains("delta"));
+}
+
+TEST(ReportTextTest, TableLeavesOutColumnsThatNothingFills) {
+  const std::string alone = rows_as_table(rows({answers("base", "10")}));
+  EXPECT_THAT(alone, HasSubstr("metric    subject  value   95 % interval"));
+  EXPECT_EQ(alone.find("verdict"), std::string::npos);
+  const std::string both = rows_as_table(rows({answers("base", "10"), answers("new", "11")}));
+  EXPECT_THAT(both, HasSubstr("NO_DIFFERENCE"));
+}
+
+TEST(ReportTextTest, SamplesAreALineOfJsonWithoutWhatIsEmpty) {
+  const auto json = nlohmann::json::parse(
+      sample_as_json({.task = "answers", .subject = "base", .line = 3, .output = "a\n\xC3"}));
+  EXPECT_EQ(json["line"], 3);
+  EXPECT_EQ(json["output"], "a\n\uFFFD");  // cut inside a character
+  EXPECT_FALSE(json.contains("logprobs"));
+  EXPECT_FALSE(json.contains("dims"));
+}
+
+}  // namespace
+}  // namespace dex::evaluate

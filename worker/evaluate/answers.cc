@@ -1,0 +1,100 @@
+#include "worker/evaluate/answers.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include "worker/evaluate/answer_match.h"
+#include "worker/evaluate/batches.h"
+#include "worker/evaluate/random_stream.h"
+
+namespace dex::evaluate {
+namespace {
+
+enum : int32_t { kExact, kContains, kF1 };
+
+constexpr int64_t kTokensARun = 16'384;
+constexpr size_t kPromptsARun = 32;
+
+// The chat as people read it.
+std::string shown(const AnswerQuestion& question) {
+  std::string out = question.prompt;
+  for (const text::Message& message : question.messages)
+    out += (out.empty() ? "" : "\n") + message.role + ": " + message.content;
+  return out;
+}
+
+}  // namespace
+
+Answers::Answers(Options options, std::vector<AnswerQuestion> questions)
+    : options_(options), questions_(std::move(questions)) {
+  if (options_.samples <= 0 || options_.samples >= static_cast<int64_t>(questions_.size())) return;
+  std::vector<uint32_t> order = RandomStream(options_.seed, Draw::kQueries)
+                                    .permutation(static_cast<uint32_t>(questions_.size()));
+  order.resize(static_cast<size_t>(options_.samples));
+  std::ranges::sort(order);
+  std::vector<AnswerQuestion> drawn;
+  for (const uint32_t i : order) drawn.push_back(std::move(questions_[i]));
+  questions_ = std::move(drawn);
+}
+
+std::vector<Metric> Answers::metrics() const {
+  return {{"exact", IntervalKind::kWilson},
+          {"contains", IntervalKind::kWilson},
+          {"f1", IntervalKind::kBootstrap}};
+}
+
+Subject::Generation Answers::item_for(const Subject& subject,
+                                      const AnswerQuestion& question) const {
+  Subject::Generation out{{}, options_.max_tokens, {}};
+  const std::vector<text::Message> message = {{.role = "user", .content = question.prompt}};
+  if (!question.messages.empty()) {
+    out.prompt = subject.encode_chat(question.messages);
+  } else if (options_.chat) {
+    out.prompt = subject.encode_chat(message);
+  } else {
+    out.prompt = subject.encode(question.prompt);
+    if (question.one_line) out.stop = {"\n"};
+  }
+  const size_t needed = out.prompt.size() + static_cast<size_t>(options_.max_tokens);
+  if (needed > static_cast<size_t>(subject.trained_context())) {
+    throw std::runtime_error(
+        "line " + std::to_string(question.line) + ": the prompt has " +
+        std::to_string(out.prompt.size()) + " tokens and its answer up to " +
+        std::to_string(options_.max_tokens) + ", the model takes " +
+        std::to_string(subject.trained_context()) +
+        "; shorten the line's context, or ask for shorter answers with --max-tokens");
+  }
+  return out;
+}
+
+void Answers::run(Subject& subject, const Hooks& hooks, std::vector<Observation>& out) {
+  std::vector<Subject::Generation> items;
+  for (const AnswerQuestion& question : questions_) items.push_back(item_for(subject, question));
+  const auto tokens_of = [&](size_t i) { return static_cast<int64_t>(items[i].prompt.size()); };
+  for (const Run& run : in_runs(items.size(), tokens_of, kTokensARun, kPromptsARun)) {
+    const auto said =
+        subject.generate(std::span(items).subspan(run.begin, run.end - run.begin), hooks.stop);
+    for (size_t i = run.begin; i < run.end; ++i) {
+      const AnswerQuestion& question = questions_[i];
+      const std::string& output = said[i - run.begin];
+      const AnswerMatch match = match_answer(output, question.answers);
+      const auto item = static_cast<int64_t>(i);
+      out.push_back({kExact, item, {}, match.exact, 1});
+      out.push_back({kContains, item, {}, match.contains, 1});
+      out.push_back({kF1, item, {}, match.f1, 1});
+      if (!hooks.sample) continue;
+      hooks.sample({.task = name(),
+                    .subject = subject.label(),
+                    .item = item,
+                    .line = question.line,
+                    .prompt = shown(question),
+                    .expected = question.answers[0],
+                    .output = output,
+                    .score = match.f1});
+    }
+    hooks.report(subject, static_cast<int64_t>(run.end), static_cast<int64_t>(items.size()));
+  }
+}
+
+}  // namespace dex::evaluate

@@ -1,0 +1,207 @@
+#include "worker/evaluate/multi_needle.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include "worker/evaluate/batches.h"
+
+namespace dex::evaluate {
+namespace {
+
+enum : int32_t { kAccuracy, kAll };
+
+constexpr int32_t kShortestLength = 1024;
+constexpr int64_t kTokensARun = 8192;
+constexpr size_t kPromptsARun = 16;
+constexpr int32_t kSamplesOfMethod = 50;
+// Below this a haystack may be short of filler because one sentence does not fit.
+constexpr int32_t kCoarseFiller = 512;
+
+[[noreturn]] void fail(const std::string& what) {
+  throw std::runtime_error(what);
+}
+
+std::string number(int64_t value) {
+  return std::to_string(value);
+}
+
+}  // namespace
+
+// The filler's sentences with what each costs in the subject's tokens, counted when first used: a
+// corpus is mostly larger than what the haystacks need.
+struct MultiNeedle::Filler {
+  const Subject& subject;
+  const std::vector<std::string>& sentences;
+  std::vector<int32_t> counts;
+
+  int32_t count(size_t i) {
+    if (counts[i] < 0)
+      counts[i] = static_cast<int32_t>(subject.encode_with_starts(" " + sentences[i]).ids.size());
+    return counts[i];
+  }
+};
+
+struct MultiNeedle::Prompt {
+  std::vector<int32_t> tokens;
+  std::string text;
+  NeedleDraw draw;
+  Dims dims;
+};
+
+MultiNeedle::MultiNeedle(Options options, const TextFile& filler) : options_(std::move(options)) {
+  if (options_.needles < 1 || options_.needles > most_needles())
+    fail("--n-needles must be from 1 to " + number(most_needles()) + ", got " +
+         number(options_.needles));
+  if (options_.queries < 1 || options_.queries > options_.needles)
+    fail("--n-queries must be from 1 to the " + number(options_.needles) + " needles, got " +
+         number(options_.queries));
+  if (options_.samples_per_cell < 1)
+    fail("--samples-per-cell must be at least 1, got " + number(options_.samples_per_cell));
+  for (const int32_t depth : options_.depths_percent) {
+    if (depth < 0 || depth > 100)
+      fail("--depths-percent must be from 0 to 100, got " + number(depth));
+  }
+  for (const TextDocument& document : filler.documents) {
+    for (std::string& sentence : split_sentences(document.text))
+      sentences_.push_back(std::move(sentence));
+  }
+  if (sentences_.empty()) fail("the filler text has no sentence");
+}
+
+std::vector<Metric> MultiNeedle::metrics() const {
+  const std::vector<std::vector<std::string>> groupings = {{}, {"length"}, {"length", "depth"}};
+  return {{"accuracy", IntervalKind::kWilson, false, false, groupings},
+          {"all", IntervalKind::kWilson, false, false, groupings}};
+}
+
+std::vector<int32_t> MultiNeedle::lengths_for(const Subject& subject) const {
+  const int32_t limit = subject.trained_context();
+  std::vector<int32_t> out = options_.lengths;
+  if (out.empty()) {
+    for (int32_t length = kShortestLength; length <= limit; length *= 2) out.push_back(length);
+    if (out.empty()) out.push_back(limit);
+  }
+  for (const int32_t length : out) {
+    if (length > limit && !options_.allow_extrapolation) {
+      fail("a length of " + number(length) + " tokens is beyond the " + number(limit) +
+           " that the model was trained for; ask for less with --lengths, or add "
+           "--allow-extrapolation to measure it all the same");
+    }
+  }
+  return out;
+}
+
+std::vector<int32_t> MultiNeedle::encode(const Subject& subject, const std::string& haystack,
+                                         const NeedleQuestion& question, std::string& text) const {
+  text = haystack + "\n\nQuestion: " + question.question;
+  if (options_.chat) {
+    const std::vector<text::Message> messages = {
+        {.role = "user", .content = text + " Answer with the numbers."}};
+    return subject.encode_chat(messages);
+  }
+  text += "\nAnswer: " + question.beginning;
+  return subject.encode(text);
+}
+
+MultiNeedle::Prompt MultiNeedle::prompt_for(const Subject& subject, Filler& filler, int32_t length,
+                                            int32_t depth, uint64_t item) const {
+  Prompt out;
+  out.draw = draw_needles(options_.needles, depth / 100.0, static_cast<uint32_t>(sentences_.size()),
+                          options_.seed, item);
+  const NeedleQuestion question = ask_for(out.draw.needles, options_.queries);
+  const int32_t room = length - answer_tokens();
+  // What stands there without any filler; the rest of the length is for sentences.
+  std::vector<std::string> sentences;
+  std::vector<int32_t> counts;
+  out.tokens = encode(subject, build_haystack({}, {}, out.draw), question, out.text);
+  const auto bare = static_cast<int32_t>(out.tokens.size());
+  if (bare > room) {
+    fail("the needles do not fit: " + number(options_.needles) + " needles, the question and " +
+         number(answer_tokens()) + " tokens for the answer need " + number(bare + answer_tokens()) +
+         " tokens, the length is " + number(length) +
+         "; ask for longer ones with --lengths or for fewer with --n-needles");
+  }
+  int32_t used = bare;
+  for (size_t i = out.draw.filler_start;; i = (i + 1) % sentences_.size()) {
+    if (used + filler.count(i) > room) break;
+    used += filler.count(i);
+    sentences.push_back(sentences_[i]);
+    counts.push_back(filler.count(i));
+  }
+  if (room - bare > kCoarseFiller && used - bare < (room - bare) / 2) {
+    fail("the filler's sentences are too long to be cut to " + number(length) +
+         " tokens: the next one has " +
+         number(filler.count((out.draw.filler_start + sentences.size()) % sentences_.size())) +
+         "; give a text of ordinary sentences as --file");
+  }
+  // Sentences cost a little more or less together than alone; the last ones make room.
+  for (;;) {
+    out.tokens = encode(subject, build_haystack(sentences, counts, out.draw), question, out.text);
+    if (static_cast<int32_t>(out.tokens.size()) <= room || sentences.empty()) break;
+    sentences.pop_back();
+    counts.pop_back();
+  }
+  out.dims = {{"length", number(length)}, {"depth", number(depth)}};
+  return out;
+}
+
+std::vector<MultiNeedle::Cell> MultiNeedle::cells_for(const std::vector<int32_t>& lengths) const {
+  std::vector<Cell> out;
+  for (const int32_t length : lengths) {
+    for (const int32_t depth : options_.depths_percent)
+      out.insert(out.end(), static_cast<size_t>(options_.samples_per_cell), Cell{length, depth});
+  }
+  return out;
+}
+
+void MultiNeedle::observe(const Subject& subject, const Hooks& hooks, const Prompt& prompt,
+                          const std::string& answer, int64_t item,
+                          std::vector<Observation>& out) const {
+  const int32_t found = numbers_found(answer, prompt.draw.needles, options_.queries);
+  const double asked = options_.queries;
+  out.push_back({kAccuracy, item, prompt.dims, static_cast<double>(found), asked});
+  out.push_back({kAll, item, prompt.dims, found == options_.queries ? 1.0 : 0.0, 1});
+  if (!hooks.sample) return;
+  Sample sample{.task = name(),
+                .subject = subject.label(),
+                .item = item,
+                .dims = prompt.dims,
+                .prompt = prompt.text,
+                .output = answer,
+                .score = found / asked};
+  for (int32_t n = 0; n < options_.queries; ++n)
+    sample.expected += (n > 0 ? " " : "") + prompt.draw.needles[n].number;
+  hooks.sample(sample);
+}
+
+void MultiNeedle::run(Subject& subject, const Hooks& hooks, std::vector<Observation>& out) {
+  const std::vector<int32_t> lengths = lengths_for(subject);
+  const std::vector<Cell> cells = cells_for(lengths);
+  Filler filler{subject, sentences_, std::vector<int32_t>(sentences_.size(), -1)};
+  // The shortest length is refused before anything is computed.
+  static_cast<void>(prompt_for(subject, filler, *std::ranges::min_element(lengths), 0, 0));
+  if (options_.samples_per_cell < kSamplesOfMethod)
+    hooks.say(number(options_.samples_per_cell) + " samples a cell; a firm grid needs " +
+              number(kSamplesOfMethod));
+  if (*std::ranges::max_element(lengths) > subject.trained_context())
+    hooks.say("extrapolated: lengths beyond " + number(subject.trained_context()) +
+              " tokens are longer than the model was trained for");
+
+  const auto tokens_of = [&](size_t i) { return int64_t{cells[i].length}; };
+  for (const Run& run : in_runs(cells.size(), tokens_of, kTokensARun, kPromptsARun)) {
+    std::vector<Prompt> prompts;
+    std::vector<Subject::Generation> items;
+    for (size_t i = run.begin; i < run.end; ++i) {
+      prompts.push_back(prompt_for(subject, filler, cells[i].length, cells[i].depth, i));
+      items.push_back({std::move(prompts.back().tokens), answer_tokens(), {}});
+      if (!options_.chat) items.back().stop = {"\n"};
+    }
+    const std::vector<std::string> answers = subject.generate(items, hooks.stop);
+    for (size_t i = 0; i < answers.size(); ++i)
+      observe(subject, hooks, prompts[i], answers[i], static_cast<int64_t>(run.begin + i), out);
+    hooks.report(subject, static_cast<int64_t>(run.end), static_cast<int64_t>(cells.size()));
+  }
+}
+
+}  // namespace dex::evaluate

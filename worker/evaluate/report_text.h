@@ -1,0 +1,24 @@
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "worker/evaluate/task.h"
+
+// How an evaluation is shown.
+namespace dex::evaluate {
+
+// The rows as a table of aligned columns, numbers to four digits behind the point.
+std::string rows_as_table(std::span<const ResultRow> rows);
+
+// {"task", "complete", "seed", "rows": [{task, subject, metric, dims, value, low, high, confidence,
+// interval, n, delta?, delta_low?, delta_high?, verdict?}], "notes"}: rows with the names of api.md
+// §2; low and high are null where interval is NONE.
+std::string evaluation_as_json(const std::string& task, const Evaluation& evaluation,
+                               uint64_t seed);
+
+// One line of JSON: task, subject, item, line, dims, prompt, expected, output, score, logprobs.
+// Absent: what is empty.
+std::string sample_as_json(const Sample& sample);
+
+}  // namespace dex::evaluate

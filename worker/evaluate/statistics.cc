@@ -1,0 +1,69 @@
+#include "worker/evaluate/statistics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "worker/evaluate/random_stream.h"
+
+namespace dex::evaluate {
+
+double normal_quantile(double p) {
+  // Bisection on Φ(x) = ½·erfc(−x/√2): slow and plain, a few calls a report. Beyond ±38 Φ is 0 or 1
+  // in double.
+  double low = -38, high = 38;
+  for (int i = 0; i < 80; ++i) {
+    const double middle = (low + high) / 2;
+    (std::erfc(-middle / std::numbers::sqrt2) / 2 < p ? low : high) = middle;
+  }
+  return (low + high) / 2;
+}
+
+Interval wilson(int64_t successes, int64_t n, double confidence) {
+  const auto count = static_cast<double>(n);
+  const double p = static_cast<double>(successes) / count;
+  const double z = normal_quantile((1 + confidence) / 2), z2 = z * z;
+  const double center = p + z2 / (2 * count);
+  const double half = z * std::sqrt(p * (1 - p) / count + z2 / (4 * count * count));
+  const double scale = 1 + z2 / count;
+  // The ends are exact there; rounding would put them a little off.
+  return {successes == 0 ? 0.0 : (center - half) / scale,
+          successes == n ? 1.0 : (center + half) / scale};
+}
+
+double quantile_of(std::vector<double> values, double q) {
+  std::ranges::sort(values);
+  const double at = q * static_cast<double>(values.size() - 1);
+  const auto below = static_cast<size_t>(at);
+  const size_t above = std::min(below + 1, values.size() - 1);
+  return values[below] + (values[above] - values[below]) * (at - static_cast<double>(below));
+}
+
+Interval bootstrap(uint32_t units, const BootstrapOptions& options,
+                   const std::function<double(std::span<const uint32_t> drawn)>& statistic) {
+  RandomStream random(options.seed, Draw::kBootstrap);
+  std::vector<double> values;
+  std::vector<uint32_t> drawn(units);
+  for (int32_t i = 0; i < options.resamples; ++i) {
+    for (uint32_t& unit : drawn) unit = random.below(units);
+    values.push_back(statistic(drawn));
+  }
+  const double tail = (1 - options.confidence) / 2;
+  return {quantile_of(values, tail), quantile_of(values, 1 - tail)};
+}
+
+double mcnemar_exact(int64_t only_first, int64_t only_second) {
+  const int64_t n = only_first + only_second, fewer = std::min(only_first, only_second);
+  if (n == 0) return 1;
+  // In logarithms: C(n, k)·2⁻ⁿ underflows from a thousand pairs on.
+  double sum = 0;
+  for (int64_t k = 0; k <= fewer; ++k) {
+    const double log_choose = std::lgamma(static_cast<double>(n + 1)) -
+                              std::lgamma(static_cast<double>(k + 1)) -
+                              std::lgamma(static_cast<double>(n - k + 1));
+    sum += std::exp(log_choose - static_cast<double>(n) * std::numbers::ln2);
+  }
+  return std::min(1.0, 2 * sum);
+}
+
+}  // namespace dex::evaluate

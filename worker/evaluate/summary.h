@@ -1,0 +1,24 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "worker/evaluate/task.h"
+
+namespace dex::evaluate {
+
+// What one subject's run observed.
+struct Observed {
+  std::string subject;
+  std::vector<Observation> observations;
+};
+
+// Rows of every metric, grouping, group and subject, in this order; groups as they first appear.
+// The first of `observed` is the baseline that the others are compared with, item by item. A group
+// that a subject has no observation of gives it no row.
+std::vector<ResultRow> summarise(const std::string& task, std::span<const Metric> metrics,
+                                 std::span<const Observed> observed,
+                                 const EvaluationOptions& options);
+
+}  // namespace dex::evaluate

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "worker/evaluate/subject.h"
+#include "worker/serve/engine.h"
+#include "worker/serve/text_model.h"
+
+namespace dex::serve {
+
+// A base model or an adapter of it as evaluations see it, computed by the engine: continuous
+// batching, and beginnings that items share come from the KV cache. Uses the engine's step thread,
+// so nobody else may run it meanwhile.
+class EngineSubject final : public evaluate::Subject {
+ public:
+  // `engine` and `text` outlive this object; `text` has a tokenizer. `adapter` null: the base. The
+  // engine's longest_timeout_ms bounds each request.
+  EngineSubject(Engine& engine, const TextModel& text,
+                std::shared_ptr<const ServingAdapter> adapter, std::string label,
+                int32_t trained_context);
+
+  [[nodiscard]] const std::string& label() const override { return label_; }
+  [[nodiscard]] int32_t trained_context() const override { return trained_context_; }
+  [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const override;
+  [[nodiscard]] std::vector<int32_t> encode_chat(
+      std::span<const text::Message> messages) const override;
+  [[nodiscard]] text::Tokenizer::Encoding encode_with_starts(std::string_view text) const override;
+  [[nodiscard]] std::optional<int32_t> bos() const override;
+  [[nodiscard]] bool has_chat_template() const override { return text_.chat_template != nullptr; }
+
+  std::vector<std::vector<float>> score(std::span<const Scoring> items,
+                                        const std::stop_token& stop) override;
+  std::vector<std::string> generate(std::span<const Generation> items,
+                                    const std::stop_token& stop) override;
+
+ private:
+  class Reply;
+  std::vector<std::shared_ptr<Reply>> run(std::vector<Request> requests,
+                                          const std::stop_token& stop);
+
+  Engine& engine_;
+  const TextModel& text_;
+  std::shared_ptr<const ServingAdapter> adapter_;
+  std::string label_;
+  int32_t trained_context_;
+};
+
+}  // namespace dex::serve

@@ -1,0 +1,236 @@
+#include "worker/serve/evaluate_command.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <limits>
+#include <ostream>
+#include <stdexcept>
+#include <utility>
+
+#include "worker/evaluate/heat_map.h"
+#include "worker/evaluate/report_text.h"
+#include "worker/model/config.h"
+#include "worker/serve/engine.h"
+#include "worker/serve/engine_subject.h"
+#include "worker/serve/serving_model.h"
+#include "worker/serve/text_model.h"
+
+namespace dex::serve {
+namespace {
+
+using evaluate::Task;
+
+constexpr int kInterrupted = 130;
+constexpr int64_t kProgressEvery_ms = 2000;
+
+evaluate::TextFormat format_of(const std::string& name) {
+  if (name == "raw") return evaluate::TextFormat::kRaw;
+  if (name == "jsonl") return evaluate::TextFormat::kJsonl;
+  return evaluate::TextFormat::kAuto;
+}
+
+evaluate::InContext::Order order_of(const std::string& name) {
+  using Order = evaluate::InContext::Order;
+  if (name == "by_class") return Order::kByClass;
+  return name == "both" ? Order::kBoth : Order::kRandom;
+}
+
+// What a file name and a table can hold, and no two alike.
+std::string label_for(const std::string& adapter, const std::vector<std::string>& taken) {
+  std::string label = "base";
+  if (adapter != "none") {
+    const std::filesystem::path folder = std::filesystem::path(adapter).lexically_normal();
+    label = (folder.has_filename() ? folder : folder.parent_path()).filename().string();
+    for (char& c : label) {
+      const bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
+                         (c >= 'A' && c <= 'Z') || c == '.' || c == '_' || c == '-';
+      if (!plain) c = '_';
+    }
+  }
+  std::string out = label;
+  for (int i = 2; std::ranges::find(taken, out) != taken.end(); ++i)
+    out = label + "-" + std::to_string(i);
+  return out;
+}
+
+// Positions that the model must have beyond its own; 0: its own will do.
+int64_t positions_for(const EvaluateCommand& command) {
+  if (!command.allow_extrapolation) return 0;
+  int64_t most = command.perplexity.context_length;
+  for (const int32_t length : command.multi_needle.lengths) most = std::max<int64_t>(most, length);
+  return most;
+}
+
+// The base, then its adapters.
+class Subjects {
+ public:
+  Subjects(const EvaluateCommand& command, const base::Clock& clock) {
+    std::error_code ignored;
+    if (!std::filesystem::is_directory(command.model, ignored)) {
+      throw std::runtime_error("--model: " + command.model.string() +
+                               " is not a directory with a Hugging Face model");
+    }
+    auto text = TextModel::load(command.model);
+    if (!text.ok()) throw std::runtime_error(text.status().message());
+    text_ = std::move(text).value();
+    if (text_.tokenizer == nullptr) {
+      throw std::runtime_error("--model: " + command.model.string() +
+                               " has no tokenizer.json, and evaluations read text");
+    }
+    model_ =
+        load_serving_model(command.model, parse_dtype(command.dtype), {}, positions_for(command));
+    const auto trained =
+        static_cast<int32_t>(model::load_config(command.model).max_position_embeddings);
+    // Slow machines and long contexts take their time; who is impatient presses Ctrl-C.
+    engine_ = std::make_unique<Engine>(
+        model_, text_.tokenizer.get(),
+        Engine::Options{.threads = command.threads,
+                        .longest_timeout_ms = std::numeric_limits<int64_t>::max() / 2},
+        clock);
+    add(nullptr, "none", trained);
+    const TextHashes hashes = {text_.tokenizer->sha256(),
+                               text_.chat_template ? text_.chat_template->sha256() : ""};
+    for (const std::string& folder : command.adapters) {
+      add(folder == "none" ? nullptr : load_serving_adapter(folder, folder, {}, *model_, hashes),
+          folder, trained);
+    }
+  }
+  [[nodiscard]] const std::vector<evaluate::Subject*>& list() const { return list_; }
+
+ private:
+  void add(std::shared_ptr<const ServingAdapter> adapter, const std::string& folder,
+           int32_t trained_context) {
+    labels_.push_back(label_for(folder, labels_));
+    subjects_.push_back(std::make_unique<EngineSubject>(*engine_, text_, std::move(adapter),
+                                                        labels_.back(), trained_context));
+    list_.push_back(subjects_.back().get());
+  }
+
+  TextModel text_;
+  std::shared_ptr<const ServingModel> model_;
+  std::unique_ptr<Engine> engine_;
+  std::vector<std::string> labels_;
+  std::vector<std::unique_ptr<EngineSubject>> subjects_;
+  std::vector<evaluate::Subject*> list_;
+};
+
+// A line of progress every few seconds, and one at each subject's end.
+class Progress {
+ public:
+  Progress(std::string task, const base::Clock& clock, std::ostream& log)
+      : task_(std::move(task)), clock_(clock), log_(log) {}
+  void operator()(const std::string& subject, int64_t done, int64_t total) {
+    const int64_t now = clock_.steady_ms();
+    if (done < total && now - last_ms_ < kProgressEvery_ms) return;
+    last_ms_ = now;
+    log_ << task_ << ": " << subject << " " << done << "/" << total << std::endl;
+  }
+
+ private:
+  std::string task_;
+  const base::Clock& clock_;
+  std::ostream& log_;
+  int64_t last_ms_ = 0;
+};
+
+std::ofstream open_samples(const std::filesystem::path& path) {
+  std::ofstream file;
+  if (path.empty()) return file;
+  file.open(path, std::ios::trunc);
+  if (!file) throw std::runtime_error("--samples-out: " + path.string() + " can't be written");
+  return file;
+}
+
+void show(const EvaluateCommand& command, const evaluate::Evaluation& evaluation,
+          const std::vector<evaluate::Subject*>& subjects, std::ostream& out) {
+  if (command.json) {
+    out << evaluate::evaluation_as_json(command.task, evaluation, command.seed);
+    return;
+  }
+  out << evaluate::rows_as_table(evaluation.rows);
+  for (const evaluate::Subject* subject : subjects) {
+    const std::string map = evaluate::heat_map(evaluation.rows, "accuracy", subject->label());
+    if (!map.empty()) out << "\n" << map;
+  }
+  for (const std::string& note : evaluation.notes) out << "note: " << note << "\n";
+}
+
+}  // namespace
+
+std::unique_ptr<Task> make_task(const EvaluateCommand& command) {
+  if (command.task == "perplexity") {
+    auto options = command.perplexity;
+    options.allow_extrapolation = command.allow_extrapolation;
+    return std::make_unique<evaluate::Perplexity>(
+        options, evaluate::read_texts(command.file, format_of(command.format)));
+  }
+  if (command.task == "multi_needle") {
+    auto options = command.multi_needle;
+    options.seed = command.seed;
+    options.chat = command.chat;
+    options.allow_extrapolation = command.allow_extrapolation;
+    return std::make_unique<evaluate::MultiNeedle>(
+        options, evaluate::read_texts(command.file, format_of(command.format)));
+  }
+  if (command.task == "multiple_choice") {
+    auto options = command.multiple_choice;
+    options.seed = command.seed;
+    options.samples = command.samples;
+    std::vector<evaluate::ChoiceQuestion> examples;
+    if (!command.shots_file.empty()) examples = evaluate::read_choices(command.shots_file);
+    return std::make_unique<evaluate::MultipleChoice>(options, evaluate::read_choices(command.file),
+                                                      std::move(examples));
+  }
+  if (command.task == "icl") {
+    auto options = command.icl;
+    options.seed = command.seed;
+    options.order = order_of(command.order);
+    if (command.samples > 0) options.samples = command.samples;
+    return std::make_unique<evaluate::InContext>(options, evaluate::read_labelled(command.file));
+  }
+  if (command.task == "answers") {
+    auto options = command.answers;
+    options.seed = command.seed;
+    options.samples = command.samples;
+    options.chat = command.chat;
+    return std::make_unique<evaluate::Answers>(options, evaluate::read_answers(command.file));
+  }
+  auto options = command.instructions;
+  options.seed = command.seed;
+  return std::make_unique<evaluate::Instructions>(options,
+                                                  evaluate::read_instructions(command.file));
+}
+
+int run_evaluation(const EvaluateCommand& command, const base::StopSignals& signals,
+                   const base::Clock& clock, std::ostream& out, std::ostream& log) {
+  const std::stop_callback at_once(signals.urgent(), [] { std::_Exit(kInterrupted); });
+  // The file first: reading it takes a moment, loading a model may take a minute.
+  const std::unique_ptr<Task> task = make_task(command);
+  std::ofstream samples = open_samples(command.samples_out);
+  const Subjects subjects(command, clock);
+  evaluate::Hooks hooks;
+  hooks.stop = signals.token();
+  hooks.progress = Progress(command.task, clock, log);
+  if (samples.is_open()) {
+    hooks.sample = [&](const evaluate::Sample& sample) {
+      samples << evaluate::sample_as_json(sample) << std::flush;
+    };
+  }
+  const evaluate::Evaluation evaluation =
+      evaluate::evaluate(*task, subjects.list(), {command.confidence, command.seed}, hooks);
+  if (samples.is_open() && !samples)
+    throw std::runtime_error("--samples-out: " + command.samples_out.string() +
+                             " could not be written to its end; is the disk full?");
+  show(command, evaluation, subjects.list(), out);
+  if (!evaluation.complete) {
+    log << "stopped: the rows are over what was measured until then" << std::endl;
+    return kInterrupted;
+  }
+  if (const auto* export_of = dynamic_cast<const evaluate::Instructions*>(task.get())) {
+    for (const auto& path : export_of->write(command.out)) log << "wrote " << path.string() << "\n";
+  }
+  return 0;
+}
+
+}  // namespace dex::serve
