@@ -13,9 +13,6 @@ namespace {
 
 enum : int32_t { kExact, kContains, kF1 };
 
-constexpr int64_t kTokensARun = 16'384;
-constexpr size_t kPromptsARun = 32;
-
 // The chat as people read it.
 std::string shown(const AnswerQuestion& question) {
   std::string out = question.prompt;
@@ -72,6 +69,8 @@ void Answers::run(Subject& subject, const Hooks& hooks, std::vector<Observation>
   std::vector<Subject::Generation> items;
   for (const AnswerQuestion& question : questions_) items.push_back(item_for(subject, question));
   const auto tokens_of = [&](size_t i) { return static_cast<int64_t>(items[i].prompt.size()); };
+  constexpr int64_t kTokensARun = 16'384;
+  constexpr size_t kPromptsARun = 32;
   for (const Run& run : in_runs(items.size(), tokens_of, kTokensARun, kPromptsARun)) {
     const auto said =
         subject.generate(std::span(items).subspan(run.begin, run.end - run.begin), hooks.stop);

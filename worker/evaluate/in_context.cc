@@ -16,8 +16,6 @@ enum : int32_t { kAccuracy, kAccuracyOfOrder, kOrderSpread };
 
 constexpr size_t kMostLabels = 64;
 constexpr int32_t kOrdersOfMethod = 10;
-constexpr int64_t kTokensARun = 65'536;  // most of them shared: the examples
-constexpr size_t kQuestionsARun = 32;
 
 std::string shown(const LabelledText& row) {
   return "Text: " + row.text + "\nLabel: " + row.label + "\n\n";
@@ -128,6 +126,8 @@ std::vector<bool> InContext::ask(const Pass& pass, const Arrangement& arrangemen
   const auto tokens_of = [&](size_t q) {
     return static_cast<int64_t>(items[q * each].tokens.size() * each);
   };
+  constexpr int64_t kTokensARun = 65'536;  // most of them shared: the examples
+  constexpr size_t kQuestionsARun = 32;
   for (const Run& run : in_runs(questions_.size(), tokens_of, kTokensARun, kQuestionsARun)) {
     const auto scores = pass.subject.score(
         std::span(items).subspan(run.begin * each, (run.end - run.begin) * each), pass.hooks.stop);

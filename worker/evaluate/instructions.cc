@@ -12,9 +12,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int64_t kTokensARun = 8192;
-constexpr size_t kPromptsARun = 16;
-
 void check(const base::Status& status) {
   if (!status.ok()) throw std::runtime_error(status.message());
 }
@@ -54,6 +51,8 @@ void Instructions::run(Subject& subject, const Hooks& hooks, std::vector<Observa
   const auto tokens_of = [&](size_t i) {
     return static_cast<int64_t>(items[i].prompt.size()) + options_.max_tokens;
   };
+  constexpr int64_t kTokensARun = 8192;
+  constexpr size_t kPromptsARun = 16;
   for (const Run& run : in_runs(items.size(), tokens_of, kTokensARun, kPromptsARun)) {
     auto said =
         subject.generate(std::span(items).subspan(run.begin, run.end - run.begin), hooks.stop);

@@ -12,8 +12,6 @@ namespace {
 enum : int32_t { kAccuracy, kAll };
 
 constexpr int32_t kShortestLength = 1024;
-constexpr int64_t kTokensARun = 8192;
-constexpr size_t kPromptsARun = 16;
 constexpr int32_t kSamplesOfMethod = 50;
 // Below this a haystack may be short of filler because one sentence does not fit.
 constexpr int32_t kCoarseFiller = 512;
@@ -189,6 +187,8 @@ void MultiNeedle::run(Subject& subject, const Hooks& hooks, std::vector<Observat
               " tokens are longer than the model was trained for");
 
   const auto tokens_of = [&](size_t i) { return int64_t{cells[i].length}; };
+  constexpr int64_t kTokensARun = 8192;
+  constexpr size_t kPromptsARun = 16;
   for (const Run& run : in_runs(cells.size(), tokens_of, kTokensARun, kPromptsARun)) {
     std::vector<Prompt> prompts;
     std::vector<Subject::Generation> items;

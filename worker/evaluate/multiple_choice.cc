@@ -11,8 +11,6 @@
 namespace dex::evaluate {
 namespace {
 
-constexpr int64_t kTokensARun = 16'384;
-constexpr size_t kQuestionsARun = 64;
 constexpr double ChoiceScore::*kScales[] = {&ChoiceScore::sum, &ChoiceScore::per_byte,
                                             &ChoiceScore::per_token};
 
@@ -147,6 +145,8 @@ void MultipleChoice::run(Subject& subject, const Hooks& hooks, std::vector<Obser
     for (const auto& item : items[i]) sum += static_cast<int64_t>(item.tokens.size());
     return sum;
   };
+  constexpr int64_t kTokensARun = 16'384;
+  constexpr size_t kQuestionsARun = 64;
   for (const Run& run : in_runs(items.size(), tokens_of, kTokensARun, kQuestionsARun)) {
     std::vector<Subject::Scoring> together;
     for (size_t q = run.begin; q < run.end; ++q)

@@ -20,7 +20,6 @@ enum : int32_t { kLoss, kPerplexity, kBits };
 // No tokenizer's tokens are longer than this on average: text beyond it can't be needed for
 // max_tokens, and is not tokenised.
 constexpr int64_t kMostBytesAToken = 64;
-constexpr int64_t kTokensARun = 8192;
 constexpr int32_t kUsualWidth = 2048;
 
 // Puts the negative log-likelihood of each token that `windows` score at its place in `nll`.
@@ -164,6 +163,7 @@ void Perplexity::run(Subject& subject, const Hooks& hooks, std::vector<Observati
   std::vector<double> nll(reading.tokens.size(), 0);
   size_t complete = 0;  // units whose every token is scored
   const auto tokens_of = [&](size_t i) { return int64_t{windows[i].end} - windows[i].begin; };
+  constexpr int64_t kTokensARun = 8192;
   for (const Run& run : in_runs(windows.size(), tokens_of, kTokensARun, windows.size())) {
     score(subject, reading.tokens, std::span(windows).subspan(run.begin, run.end - run.begin),
           hooks.stop, nll);

@@ -2,12 +2,12 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "worker/kernels/check.h"
 #include "worker/kernels/head_map.h"
+#include "worker/kernels/optional_tensor.h"
 
 namespace dex::kernels {
 
@@ -27,14 +27,6 @@ struct Inputs {
   [[nodiscard]] Tensor factor() const { return branch_strength(lambda, mask, sign); }
   [[nodiscard]] Tensor gate_row() const { return gate.view({1, heads, 1}); }
 };
-
-// Function::apply takes no undefined tensor, so "no gate" travels as an empty one.
-Tensor packed(const Tensor& gate, const Tensor& like) {
-  return gate.defined() ? gate : at::empty({0}, like.options());
-}
-Tensor unpacked(const Tensor& gate) {
-  return gate.numel() == 0 ? Tensor() : gate;
-}
 
 Inputs restore(AutogradContext* ctx) {
   const auto s = ctx->get_saved_variables();

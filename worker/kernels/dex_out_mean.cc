@@ -1,7 +1,6 @@
 #include "worker/kernels/dex_out_mean.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones_like.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -10,6 +9,7 @@
 
 #include "worker/kernels/check.h"
 #include "worker/kernels/head_map.h"
+#include "worker/kernels/optional_tensor.h"
 #include "worker/kernels/running_mean.h"
 
 namespace dex::kernels {
@@ -34,14 +34,6 @@ Tensor to_query_heads(const Tensor& v, int64_t heads) {
 Tensor difference_of(const Tensor& o, const Tensor& mean, const Tensor& w_d, const Tensor& gate) {
   const Tensor gated = mean * gate_row(gate);
   return w_d.defined() ? times_map(o, w_d) - gated : gated;
-}
-
-// Function::apply takes no undefined tensor, so "none" travels as an empty one.
-Tensor packed(const Tensor& tensor, const Tensor& like) {
-  return tensor.defined() ? tensor : at::empty({0}, like.options());
-}
-Tensor unpacked(const Tensor& tensor) {
-  return tensor.numel() == 0 ? Tensor() : tensor;
 }
 
 struct MeanBranch : torch::autograd::Function<MeanBranch> {

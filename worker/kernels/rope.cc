@@ -17,7 +17,7 @@ namespace dex::kernels {
 
 namespace {
 
-constexpr int64_t kRowsAThread = 16;
+constexpr int64_t kTokensAThread = 16;
 
 at::Tensor rotate(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin,
                   double direction) {
@@ -27,7 +27,7 @@ at::Tensor rotate(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& 
     const auto *in = x.const_data_ptr<scalar_t>(), *c = cos.const_data_ptr<scalar_t>(),
                *s = sin.const_data_ptr<scalar_t>();
     auto* out = y.mutable_data_ptr<scalar_t>();
-    parallel_for(0, x.size(0), kRowsAThread, [=](int64_t b, int64_t e) {
+    parallel_for(0, x.size(0), kTokensAThread, [=](int64_t b, int64_t e) {
       const int64_t at = b * heads * 2 * half;
       rows::rope(in + at, c + b * half, s + b * half, out + at, e - b, heads, half, direction);
     });
@@ -61,7 +61,7 @@ std::pair<at::Tensor, at::Tensor> rope_angles(const at::Tensor& positions,
   const at::Tensor where = positions.contiguous();
   const auto* position = where.const_data_ptr<int64_t>();
   auto *c = cos.mutable_data_ptr<float>(), *s = sin.mutable_data_ptr<float>();
-  parallel_for(0, rows, kRowsAThread, [&](int64_t b, int64_t e) {
+  parallel_for(0, rows, kTokensAThread, [&](int64_t b, int64_t e) {
     for (int64_t row = b; row < e; ++row) {
       for (int64_t i = 0; i < half; ++i) {
         const float angle = static_cast<float>(position[row]) * frequencies[static_cast<size_t>(i)];

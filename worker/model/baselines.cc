@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "worker/model/named_values.h"
+
 namespace dex::model {
 
 namespace {
@@ -17,32 +19,14 @@ constexpr std::array<std::pair<Linear, std::string_view>, 7> kPaths{
      {Linear::kGate, "mlp.gate_proj"},
      {Linear::kUp, "mlp.up_proj"},
      {Linear::kDown, "mlp.down_proj"}}};
-constexpr std::array<std::pair<AdapterActivation, std::string_view>, 2> kActivations{
+constexpr std::array<std::pair<AdapterActivation, std::string_view>, 2> kAdapterActivations{
     {{AdapterActivation::kRelu, "relu"}, {AdapterActivation::kGelu, "gelu"}}};
 constexpr std::array<std::pair<Placement, std::string_view>, 3> kPlacements{
     {{Placement::kBoth, "both"}, {Placement::kAttention, "attention"}, {Placement::kMlp, "mlp"}}};
 
-template <class Table, class E>
-std::string_view name_in(const Table& table, E value) {
-  for (const auto& [known, text] : table) {
-    if (known == value) return text;
-  }
-  return "?";
-}
-
 [[noreturn]] void unknown(std::string_view what, std::string_view text, const std::string& known) {
   throw std::runtime_error("[baselines] " + std::string(what) + " must be one of " + known +
                            ", got \"" + std::string(text.substr(0, 60)) + "\"");
-}
-
-template <class Table>
-auto parse_in(const Table& table, std::string_view what, std::string_view text) {
-  std::string known;
-  for (const auto& [value, name] : table) {
-    if (name == text) return value;
-    known += (known.empty() ? "" : ", ") + std::string(name);
-  }
-  unknown(what, text, known);
 }
 
 std::string shown(double value) {
@@ -92,13 +76,13 @@ double lora_scale(double alpha, int64_t r, bool rslora) {
 }
 
 std::string_view name(AdapterActivation value) {
-  return name_in(kActivations, value);
+  return name_in(kAdapterActivations, value);
 }
 std::string_view name(Placement value) {
   return name_in(kPlacements, value);
 }
 AdapterActivation parse_adapter_activation(std::string_view text) {
-  return parse_in(kActivations, "activation", text);
+  return parse_in(kAdapterActivations, "activation", text);
 }
 Placement parse_placement(std::string_view text) {
   return parse_in(kPlacements, "placement", text);

@@ -50,7 +50,7 @@ struct BottleneckAdapterOptions {
   [[nodiscard]] bool after_mlp() const { return placement != Placement::kAttention; }
 };
 
-// "relu", "both"; the readers throw "[baselines] activation …" as above.
+// "relu", "both"; the readers throw "[options] activation …" as above.
 std::string_view name(AdapterActivation value);
 std::string_view name(Placement value);
 AdapterActivation parse_adapter_activation(std::string_view text);

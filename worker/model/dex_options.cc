@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "worker/model/named_values.h"
+
 namespace dex::model {
 
 namespace {
@@ -45,25 +47,6 @@ constexpr std::array<std::pair<Schedule, std::string_view>, 4> kSchedules{
      {Schedule::kSeedCosine, "seed_cosine"},
      {Schedule::kConstant, "constant"},
      {Schedule::kLearned, "learned"}}};
-
-template <class Table, class E>
-std::string_view name_in(const Table& table, E value) {
-  for (const auto& [known, text] : table) {
-    if (known == value) return text;
-  }
-  return "?";
-}
-
-template <class Table>
-auto parse_in(const Table& table, std::string_view what, std::string_view text) {
-  std::string known;
-  for (const auto& [value, name] : table) {
-    if (name == text) return value;
-    known += (known.empty() ? "" : ", ") + std::string(name);
-  }
-  throw std::runtime_error("[dex_options] " + std::string(what) + " must be one of " + known +
-                           ", got \"" + std::string(text) + "\"");
-}
 
 }  // namespace
 

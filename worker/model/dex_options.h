@@ -99,7 +99,7 @@ struct DexOptions {
 };
 
 // Names as in method.md and in artefacts: "head_mean", "per_head", "minus", "kvo+dex", "paper_eq4".
-// The readers throw "[dex_options] form …" with the value and the names that exist.
+// The readers throw "[options] form …" with the value and the names that exist.
 std::string_view name(Form value);
 std::string_view name(Projection value);
 std::string_view name(BottleneckScope value);

@@ -17,12 +17,12 @@ size_t count(const std::string& text, const std::string& part) {
   return found;
 }
 
-const HeadTable kEntropy{{1, 2, 3}, {0.5, 4, 2.25}};
-const HeadTable kImportance{{0.1, 0.2, 0.3}, {0.01, 0.02, 0.03}};
+const HeadTable kEntropyTable{{1, 2, 3}, {0.5, 4, 2.25}};
+const HeadTable kImportanceTable{{0.1, 0.2, 0.3}, {0.01, 0.02, 0.03}};
 
 TEST(HeadPicturesTest, EveryHeadIsACellAndEveryChosenOneIsRinged) {
   const std::string svg = head_selection_svg(
-      "Heads of a & b", {{"Entropy", "nats", kEntropy}, {"Importance", "", kImportance}},
+      "Heads of a & b", {{"Entropy", "nats", kEntropyTable}, {"Importance", "", kImportanceTable}},
       {{2}, {1, 2}}, 3);
   EXPECT_EQ(count(svg, "class=\"cell\""), 12u);  // a grid a score
   EXPECT_EQ(count(svg, "class=\"ring\""), 6u);
@@ -35,7 +35,7 @@ TEST(HeadPicturesTest, EveryHeadIsACellAndEveryChosenOneIsRinged) {
 
 TEST(HeadPicturesTest, StandAloneInBothColourSchemesAndAsWords) {
   const std::string svg =
-      head_selection_svg("Heads of a & b", {{"Entropy", "nats", kEntropy}}, {{2}, {1, 2}}, 3);
+      head_selection_svg("Heads of a & b", {{"Entropy", "nats", kEntropyTable}}, {{2}, {1, 2}}, 3);
   EXPECT_THAT(svg, StartsWith("<svg xmlns=\"http://www.w3.org/2000/svg\""));
   EXPECT_THAT(svg, HasSubstr("role=\"img\" aria-labelledby=\"dex-heads-title dex-heads-text\""));
   EXPECT_THAT(svg, HasSubstr("<title id=\"dex-heads-title\">Heads of a &amp; b</title>"));
@@ -48,7 +48,8 @@ TEST(HeadPicturesTest, StandAloneInBothColourSchemesAndAsWords) {
 }
 
 TEST(HeadPicturesTest, HistogramsCountAllAndChosenHeads) {
-  const std::string svg = head_selection_svg("t", {{"Entropy", "", kEntropy}}, {{2}, {1, 2}}, 3);
+  const std::string svg =
+      head_selection_svg("t", {{"Entropy", "", kEntropyTable}}, {{2}, {1, 2}}, 3);
   EXPECT_EQ(count(svg, "class=\"rest\""), 6u);  // six different values in twenty ranges
   EXPECT_EQ(count(svg, "class=\"chosen\""), 3u);
   EXPECT_THAT(svg, HasSubstr("Heads by Entropy"));

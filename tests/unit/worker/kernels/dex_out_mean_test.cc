@@ -17,25 +17,30 @@ using testing::numeric_gradient;
 using testing::random_tensor;
 
 constexpr int64_t kRows = 11, kHeads = 4, kKvHeads = 2, kWidth = 4, kHidden = 6;
-const std::vector<int64_t> kBounds{0, 4, 5, 11};
+const std::vector<int64_t> kMeanBounds{0, 4, 5, 11};
 
-enum Map { kShared, kPerHead, kDense, kUniform };  // of P; kUniform: uniform_map, without one
+enum MeanMap {
+  kMeanShared,
+  kMeanPerHead,
+  kMeanDense,
+  kMeanUniform
+};  // of P; kMeanUniform: uniform_map, without one
 const char* const kNames[] = {"shared", "per_head", "dense", "uniform_map"};
 
-struct Case {
-  Map map;
+struct MeanCase {
+  MeanMap map;
   double sign;
   at::ScalarType type;
 };
 
 // What is differentiated: o, w_o, gate, lambda, and w_d, or v of uniform_map.
-std::vector<Tensor> make_inputs(const Case& c) {
+std::vector<Tensor> make_inputs(const MeanCase& c) {
   const int64_t all = kHeads * kWidth;
   const std::vector<int64_t> shape =
-      c.map == kShared    ? std::vector<int64_t>{kWidth, kWidth}
-      : c.map == kPerHead ? std::vector<int64_t>{kHeads, kWidth, kWidth}
-      : c.map == kDense   ? std::vector<int64_t>{all, all}
-                          : std::vector<int64_t>{kRows, kKvHeads, kWidth};
+      c.map == kMeanShared    ? std::vector<int64_t>{kWidth, kWidth}
+      : c.map == kMeanPerHead ? std::vector<int64_t>{kHeads, kWidth, kWidth}
+      : c.map == kMeanDense   ? std::vector<int64_t>{all, all}
+                              : std::vector<int64_t>{kRows, kKvHeads, kWidth};
   return {random_tensor({kRows, all}, 1, c.type), random_tensor({kHidden, all}, 2, c.type),
           random_tensor({kHeads}, 3, c.type), at::full({1}, 0.37, c.type),
           random_tensor(shape, 4, c.type)};
@@ -49,18 +54,18 @@ Tensor make_mask(at::ScalarType type) {
 using Path = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
                         const Tensor&, const Tensor&, double, const std::vector<int64_t>&);
 
-std::function<Tensor(const std::vector<Tensor>&)> with(Path path, const Case& c) {
+std::function<Tensor(const std::vector<Tensor>&)> with(Path path, const MeanCase& c) {
   return [=](const std::vector<Tensor>& in) {
-    const bool uniform = c.map == kUniform;
+    const bool uniform = c.map == kMeanUniform;
     return path(in[0], uniform ? in[4] : Tensor(), in[1], uniform ? Tensor() : in[4], in[2], in[3],
-                make_mask(c.type), c.sign, kBounds);
+                make_mask(c.type), c.sign, kMeanBounds);
   };
 }
 
-class DexOutMeanTest : public ::testing::TestWithParam<Case> {};
+class DexOutMeanTest : public ::testing::TestWithParam<MeanCase> {};
 
 TEST_P(DexOutMeanTest, AgreesWithPlainOpsForwardAndGradient) {
-  const Case& c = GetParam();
+  const MeanCase& c = GetParam();
   const double tolerance = c.type == at::kFloat ? 2e-5 : 1e-12;
   const auto in = make_inputs(c);
   expect_close(with(dex_out_mean, c)(in), with(dex_out_mean_plain, c)(in), tolerance);
@@ -72,7 +77,7 @@ TEST_P(DexOutMeanTest, AgreesWithPlainOpsForwardAndGradient) {
 
 // method.md §10 item 9.
 TEST_P(DexOutMeanTest, GradientsAgreeWithFiniteDifferences) {
-  const Case c{GetParam().map, GetParam().sign, at::kDouble};
+  const MeanCase c{GetParam().map, GetParam().sign, at::kDouble};
   const auto in = make_inputs(c);
   const auto found = gradients(with(dex_out_mean, c), in);
   for (size_t i = 0; i < in.size(); ++i) {
@@ -81,7 +86,7 @@ TEST_P(DexOutMeanTest, GradientsAgreeWithFiniteDifferences) {
 }
 
 TEST_P(DexOutMeanTest, LambdaHasItsGradientWhereItIsZero) {
-  const Case c{GetParam().map, GetParam().sign, at::kDouble};
+  const MeanCase c{GetParam().map, GetParam().sign, at::kDouble};
   auto in = make_inputs(c);
   in[3].zero_();
   const auto found = gradients(with(dex_out_mean, c), in);
@@ -92,7 +97,7 @@ TEST_P(DexOutMeanTest, LambdaHasItsGradientWhereItIsZero) {
 
 // method.md §10 item 1.
 TEST_P(DexOutMeanTest, NoLambdaOrNoDifferenceIsTheBaseBitForBit) {
-  const Case c{GetParam().map, GetParam().sign, at::kFloat};
+  const MeanCase c{GetParam().map, GetParam().sign, at::kFloat};
   const auto in = make_inputs(c);
   const Tensor base = in[0].mm(in[1].t());
   auto no_lambda = in;
@@ -100,20 +105,23 @@ TEST_P(DexOutMeanTest, NoLambdaOrNoDifferenceIsTheBaseBitForBit) {
   EXPECT_TRUE(base.equal(with(dex_out_mean, c)(no_lambda)));
   auto no_difference = in;
   no_difference[2] = at::zeros({kHeads});
-  if (c.map != kUniform) no_difference[4] = at::zeros_like(in[4]);
+  if (c.map != kMeanUniform) no_difference[4] = at::zeros_like(in[4]);
   EXPECT_TRUE(base.equal(with(dex_out_mean, c)(no_difference)));
   EXPECT_FALSE(base.equal(with(dex_out_mean, c)(in)));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Cases, DexOutMeanTest,
-    ::testing::Values(Case{kShared, 1, at::kDouble}, Case{kPerHead, -1, at::kFloat},
-                      Case{kPerHead, 1, at::kDouble}, Case{kDense, 1, at::kDouble},
-                      Case{kUniform, -1, at::kDouble}, Case{kUniform, 1, at::kFloat}),
-    [](const auto& info) {
-      return std::string(kNames[info.param.map]) + (info.param.sign < 0 ? "_minus" : "_plus") +
-             (info.param.type == at::kFloat ? "_float" : "_double");
-    });
+INSTANTIATE_TEST_SUITE_P(Cases, DexOutMeanTest,
+                         ::testing::Values(MeanCase{kMeanShared, 1, at::kDouble},
+                                           MeanCase{kMeanPerHead, -1, at::kFloat},
+                                           MeanCase{kMeanPerHead, 1, at::kDouble},
+                                           MeanCase{kMeanDense, 1, at::kDouble},
+                                           MeanCase{kMeanUniform, -1, at::kDouble},
+                                           MeanCase{kMeanUniform, 1, at::kFloat}),
+                         [](const auto& info) {
+                           return std::string(kNames[info.param.map]) +
+                                  (info.param.sign < 0 ? "_minus" : "_plus") +
+                                  (info.param.type == at::kFloat ? "_float" : "_double");
+                         });
 
 // method.md §11.4: λ = 0.3, g = 1, sign minus; the rows of W_O are an identity.
 TEST(DexOutMeanNumbersTest, UniformMap) {

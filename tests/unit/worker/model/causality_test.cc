@@ -12,7 +12,7 @@ namespace {
 
 using at::Tensor;
 
-constexpr int64_t kTokens = 9, kHeads = 4, kKvHeads = 2, kWidth = 6, kChangedFrom = 5;
+constexpr int64_t kRows = 9, kHeads = 4, kKvHeads = 2, kWidth = 6, kChangedFrom = 5;
 
 // One attention layer before its output projection.
 struct Attention {
@@ -24,13 +24,13 @@ struct Attention {
 Attention attend(const Tensor& x) {
   const auto project = [&](uint64_t stream, int64_t heads) {
     return x.mm(testing::random_tensor({x.size(1), heads * kWidth}, stream, at::kDouble))
-        .view({kTokens, heads, kWidth});
+        .view({kRows, heads, kWidth});
   };
   const Tensor q = project(1, kHeads).transpose(0, 1);
   const Tensor k = project(2, kKvHeads).repeat_interleave(kHeads / kKvHeads, 1).transpose(0, 1);
   Attention a;
   a.v = project(3, kKvHeads);
-  const Tensor future = at::ones({kTokens, kTokens}, at::kBool).triu(1);
+  const Tensor future = at::ones({kRows, kRows}, at::kBool).triu(1);
   const Tensor scores = q.matmul(k.transpose(1, 2)) / std::sqrt(static_cast<double>(kWidth));
   a.map = scores.masked_fill(future, -INFINITY).softmax(-1);
   const Tensor v = a.v.repeat_interleave(kHeads / kKvHeads, 1).transpose(0, 1);
@@ -40,9 +40,9 @@ Attention attend(const Tensor& x) {
 
 // How much the first rows of O' move when the tokens after them change.
 double leak(const std::function<Tensor(const Attention&)>& branch) {
-  Tensor x = testing::random_tensor({kTokens, 16}, 7, at::kDouble) * 2;
+  Tensor x = testing::random_tensor({kRows, 16}, 7, at::kDouble) * 2;
   const Tensor before = branch(attend(x)).narrow(0, 0, kChangedFrom);
-  x.narrow(0, kChangedFrom, kTokens - kChangedFrom).mul_(-1.5);
+  x.narrow(0, kChangedFrom, kRows - kChangedFrom).mul_(-1.5);
   return (branch(attend(x)).narrow(0, 0, kChangedFrom) - before).abs().max().item<double>();
 }
 
@@ -56,7 +56,7 @@ TEST(CausalityTest, NoFormOfOursLeaks) {
       if (tensor->defined()) *tensor = tensor->to(at::kDouble);
     }
     const auto form = [&](const Attention& a) {
-      return a.o + 0.3 * difference(options, branch, {a.o, a.v, {0, kTokens}});
+      return a.o + 0.3 * difference(options, branch, {a.o, a.v, {0, kRows}});
     };
     EXPECT_LE(leak(form), 1e-12) << testing::label(options);
   }

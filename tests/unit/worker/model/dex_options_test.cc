@@ -118,7 +118,7 @@ TEST(OptionNamesTest, ReadWhatTheyWrite) {
   } catch (const std::runtime_error& error) {
     EXPECT_EQ(
         std::string(error.what()),
-        "[dex_options] form must be one of none, paper, head_mean, prefix_mean, uniform_map, got "
+        "[options] form must be one of none, paper, head_mean, prefix_mean, uniform_map, got "
         "\"sequence_mean\"");
   }
 }
