@@ -135,9 +135,17 @@ TEST(MetricsTest, EveryProcessExportsWhatPromtoolAccepts) {
   for (const auto& [process, expected] : table()) {
     ASSERT_TRUE(platform.endpoints().at("metrics").contains(process)) << platform.endpoints();
     const auto file = directory / (process + ".txt");
-    const std::string text = scrape(platform.endpoints()["metrics"][process], file);
-    for (const Metric& metric : expected)
-      EXPECT_TRUE(has_sample(text, metric)) << process << " lacks " << metric.name;
+    // Some are sampled every few seconds and come with the first sample.
+    std::string lacks;
+    EXPECT_TRUE(support::eventually([&] {
+      const std::string text = scrape(platform.endpoints()["metrics"][process], file);
+      lacks.clear();
+      for (const Metric& metric : expected) {
+        if (!has_sample(text, metric)) lacks += std::string(" ") + metric.name;
+      }
+      return lacks.empty();
+    })) << process
+        << " lacks" << lacks;
     base::Subprocess::Options options;
     options.program = "bash";
     options.args = {"-c", "promtool check metrics <" + file.string()};
