@@ -7,9 +7,9 @@
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "services/base/sha256.h"
+#include "tests/support/content_of.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/worker/model/models.h"
 #include "worker/model/adapter.h"
@@ -22,16 +22,11 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using support::content_of;
 using ::testing::HasSubstr;
 
 const fs::path kData = fs::path(DEX_SOURCE_DIR) / "tests/data";
 const std::string kHash(64, 'a');
-
-std::string slurp(const fs::path& file) {
-  std::stringstream text;
-  text << std::ifstream(file, std::ios::binary).rdbuf();
-  return text.str();
-}
 
 class PeftTest : public ::testing::Test {
  protected:
@@ -48,7 +43,7 @@ class PeftTest : public ::testing::Test {
   // PEFT's folder with another config.
   fs::path edited(const std::string& name, const std::function<void(json&)>& edit) {
     const fs::path path = dir / "edited";
-    json config = json::parse(slurp(kData / "lora" / name / "adapter_config.json"));
+    json config = json::parse(content_of(kData / "lora" / name / "adapter_config.json"));
     edit(config);
     std::ofstream(path / "adapter_config.json") << config.dump();
     fs::copy_file(kData / "lora" / name / "adapter_model.safetensors",
@@ -71,7 +66,7 @@ class PeftTest : public ::testing::Test {
   Config config = load_config(kData / "train/model");
   Weights weights = load_weights(kData / "train/model", config, {at::kFloat, true});
   BaseIdentity base{config, kHash};
-  json golden = json::parse(slurp(kData / "lora/golden.json"));
+  json golden = json::parse(content_of(kData / "lora/golden.json"));
 };
 
 // method.md §10 item 16, PEFT's half: what PEFT saved gives PEFT's logits here, merged as well.
@@ -112,8 +107,8 @@ TEST_F(PeftTest, WritesWhatPeftWrites) {
       ASSERT_TRUE(ours.has(key)) << key;
       EXPECT_TRUE(ours.tensor(key).equal(theirs.tensor(key))) << key;
     }
-    const json written = json::parse(slurp(dir / name / "adapter_config.json")),
-               expected = json::parse(slurp(kData / "lora" / name / "adapter_config.json"));
+    const json written = json::parse(content_of(dir / name / "adapter_config.json")),
+               expected = json::parse(content_of(kData / "lora" / name / "adapter_config.json"));
     for (const auto& [key, value] : written.items()) {
       ASSERT_TRUE(expected.contains(key)) << key;
       if (key == "lora_dropout") continue;  // 0 here: what was read drops nothing
@@ -252,7 +247,7 @@ TEST_P(BaselineArtefactTest, AMissingTensorIsNamed) {
   tensors.pop_back();
   fs::remove(file);
   write_safetensors(file, tensors);
-  json sums = json::parse(slurp(path / "checksums.json"));
+  json sums = json::parse(content_of(path / "checksums.json"));
   sums["adapter_model.safetensors"] = *base::sha256_file(file);
   std::ofstream(path / "checksums.json") << sums.dump();
   EXPECT_THAT([&] { load_adapter(path, base); },
@@ -289,9 +284,9 @@ TEST(CheckpointArtefactTest, IsAModelAndNoAdapter) {
     const Weights loaded = load_weights(out, load_config(out), {at::kFloat, true});
     testing::expect_close(Llama(config, loaded).logits(batch),
                           Llama(config, weights).logits(batch, adapted), 1e-4);
-    const json sums = json::parse(slurp(out / "checksums.json"));
+    const json sums = json::parse(content_of(out / "checksums.json"));
     EXPECT_EQ(sums.at("model.safetensors"), *base::sha256_file(out / "model.safetensors"));
-    EXPECT_EQ(json::parse(slurp(out / "provenance.json")).at("train"), name(train));
+    EXPECT_EQ(json::parse(content_of(out / "provenance.json")).at("train"), name(train));
     EXPECT_THAT(
         [&] {
           load_adapter(out, {config, kHash});

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/unit/worker/train/held_out_rows.h"
 #include "tests/unit/worker/train/job_fixture.h"
-#include "worker/evaluate/held_out_loss.h"
 #include "worker/model/adapter.h"
 #include "worker/model/llama.h"
 
@@ -73,18 +73,7 @@ class FormsTest : public JobTest, public ::testing::WithParamInterface<Option> {
         llama(config, weights) {}
 
   double loss(const model::Adaptation& adaptation) {
-    const auto rows = tiny_rows(12, 40, 78);
-    std::vector<std::vector<float>> ones;
-    std::vector<evaluate::Document> documents;
-    for (size_t r = 0; r < rows.size(); ++r) {
-      ones.emplace_back(rows[r].size(), 1.0f);
-      if (r % 4 == 3) std::fill_n(ones.back().begin(), rows[r].size() / 2, 0.0f);
-    }
-    for (size_t r = 0; r < rows.size(); ++r) documents.push_back({rows[r], ones[r]});
-    kernels::LinearCrossEntropy cross_entropy;
-    return evaluate::held_out_loss(llama, adaptation,
-                                   evaluate::supervise_in_batches(documents, 512), cross_entropy)
-        .loss;
+    return loss_on_held_out_rows(llama, adaptation);
   }
   model::Adapter published(const Published& out) {
     return model::load_adapter(out.path,

@@ -6,6 +6,7 @@
 #include <regex>
 #include <set>
 
+#include "tests/unit/worker/train/held_out_rows.h"
 #include "tests/unit/worker/train/job_fixture.h"
 #include "tests/unit/worker/train/resolved_preset.h"
 #include "worker/evaluate/held_out_loss.h"
@@ -26,18 +27,7 @@ double base_loss(const std::filesystem::path& directory) {
   const auto config = model::load_config(directory / "model");
   const auto weights = model::load_weights(directory / "model", config, {.dtype = at::kFloat});
   const model::Llama llama(config, weights);
-  const auto rows = tiny_rows(12, 40, 78);
-  std::vector<std::vector<float>> loss_weights;
-  std::vector<evaluate::Document> documents;
-  for (size_t r = 0; r < rows.size(); ++r) {
-    loss_weights.emplace_back(rows[r].size(), 1.0f);
-    if (r % 4 == 3) std::fill_n(loss_weights.back().begin(), rows[r].size() / 2, 0.0f);
-  }
-  for (size_t r = 0; r < rows.size(); ++r) documents.push_back({rows[r], loss_weights[r]});
-  kernels::LinearCrossEntropy cross_entropy;
-  return evaluate::held_out_loss(llama, {}, evaluate::supervise_in_batches(documents, 512),
-                                 cross_entropy)
-      .loss;
+  return loss_on_held_out_rows(llama, {});
 }
 
 class PresetTest : public JobTest, public ::testing::WithParamInterface<std::string> {};

@@ -5,9 +5,9 @@
 
 #include <set>
 
+#include "tests/unit/worker/train/held_out_rows.h"
 #include "tests/unit/worker/train/job_fixture.h"
 #include "tests/unit/worker/train/methods.h"
-#include "worker/evaluate/held_out_loss.h"
 #include "worker/model/adapter.h"
 #include "worker/model/llama.h"
 
@@ -42,18 +42,7 @@ class MethodTest : public JobTest, public ::testing::WithParamInterface<Expected
   // Held-out loss of a model on the rows that the job held out.
   double loss_of(const model::Weights& weights, const model::Adaptation& adaptation) {
     const model::Llama llama(config_, weights);
-    const auto rows = tiny_rows(12, 40, 78);
-    std::vector<std::vector<float>> ones;
-    std::vector<evaluate::Document> documents;
-    for (size_t r = 0; r < rows.size(); ++r) {
-      ones.emplace_back(rows[r].size(), 1.0f);
-      if (r % 4 == 3) std::fill_n(ones.back().begin(), rows[r].size() / 2, 0.0f);
-    }
-    for (size_t r = 0; r < rows.size(); ++r) documents.push_back({rows[r], ones[r]});
-    kernels::LinearCrossEntropy cross_entropy;
-    return evaluate::held_out_loss(llama, adaptation,
-                                   evaluate::supervise_in_batches(documents, 512), cross_entropy)
-        .loss;
+    return loss_on_held_out_rows(llama, adaptation);
   }
   model::Config config_ = model::load_config(directory_ / "model");
   model::Weights base_ = model::load_weights(directory_ / "model", config_, {.dtype = at::kFloat});
