@@ -17,6 +17,7 @@ using base::Result;
 using base::Status;
 
 constexpr int64_t kLargestSpec = 1 << 20;
+const std::string kFlagOff, kFlagOn = "true";  // of a flag that also switches something on
 
 Result<v1::FineTuningJobSpec> read_spec(const std::string& path) {
   v1::FineTuningJobSpec spec;
@@ -104,6 +105,8 @@ Result<v1::FineTuningJobSpec> make_spec(const SpecFlags& flags) {
       {"hyperparameters.batch_size", flags.batch_size},
       {"hyperparameters.learning_rate", flags.learning_rate},
       {"hyperparameters.max_seq_length", flags.max_seq_length},
+      {"early_stopping.enabled", flags.patience.empty() ? kFlagOff : kFlagOn},
+      {"early_stopping.patience", flags.patience},
   };
   for (const auto& [path, value] : fields) {
     if (!value.empty()) DEX_RETURN_IF_ERROR(set_field(spec, path, value));

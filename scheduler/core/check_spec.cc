@@ -96,6 +96,7 @@ const std::vector<Effect>& effects() {
   const auto maps = [](const auto& s) { return has_map(s.dex()); };
   const auto with_branch = [](const auto& s) { return s.has_dex(); };
   const auto with_lora = [](const auto& s) { return s.dex().train() == DexMethod::TRAIN_LORA_DEX; };
+  const auto stops_early = [](const auto& s) { return s.early_stopping().enabled(); };
   const auto trains_more = [](const auto& s) {
     return s.dex().train() != DexMethod::TRAIN_DEX_ONLY;
   };
@@ -128,6 +129,10 @@ const std::vector<Effect>& effects() {
       {"dex.bottleneck.width_ratio", bottleneck, "projection BOTTLENECK"},
       {"dex.bottleneck.scope", bottleneck, "projection BOTTLENECK"},
       {"dex.bottleneck.activation", bottleneck, "projection BOTTLENECK"},
+      {"early_stopping.patience", stops_early, "early_stopping.enabled"},
+      {"early_stopping.min_delta", stops_early, "early_stopping.enabled"},
+      {"early_stopping.warmup_evals", stops_early, "early_stopping.enabled"},
+      {"early_stopping.restore_best", stops_early, "early_stopping.enabled"},
       {"hyperparameters.branch_learning_rate", with_branch, "method dex"},
       {"hyperparameters.learning_rate", trains_more, "a train other than DEX_ONLY"},
       {"dex.lora.r", with_lora, "train LORA_DEX"},
@@ -204,6 +209,11 @@ std::vector<Problem> check_resolved(const FineTuningJobSpec& spec, const dex::v1
     check.add("VALUE_OUT_OF_RANGE", "hyperparameters.micro_batch_size",
               "must be at most batch_size " + std::to_string(hyper.batch_size()) + ", got " +
                   std::to_string(hyper.micro_batch_size()));
+  }
+  if (spec.early_stopping().enabled() && !spec.has_validation_file() &&
+      spec.validation_split() == 0) {
+    check.add("CONFLICTING_FIELDS", "early_stopping.enabled",
+              "needs held-out rows: give a validation_file, or a validation_split above 0");
   }
   if (spec.has_dex()) check_dex(spec.dex(), model, updates, check);
   return check.problems;

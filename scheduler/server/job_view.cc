@@ -134,6 +134,7 @@ v1::FineTuningJob job_view(const store::JobRecord& record, bool with_config) {
     job.set_fine_tuned_model(record.adapter);
     *job.mutable_metrics() = result.metrics();
     *job.mutable_branch_effect() = result.branch_effect();
+    job.set_early_stopped(result.metrics().early_stopped());
     if (result.trained_tokens() > 0) job.set_trained_tokens(result.trained_tokens());
   }
   const bool expired = job.state() == v1::JOB_STATE_EXPIRED;

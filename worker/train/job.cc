@@ -17,6 +17,9 @@ namespace detail {
 
 using nlohmann::json;
 
+constexpr const char* kNeedsHeldOut =
+    "needs held-out rows: give a validation_file, or a validation_split above 0";
+
 Published Job::run() {
   begin_ms_ = clock_.steady_ms();
   load_model();
@@ -96,6 +99,8 @@ void Job::plan() {
   for (const std::string& warning : resolved_.warnings) warn(warning);
   held_out_ = evaluate::supervise_in_batches(
       first_documents(data_.validation, spec_.evaluation.max_tokens), kEvaluationBatchTokens);
+  if (spec_.early_stopping.enabled && held_out_.empty())
+    throw bad_spec("early_stopping.enabled", kNeedsHeldOut);
 }
 
 void Job::select_heads() {
@@ -141,11 +146,12 @@ void Job::prepare_training() {
   store.identity = identity_;
   store.geometry = {resolved_.micro_batch_size, at::get_num_threads()};
   const auto free = base::free_bytes(spec_.attempt_dir);
-  if (free.ok() && free.value() < 2 * checkpoint_bytes(*parameters_)) {
+  const EarlyStopping early(spec_.early_stopping);
+  const int64_t needed = 2 * checkpoint_bytes(*parameters_, early.keeps_best());
+  if (free.ok() && free.value() < needed) {
     throw Failure(Exit::kDiskFull, "disk_full",
                   spec_.attempt_dir.string() + " has " + std::to_string(free.value()) +
-                      " bytes free, a job needs " +
-                      std::to_string(2 * checkpoint_bytes(*parameters_)) + " (two checkpoints)");
+                      " bytes free, a job needs " + std::to_string(needed) + " (two checkpoints)");
   }
   checkpoints_ = std::make_unique<CheckpointStore>(store, clock_, files_);
   training_ = std::make_unique<Training>(Training::Parts{
@@ -194,7 +200,7 @@ void Job::resume() {
          std::to_string(loaded.geometry.micro_batch_size) + " and " +
          std::to_string(loaded.geometry.threads) + " threads; results may differ by rounding");
   }
-  training_->resume(std::move(loaded.state), spec_.checkpoint_dir);
+  training_->resume(std::move(loaded.state), loaded.best_values, spec_.checkpoint_dir);
 }
 
 std::vector<evaluate::Document> first_documents(const std::vector<Example>& examples,

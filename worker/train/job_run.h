@@ -57,6 +57,7 @@ class Job {
   void advise_of_start();  // of a literal one: measured on up to kEffectTokens tokens
   void resume();
   Published publish();
+  void report_complete();
   std::string metrics_json() const;
   void write_selection(const std::string& log) const;  // head_selection.json and its picture
   void report_effect(const evaluate::BranchEffect& effect);

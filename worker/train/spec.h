@@ -8,6 +8,7 @@
 #include "services/text/truncation.h"
 #include "worker/evaluate/head_selection.h"
 #include "worker/model/dex_options.h"
+#include "worker/train/early_stopping.h"
 #include "worker/train/learning_rate.h"
 #include "worker/train/watchdog.h"
 
@@ -69,6 +70,7 @@ struct JobSpec {
   Hyperparameters hyperparameters;
   CheckpointPolicy checkpoints;
   EvaluationPolicy evaluation;
+  EarlyStopping::Options early_stopping;
   Watchdog::Options watchdog;
   double validation_split = -1;  // < 0: auto
   double skip_budget_ratio = 0.01;

@@ -76,6 +76,13 @@ void read_policies(const pb::FineTuningJobSpec& in, JobSpec& out) {
   if (checkpoints.has_keep_last())
     out.checkpoints.keep_last = static_cast<int32_t>(checkpoints.keep_last());
   if (checkpoints.has_keep_best()) out.checkpoints.keep_best = checkpoints.keep_best();
+  const auto& early = in.early_stopping();
+  out.early_stopping.enabled = early.enabled();
+  if (early.has_patience()) out.early_stopping.patience = static_cast<int32_t>(early.patience());
+  if (early.has_min_delta()) out.early_stopping.min_delta = early.min_delta();
+  if (early.has_warmup_evals())
+    out.early_stopping.warmup_evals = static_cast<int32_t>(early.warmup_evals());
+  if (early.has_restore_best()) out.early_stopping.restore_best = early.restore_best();
   const auto& watchdog = in.watchdog();
   if (watchdog.has_non_finite_patience())
     out.watchdog.non_finite_patience = static_cast<int32_t>(watchdog.non_finite_patience());

@@ -83,6 +83,11 @@ void Training::record_evaluation(const evaluate::HeldOut& held_out,
     state_.best_loss = held_out.loss;
     state_.best_step = state_.step;
   }
+  const bool best =
+      early_.take(state_.step, held_out.loss, !masks_ || masks_->settled(state_.step));
+  state_.early = early_.state();
+  if (best && masks_) state_.best_masks = masks_->table();
+  if (best && early_.keeps_best()) best_values_ = parts_.parameters.values().clone();
 
   json data = {{"step", state_.step},
                {"validLoss", held_out.loss},
@@ -118,6 +123,29 @@ void Training::record_evaluation(const evaluate::HeldOut& held_out,
                     share));
   }
   advise(overfitting(state_.valid_losses, state_.train_losses));
+  if (state_.early.stopped) report_early_stop();
+}
+
+void Training::report_early_stop() {
+  const int64_t best_step = state_.early.best_step;
+  const int32_t patience = early_.options().patience;
+  const double best_loss = *state_.early.best_loss;
+  const json data = {{"step", state_.step},
+                     {"bestStep", best_step},
+                     {"bestMetric", best_loss},
+                     {"patience", patience}};
+  parts_.session.event(
+      {Event::Level::kInfo, "early_stopped",
+       "stopped at step " + std::to_string(state_.step) + " of " +
+           std::to_string(parts_.resolved.updates) + ": no lower held-out loss in " +
+           std::to_string(patience) + " evaluations; the best is " + number_text(best_loss) +
+           " at step " + std::to_string(best_step),
+       data.dump()});
+}
+
+bool Training::is_best() const {
+  const int64_t best = early_.options().enabled ? state_.early.best_step : state_.best_step;
+  return best == state_.step;
 }
 
 void Training::save(const std::string& request) {
@@ -140,9 +168,12 @@ void Training::write_checkpoint() {
   }
   if (masks_) state_.masks = masks_->table();
   const int64_t begin_ms = parts_.clock.steady_ms();
-  const bool best = state_.best_step == state_.step;
+  const bool best = is_best();
+  // A checkpoint of the best weights has them once.
+  const bool apart = best_values_.defined() && state_.early.best_step != state_.step;
   const SavedCheckpoint saved =
-      parts_.checkpoints.save(state_, parts_.parameters, parts_.optimizer, best);
+      parts_.checkpoints.save(state_, parts_.parameters, parts_.optimizer,
+                              apart ? best_values_ : at::Tensor(), best);
   saved_step_ = state_.step;
   saved_ms_ = parts_.clock.steady_ms();
   good_checkpoint_ = saved.path;
@@ -213,7 +244,7 @@ Progress Training::progress() const {
   out.valid_loss = state_.valid_loss;
   if (masks_) out.branch_ratio = state_.branch_ratio;
   out.tokens_per_second = speed_.tokens_per_second();
-  const int64_t left = parts_.resolved.updates - state_.step;
+  const int64_t left = state_.early.stopped ? 0 : parts_.resolved.updates - state_.step;
   const int64_t pauses = (parts_.held_out.empty() ? 0 : left / parts_.resolved.evaluate_every) +
                          left / parts_.resolved.checkpoint_every;
   out.estimated_remaining_seconds = speed_.seconds_left(left, pauses);

@@ -68,12 +68,15 @@ TEST(JobSpecTest, FlagsBecomeASpec) {
   flags.training_file = "file-1";
   flags.preset = "long-text";
   flags.max_steps = "12";
+  flags.patience = "4";
   flags.sets = {"evaluation.max_tokens=4096"};
   flags.metadata = {"a=b"};
   const auto spec = make_spec(flags);
   ASSERT_TRUE(spec.ok()) << spec.status().to_string();
   EXPECT_EQ(spec->dex().preset(), "long-text") << "the server knows both spellings";
   EXPECT_EQ(spec->hyperparameters().max_steps(), 12u);
+  EXPECT_TRUE(spec->early_stopping().enabled());
+  EXPECT_EQ(spec->early_stopping().patience(), 4u);
   EXPECT_EQ(spec->evaluation().max_tokens(), 4096u);
 }
 
