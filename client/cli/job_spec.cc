@@ -40,7 +40,11 @@ Status apply_method(const SpecFlags& flags, v1::FineTuningJobSpec& spec) {
   std::string method = flags.method;
   std::replace(method.begin(), method.end(), '-', '_');
   // A spec file may have chosen another method; only an explicit flag changes it.
-  if (method.empty() && spec.method_case() == v1::FineTuningJobSpec::METHOD_NOT_SET) method = "dex";
+  // A job that goes on from an adapter has the adapter's method.
+  const std::string& model = flags.model.empty() ? spec.model() : flags.model;
+  const bool open = spec.method_case() == v1::FineTuningJobSpec::METHOD_NOT_SET;
+  if (method.empty() && open && (!model.starts_with("ft:") || !flags.preset.empty()))
+    method = "dex";
   if (!method.empty()) {
     const auto* field = method_field(method);
     if (!field) {

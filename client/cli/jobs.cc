@@ -25,7 +25,9 @@ struct CreateArguments {
 };
 
 void add_spec_flags(CLI::App& verb, SpecFlags& flags) {
-  verb.add_option("--model", flags.model, "base model, needed: dexctl models list");
+  verb.add_option(
+      "--model", flags.model,
+      "needed: a base model (dexctl models list), or the id of an adapter to go on from");
   verb.add_option("--training-file", flags.training_file,
                   "needed: a file id, or a path that is uploaded first");
   verb.add_option("--validation-file", flags.validation_file,

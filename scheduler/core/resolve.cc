@@ -197,6 +197,7 @@ base::Result<Resolved> resolve(const ResolveInput& input) {
   FineTuningJobSpec spec = input.spec;
   Sources sources;
   for_each_set_field(spec, [&](const std::string& path) { sources[path] = "USER"; });
+  if (input.start) DEX_RETURN_IF_ERROR(take_over(*input.start, spec, sources));
   if (spec.method_case() == FineTuningJobSpec::METHOD_NOT_SET) spec.mutable_dex();
 
   fill_unset(method_defaults(spec, size), spec, "AUTO", sources);

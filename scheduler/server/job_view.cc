@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "scheduler/core/public_state.h"
+#include "scheduler/core/warm_start.h"
 #include "scheduler/server/times.h"
 
 namespace dex::server {
@@ -81,7 +82,7 @@ v1::FineTuningJob fixed_part(const v1::EffectiveConfig& config) {
   v1::FineTuningJob job;
   *job.mutable_effective_config() = config;
   job.set_model(spec.model());
-  job.set_base_model(spec.model());
+  job.set_base_model(core::base_model_of(spec.model()));
   job.set_suffix(spec.suffix());
   job.set_display_name(spec.display_name());
   *job.mutable_metadata() = spec.metadata();

@@ -37,7 +37,8 @@ json identity_json(const Identity& identity) {
           {"tokenizer_sha256", identity.tokenizer_sha256},
           {"chat_template_sha256", identity.chat_template_sha256},
           {"training_sha256", identity.training_sha256},
-          {"validation_sha256", identity.validation_sha256}};
+          {"validation_sha256", identity.validation_sha256},
+          {"start_adapter_sha256", identity.start_adapter_sha256}};
 }
 
 std::string manifest_of(const CheckpointStore::Options& options, int64_t step,

@@ -16,7 +16,7 @@ namespace dex::train {
 // What a checkpoint belongs to; each is compared by name when a job resumes.
 struct Identity {
   std::string spec_sha256, base_weights_sha256, tokenizer_sha256, chat_template_sha256,
-      training_sha256, validation_sha256;
+      training_sha256, validation_sha256, start_adapter_sha256;
 };
 
 // How the update was cut, kept to tell an exact continuation from one that only rounds differently.

@@ -82,6 +82,7 @@ void fill(const Published& in, internal::AttemptResult& out) {
   fill(in.branch_effect, *out.mutable_branch_effect());
   auto& adapter = *out.mutable_adapter();
   adapter.set_base_model(in.base_model);
+  adapter.set_start_adapter(in.start_adapter);
   adapter.set_base_weights_sha256(in.base_weights_sha256);
   adapter.set_tokenizer_sha256(in.tokenizer_sha256);
   adapter.set_chat_template_sha256(in.chat_template_sha256);

@@ -28,6 +28,10 @@ std::string Job::metrics_json() const {
               {"trained_parameters", parameters_->trained()},
               {"anneal_steps", resolved_.anneal_steps},
               {"seed", spec_.seed}};
+  if (spec_.goes_on()) {
+    out["start_adapter"] = spec_.start_adapter;
+    out["start_adapter_sha256"] = spec_.start_adapter_sha256;
+  }
   if (spec_.early_stopping.enabled) {
     out["early_stopped"] = state.early.stopped;
     out["served_step"] = training_->served_step();
@@ -130,6 +134,7 @@ Published Job::publish() {
   out.early_stopped = state.early.stopped;
   out.tokens_per_second = training_->speed().overall_tokens_per_second();
   out.base_model = spec_.model_name;
+  if (spec_.goes_on()) out.start_adapter = spec_.start_adapter;
   out.base_weights_sha256 = identity_.base_weights_sha256;
   out.tokenizer_sha256 = identity_.tokenizer_sha256;
   out.chat_template_sha256 = identity_.chat_template_sha256;

@@ -61,6 +61,7 @@ struct Published {
   bool early_stopped = false;
   double tokens_per_second = 0;
   evaluate::BranchEffect branch_effect;
+  std::string start_adapter;  // gone on from; empty: the base
   std::string base_model, base_weights_sha256, tokenizer_sha256, chat_template_sha256;
   std::string method, form, projection, train, artifact_class;
 };

@@ -123,7 +123,16 @@ JobSpec from_message(const Start& start) {
     throw bad_spec("model_dir", "must be the Hugging Face folder of the base model");
   if (out.training_path.empty()) throw bad_spec("training_path", "must be a data file");
 
+  out.start_adapter_dir = start.start_adapter_dir();
+  out.start_adapter =
+      start.start_adapter().empty() ? out.start_adapter_dir.string() : start.start_adapter();
+  out.start_adapter_sha256 = start.start_adapter_sha256();
+
   const auto& spec = start.spec();
+  if (spec.model().starts_with("ft:") && !out.goes_on()) {
+    throw bad_spec("start_adapter_dir",
+                   "must be the folder of " + spec.model() + ", from which the job goes on");
+  }
   // Limits and enum numbers, once for all that is read below and by the scheduler's own check.
   if (const auto bad = proto::bad_values(spec); !bad.empty())
     throw bad_spec(bad.front().path, bad.front().what);

@@ -213,7 +213,9 @@ std::string SchedulerTest::finish_well(const iv1::ClaimedJob& job, const std::st
   result.set_trained_tokens(4321);
   result.mutable_metrics()->set_valid_loss(2.5);
   result.mutable_branch_effect()->set_verdict(v1::BranchEffect::VERDICT_ACTIVE);
+  result.mutable_branch_effect()->add_per_layer()->set_lambda(0.25);
   result.mutable_adapter()->set_form("paper");
+  result.mutable_adapter()->set_base_weights_sha256("aa");  // of models.json
   result.mutable_adapter()->set_artifact_class(artifact_class);
   const auto reply = call(*workers_, &iv1::WorkerService::Stub::Finish, request);
   EXPECT_TRUE(reply.ok()) << reply.status().to_string();
