@@ -246,6 +246,7 @@ iv1::HeartbeatResponse SchedulerTest::report_engine(const std::string& worker,
   auto& engine = *request.add_engines();
   engine.set_base("small-model");
   engine.set_state(iv1::EngineStatus::STATE_SERVING);
+  engine.set_dtype("int8");
   for (auto& adapter : adapters) *engine.add_adapters() = std::move(adapter);
   const auto reply = call(*workers_, &iv1::WorkerService::Stub::Heartbeat, request);
   EXPECT_TRUE(reply.ok()) << reply.status().to_string();
