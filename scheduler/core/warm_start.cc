@@ -73,7 +73,7 @@ FineTuningJobSpec lambda_of(const StartAdapter& start) {
   return out;
 }
 
-bool by_user(const Sources& sources, const std::string& path) {
+bool set_by_user(const Sources& sources, const std::string& path) {
   const auto found = sources.find(path);
   return found != sources.end() && found->second == "USER";
 }
@@ -83,7 +83,7 @@ std::vector<Violation> differences(const FineTuningJobSpec& spec, const FineTuni
                                    const Sources& sources) {
   std::vector<Violation> out;
   for_each_set_field(fixed, [&](const std::string& path) {
-    if (by_user(sources, path) && !same_field(spec, fixed, path))
+    if (set_by_user(sources, path) && !same_field(spec, fixed, path))
       out.push_back({path, "is not the adapter's, which is " + field_text(fixed, path)});
   });
   return out;
@@ -119,7 +119,7 @@ base::Status take_over(const StartAdapter& start, FineTuningJobSpec& spec, Sourc
     return mismatch(start.id, {{"model", "has no λ on record"}});
   auto violations = differences(spec, shape, sources);
   for_each_set_field(spec, [&](const std::string& path) {
-    if (!path.starts_with("dex.lambda.") || !by_user(sources, path)) return;
+    if (!path.starts_with("dex.lambda.") || !set_by_user(sources, path)) return;
     if (!has_field(lambda, path) || !same_field(spec, lambda, path))
       violations.push_back({path, "has no effect here: λ goes on from the adapter's"});
   });

@@ -107,8 +107,7 @@ CLI::App* EvaluateDoor::add_task(const char* name, const char* help) {
   task->add_flag("--json", command_.json, "rows as JSON instead of a table");
   task->add_option("--dtype", command_.dtype,
                    "bf16: weights and KV cache in bf16; f32: nothing is rounded; int8: weights in "
-                   "eight bits, "
-                   "a scale an output channel (default: as stored)")
+                   "eight bits, a scale an output channel (default: as stored)")
       ->check(CLI::IsMember({"bf16", "f32", "int8"}));
   task->add_flag("--against-int8", command_.against_int8,
                  "what eight-bit weights cost: the base, then each adapter, against itself with "

@@ -60,8 +60,9 @@ class Training {
   // `best_values`: as in LoadedCheckpoint.
   void resume(TrainState state, const at::Tensor& best_values, const std::filesystem::path& from);
 
-  // Runs to the last update and its evaluation and checkpoint, or until early stopping ends it. Throws Stopped after a pause or
-  // drain (checkpoint written), Failure for everything that ends the attempt otherwise.
+  // Runs to the last update and its evaluation and checkpoint, or until early stopping ends it.
+  // Throws Stopped after a pause or drain (checkpoint written), Failure for everything that ends the
+  // attempt otherwise.
   void run();
 
   // Puts in place what is to be published: the best weights with their masks, where early stopping

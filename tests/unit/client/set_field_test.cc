@@ -80,6 +80,19 @@ TEST(JobSpecTest, FlagsBecomeASpec) {
   EXPECT_EQ(spec->evaluation().max_tokens(), 4096u);
 }
 
+// A job that goes on from an adapter has its method; naming one, or a preset, is still possible.
+TEST(JobSpecTest, AnAdapterAsModelLeavesTheMethodOpen) {
+  SpecFlags flags;
+  flags.model = "ft:smollm2-135m-instruct:default::01j";
+  flags.training_file = "file-1";
+  EXPECT_EQ(make_spec(flags)->method_case(), v1::FineTuningJobSpec::METHOD_NOT_SET);
+  flags.preset = "paper";
+  EXPECT_EQ(make_spec(flags)->dex().preset(), "paper");
+  flags.preset.clear();
+  flags.method = "lora";
+  EXPECT_TRUE(make_spec(flags)->has_lora());
+}
+
 TEST(JobSpecTest, EveryMethodHasAFlagAndItsFieldsAreSet) {
   SpecFlags flags;
   flags.method = "lora";

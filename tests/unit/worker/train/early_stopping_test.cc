@@ -123,7 +123,8 @@ TEST_F(EarlyStoppingJobTest, StopsAndPublishesTheBestWeightsAsAJobOfSoManyUpdate
 
   double lowest = 1e9;
   for (const auto& evaluation : session.data("eval_complete"))
-    if (evaluation.at("step") > 0) lowest = std::min(lowest, evaluation.at("validLoss").get<double>());
+    if (evaluation.at("step") > 0)
+      lowest = std::min(lowest, evaluation.at("validLoss").get<double>());
   EXPECT_EQ(published.valid_loss, lowest);
   const auto complete = session.data("training_complete").at(0);
   EXPECT_EQ(complete.at("servedStep"), best);
@@ -145,9 +146,9 @@ TEST_F(EarlyStoppingJobTest, StopsAndPublishesTheBestWeightsAsAJobOfSoManyUpdate
   const fs::path checkpoint = directory_ / "stopped" / ("step-" + std::to_string(last));
   EXPECT_FALSE(bytes_of(checkpoint / "best.safetensors") ==
                bytes_of(checkpoint / "adapter.safetensors"));
-  EXPECT_TRUE(bytes_of(checkpoint / "best.safetensors") ==
-              bytes_of(directory_ / "exact" / ("step-" + std::to_string(best)) /
-                       "adapter.safetensors"));
+  EXPECT_TRUE(
+      bytes_of(checkpoint / "best.safetensors") ==
+      bytes_of(directory_ / "exact" / ("step-" + std::to_string(best)) / "adapter.safetensors"));
 }
 
 TEST_F(EarlyStoppingJobTest, WithoutRestoreBestTheLastWeightsArePublished) {
