@@ -40,9 +40,12 @@ HeadMasks::Table masks_value(const json& value) {
 }
 
 json early_json(const EarlyStopping::State& s) {
-  return {{"evaluations", s.evaluations}, {"in_row", s.in_row},
-          {"reference", optional_json(s.reference)}, {"best_loss", optional_json(s.best_loss)},
-          {"best_step", s.best_step},     {"stopped", s.stopped}};
+  return {{"evaluations", s.evaluations},
+          {"in_row", s.in_row},
+          {"reference", optional_json(s.reference)},
+          {"best_loss", optional_json(s.best_loss)},
+          {"best_step", s.best_step},
+          {"stopped", s.stopped}};
 }
 
 EarlyStopping::State early_value(const json& in) {
