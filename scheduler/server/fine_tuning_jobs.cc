@@ -75,16 +75,16 @@ base::Result<core::DataFacts> FineTuningJobs::facts(const std::string& tenant,
 
 base::Result<core::StartAdapter> FineTuningJobs::start_adapter(const std::string& tenant,
                                                                const std::string& id,
-                                                               const v1::Model& base) {
+                                                               const v1::Model& model) {
   auto record = parts_.adapters.get(tenant, id);
   if (!record.ok())
     return base::Status(record.status()).with_violation("model", record.status().message());
   const v1::Adapter adapter = adapter_view(*record);
   // The operator's list need not name a hash; then the worker compares alone.
-  if (!base.weights_sha256().empty() && adapter.base_weights_sha256() != base.weights_sha256()) {
+  if (!model.weights_sha256().empty() && adapter.base_weights_sha256() != model.weights_sha256()) {
     return base::failed_precondition("ADAPTER_MISMATCH", "The job can't go on from '" + id +
                                                              "': it was made on other weights of " +
-                                                             base.name() + " than there are now")
+                                                             model.name() + " than there are now")
         .with_violation("model", "was made on other weights of its base");
   }
   DEX_ASSIGN_OR_RETURN(const auto job, parts_.jobs.get(tenant, record->job));

@@ -68,9 +68,10 @@ class FineTuningJobs {
   // What is known of a READY file; `field` is its name in errors.
   base::Result<core::DataFacts> facts(const std::string& tenant, const std::string& file,
                                       const std::string& field);
-  // The adapter that spec.model names, on `base`; ADAPTER_MISMATCH if it was made on other weights.
+  // The adapter that spec.model names, made on `model`; ADAPTER_MISMATCH if it was made on other
+  // weights.
   base::Result<core::StartAdapter> start_adapter(const std::string& tenant, const std::string& id,
-                                                 const v1::Model& base);
+                                                 const v1::Model& model);
   // The machine that a job may count on: the largest of those that are up.
   core::DeviceFacts device();
   base::Result<Plan> plan(const std::string& tenant, const v1::FineTuningJobSpec& spec);

@@ -16,7 +16,7 @@ using v1::Lambda;
 
 constexpr const char* kId = "ft:smollm2-135m-instruct:default::01parent";
 
-ResolveInput input() {
+ResolveInput warm_input() {
   ResolveInput in;
   in.spec.set_model("smollm2-135m-instruct");
   in.spec.set_training_file("file-1");
@@ -29,11 +29,11 @@ ResolveInput input() {
 
 // A job that goes on from what a job of `made` left, with nothing else asked for.
 ResolveInput goes_on_from(const FineTuningJobSpec& made, std::optional<double> lambda = 0.25) {
-  ResolveInput parent = input();
+  ResolveInput parent = warm_input();
   parent.spec.MergeFrom(made);
   const auto resolved = resolve(parent);
   EXPECT_TRUE(resolved.ok()) << resolved.status().to_string();
-  ResolveInput in = input();
+  ResolveInput in = warm_input();
   in.spec.set_model(kId);
   in.start = StartAdapter{kId, resolved->config.spec(), lambda};
   return in;
@@ -151,7 +151,7 @@ TEST(WarmStartTest, TheEffectiveSpecResolvesToItselfAndGoesOnAgain) {
   in.spec = spec;
   EXPECT_EQ(effective(in).SerializeAsString(), spec.SerializeAsString());
   // The third generation.
-  ResolveInput next = input();
+  ResolveInput next = warm_input();
   next.spec.set_model(kId);
   next.start = StartAdapter{kId, spec, 0.25};
   EXPECT_EQ(effective(next).SerializeAsString(), spec.SerializeAsString());

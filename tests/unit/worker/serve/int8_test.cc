@@ -99,7 +99,7 @@ TEST_F(Int8Test, DecodingReadsTheSameWeightsAsPrefill) {
   std::vector<int64_t> all(ids.begin(), ids.end());
   for (const int32_t token : made->tokens) {
     const at::Tensor logits =
-        model::Llama(model->config, rounded(weights)).logits(model::pack({all}), {});
+        model::Llama(model->config, rounded(weights)).logits(model::pack({all}));
     EXPECT_EQ(logits[-1].argmax().item<int64_t>(), token);
     all.push_back(token);
   }

@@ -232,7 +232,7 @@ TEST_F(EarlyStoppingJobTest, AReselectingJobPublishesWholeMasks) {
   spec.heads.tau = 0.2;
   spec.reselect_every = 5;
   spec.evaluation.every_steps = 1;
-  spec.early_stopping = {.enabled = true, .patience = 2, .min_delta = 50};
+  spec.early_stopping = {.enabled = true, .patience = 8, .min_delta = 50};
   RecordingSession session;
   const Published published = run(spec, session);
   EXPECT_TRUE(published.early_stopped);
