@@ -22,4 +22,7 @@ struct WeightView {
   const float* scales = nullptr;
 };
 
+// A linear without a bias. One object, since jobs hold pointers to their views.
+inline constexpr WeightView kNoBias;
+
 }  // namespace dex::kernels
