@@ -104,7 +104,7 @@ TEST_F(AdapterTest, AWholeModelIsNotLoadedBesideOthers) {
   v1::LoadAdapterRequest request;
   request.set_id(train_adapter("MODEL"));
   report_engine("w1");
-  const auto status = call(*adapters_, &Stub::LoadAdapter, request, 30000).status();
+  const auto status = call(*adapters_, &AdapterStub::LoadAdapter, request, 30000).status();
   EXPECT_EQ(status.code(), base::Code::kUnimplemented);
   EXPECT_EQ(status.reason(), "NOT_SUPPORTED");
   EXPECT_NE(status.message().find("download it"), std::string::npos) << status.message();

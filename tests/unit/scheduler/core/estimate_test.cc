@@ -9,7 +9,7 @@
 namespace dex::core {
 namespace {
 
-ResolveInput small_job() {
+ResolveInput estimate_input() {
   ResolveInput in;
   in.spec.set_model("smollm2-135m-instruct");
   in.spec.set_training_file("file-1");
@@ -22,7 +22,7 @@ ResolveInput small_job() {
 }
 
 Resolved resolved(std::string_view preset) {
-  ResolveInput in = small_job();
+  ResolveInput in = estimate_input();
   in.spec.mutable_dex()->set_preset(std::string(preset));
   return resolve(in).value();
 }
@@ -54,7 +54,7 @@ TEST(EstimateTest, CountsBiasesAndNorms) {
 // The same table: LoRA r = 8 on q, k, v, o 921,600, adapter 4,462,080, everything 134,515,008.
 TEST(EstimateTest, CountsTheBaselinesExactly) {
   const auto of = [](const std::function<void(v1::FineTuningJobSpec&)>& choose) {
-    ResolveInput in = small_job();
+    ResolveInput in = estimate_input();
     choose(in.spec);
     const Resolved result = resolve(in).value();
     return estimate(result, smollm2(), DeviceFacts{});
@@ -79,7 +79,7 @@ TEST(EstimateTest, CountsTheBaselinesExactly) {
 }
 
 TEST(EstimateTest, CountsABranchBesideLoraAndBesideEverything) {
-  ResolveInput in = small_job();
+  ResolveInput in = estimate_input();
   in.spec.mutable_dex()->set_preset("paper");
   const auto with = [&](v1::DexMethod::Train train, v1::DexMethod::Projection projection) {
     in.spec.mutable_dex()->set_train(train);
@@ -134,7 +134,7 @@ TEST(EstimateTest, StatesWorkTimeAndMemory) {
 
 // The best weights lie apart from the last ones, in memory and in checkpoints.
 TEST(EstimateTest, EarlyStoppingKeepsTheBestWeightsApart) {
-  ResolveInput in = small_job();
+  ResolveInput in = estimate_input();
   const auto usual = estimate(resolve(in).value(), in.model, DeviceFacts{});
   in.spec.mutable_early_stopping()->set_enabled(true);
   const auto stops = estimate(resolve(in).value(), in.model, DeviceFacts{});
