@@ -17,6 +17,7 @@ using base::Result;
 using base::Status;
 
 constexpr int64_t kLargestSpec = 1 << 20;
+const std::string kFlagOff, kFlagOn = "true";  // of a flag that also switches something on
 
 Result<v1::FineTuningJobSpec> read_spec(const std::string& path) {
   v1::FineTuningJobSpec spec;
@@ -39,7 +40,11 @@ Status apply_method(const SpecFlags& flags, v1::FineTuningJobSpec& spec) {
   std::string method = flags.method;
   std::replace(method.begin(), method.end(), '-', '_');
   // A spec file may have chosen another method; only an explicit flag changes it.
-  if (method.empty() && spec.method_case() == v1::FineTuningJobSpec::METHOD_NOT_SET) method = "dex";
+  // A job that goes on from an adapter has the adapter's method.
+  const std::string& model = flags.model.empty() ? spec.model() : flags.model;
+  const bool open = spec.method_case() == v1::FineTuningJobSpec::METHOD_NOT_SET;
+  if (method.empty() && open && (!model.starts_with("ft:") || !flags.preset.empty()))
+    method = "dex";
   if (!method.empty()) {
     const auto* field = method_field(method);
     if (!field) {
@@ -104,6 +109,8 @@ Result<v1::FineTuningJobSpec> make_spec(const SpecFlags& flags) {
       {"hyperparameters.batch_size", flags.batch_size},
       {"hyperparameters.learning_rate", flags.learning_rate},
       {"hyperparameters.max_seq_length", flags.max_seq_length},
+      {"early_stopping.enabled", flags.patience.empty() ? kFlagOff : kFlagOn},
+      {"early_stopping.patience", flags.patience},
   };
   for (const auto& [path, value] : fields) {
     if (!value.empty()) DEX_RETURN_IF_ERROR(set_field(spec, path, value));

@@ -12,7 +12,7 @@ namespace dex::cli {
 struct SpecFlags {
   std::string spec_file;  // protobuf JSON of a FineTuningJobSpec; the flags below win over it
   std::string model, training_file, validation_file, method, preset, suffix, name;
-  std::string seed, epochs, max_steps, batch_size, learning_rate, max_seq_length;
+  std::string seed, epochs, max_steps, batch_size, learning_rate, max_seq_length, patience;
   std::vector<std::string> sets;      // path=value
   std::vector<std::string> metadata;  // key=value
 };

@@ -39,7 +39,9 @@ std::string state_text(const v1::FineTuningJob& job) {
 
 std::string progress_text(const v1::FineTuningJob& job) {
   if (job.progress().total_steps() == 0) return "–";
-  return std::to_string(job.progress().step()) + "/" + std::to_string(job.progress().total_steps());
+  const std::string early = job.early_stopped() ? " (stopped early)" : "";
+  return std::to_string(job.progress().step()) + "/" +
+         std::to_string(job.progress().total_steps()) + early;
 }
 
 std::string loss_text(const v1::FineTuningJob& job) {
@@ -131,6 +133,8 @@ Table job_details(const v1::FineTuningJob& job) {
   if (job.progress().has_train_loss())
     add("training loss", number(job.progress().train_loss(), "%.4f"));
   add("validation loss", loss_text(job));
+  if (job.metrics().has_best_step() && job.metrics().served_step() != job.progress().step())
+    add("published step", std::to_string(job.metrics().served_step()) + ", the best");
   const auto verdict = job.branch_effect().verdict();
   if (verdict != v1::BranchEffect::VERDICT_UNSPECIFIED &&
       verdict != v1::BranchEffect::VERDICT_NOT_APPLICABLE) {

@@ -25,7 +25,9 @@ struct CreateArguments {
 };
 
 void add_spec_flags(CLI::App& verb, SpecFlags& flags) {
-  verb.add_option("--model", flags.model, "base model, needed: dexctl models list");
+  verb.add_option(
+      "--model", flags.model,
+      "needed: a base model (dexctl models list), or the id of an adapter to go on from");
   verb.add_option("--training-file", flags.training_file,
                   "needed: a file id, or a path that is uploaded first");
   verb.add_option("--validation-file", flags.validation_file,
@@ -46,6 +48,9 @@ void add_spec_flags(CLI::App& verb, SpecFlags& flags) {
   verb.add_option("--learning-rate", flags.learning_rate,
                   "peak rate of W_K, W_V, W_O, or of what the method trains in their place");
   verb.add_option("--max-seq-length", flags.max_seq_length, "tokens a sequence");
+  verb.add_option("--early-stopping", flags.patience,
+                  "end the job after so many evaluations without a lower held-out loss; its best "
+                  "weights are published");
   verb.add_option("--set", flags.sets,
                   "any field of the spec: --set dex.lambda.end=0.5 (may be repeated)")
       ->allow_extra_args(false);

@@ -249,17 +249,22 @@ std::vector<std::string> Platform::gateway_args() const {
 }
 
 std::vector<std::string> Platform::worker_args() const {
-  return {"--scheduler",      addresses_.at("scheduler").at("worker"),
-          "--data-dir",       options_.data_dir.string(),
-          "--models",         options_.models_file.string(),
-          "--pools",          "cpu",
-          "--worker-id",      "local",
-          "--threads",        std::to_string(options_.threads),
-          "--beat-ms",        "5000",
-          "--stop-grace-ms",  std::to_string(options_.stop_grace_ms),
-          "--listen",         address("worker", "grpc", kAnyPort),
-          "--metrics-listen", address("worker", "metrics", kAnyPort),
-          "--endpoints-file", run_file("worker").string()};
+  std::vector<std::string> args = {"--scheduler",      addresses_.at("scheduler").at("worker"),
+                                   "--data-dir",       options_.data_dir.string(),
+                                   "--models",         options_.models_file.string(),
+                                   "--pools",          "cpu",
+                                   "--worker-id",      "local",
+                                   "--threads",        std::to_string(options_.threads),
+                                   "--beat-ms",        "5000",
+                                   "--stop-grace-ms",  std::to_string(options_.stop_grace_ms),
+                                   "--listen",         address("worker", "grpc", kAnyPort),
+                                   "--metrics-listen", address("worker", "metrics", kAnyPort),
+                                   "--endpoints-file", run_file("worker").string()};
+  if (!options_.serve_dtype.empty()) {
+    args.emplace_back("--serve-dtype");
+    args.push_back(options_.serve_dtype);
+  }
+  return args;
 }
 
 }  // namespace dex::standalone

@@ -72,6 +72,7 @@ std::vector<std::string> advice_at_creation(const Resolved& resolved, const dex:
   }
   // The estimate is for a w_d from an identity start; a bottleneck's two factors move together and
   // reach further, and UNIFORM_MAP has only its gates.
+  if (goes_on(spec)) return warnings;  // its branch is where it is already
   if (!has_map(spec.dex()) || spec.dex().start() == DexMethod::START_LITERAL) return warnings;
   if (const double reach = branch_reach(resolved, model); reach < 0.02) {
     warnings.push_back(

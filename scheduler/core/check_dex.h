@@ -9,8 +9,9 @@
 namespace dex::core {
 
 // What a resolved dex method must be to train on `model` for `updates` updates (method.md §2.5,
-// §3.6): values that its choices need, head lists, size of the projection, start and dead points.
-void check_dex(const dex::v1::DexMethod& dex, const dex::v1::Model& model, int64_t updates,
-               Collector& check);
+// §3.6): values that its choices need, head lists, size of the projection, and unless it goes on
+// from an adapter, start and dead points.
+void check_dex(const dex::v1::DexMethod& dex, const dex::v1::Model& model, bool goes_on,
+               int64_t updates, Collector& check);
 
 }  // namespace dex::core

@@ -10,6 +10,7 @@
 #include "scheduler/core/collector.h"
 #include "scheduler/core/dex_shape.h"
 #include "scheduler/core/methods.h"
+#include "scheduler/core/warm_start.h"
 
 namespace dex::core {
 
@@ -65,6 +66,9 @@ void check_names(const FineTuningJobSpec& spec, Collector& check) {
   }
 }
 
+constexpr const char* kSelects =
+    "a base model to start from, or reselect_every_steps: the heads are the adapter's";
+
 // A field and when it has an effect.
 struct Effect {
   std::string path;
@@ -96,12 +100,19 @@ const std::vector<Effect>& effects() {
   const auto maps = [](const auto& s) { return has_map(s.dex()); };
   const auto with_branch = [](const auto& s) { return s.has_dex(); };
   const auto with_lora = [](const auto& s) { return s.dex().train() == DexMethod::TRAIN_LORA_DEX; };
+  const auto from_base = [](const auto& s) { return !goes_on(s); };
+  // A job that goes on from an adapter has its heads; it may select again on the way.
+  const auto selects = [](const auto& s) {
+    return !goes_on(s) || s.dex().head_selection().reselect_every_steps() > 0;
+  };
+  const auto stops_early = [](const auto& s) { return s.early_stopping().enabled(); };
   const auto trains_more = [](const auto& s) {
     return s.dex().train() != DexMethod::TRAIN_DEX_ONLY;
   };
   static const std::vector<Effect> list = {
       {"dex.lambda.init", by_paper, "lambda.schedule PAPER_EQ4"},
-      {"dex.lambda.learn_init", learned, "lambda.schedule PAPER_EQ4 or LEARNED"},
+      {"dex.lambda.learn_init", [=](const auto& s) { return learned(s) && !goes_on(s); },
+       "lambda.schedule PAPER_EQ4 or LEARNED, and a base model to start from"},
       {"hyperparameters.lambda_learning_rate",
        [=](const auto& s) { return with_branch(s) && learned(s); },
        "lambda.schedule PAPER_EQ4 or LEARNED"},
@@ -110,8 +121,13 @@ const std::vector<Effect>& effects() {
       {"dex.lambda.anneal_steps", anneals, "lambda.schedule PAPER_EQ4 or COSINE"},
       {"dex.lambda.start", by_cosine, "lambda.schedule COSINE"},
       {"dex.lambda.end", by_cosine, "lambda.schedule COSINE"},
+      {"dex.start", from_base, "a base model to start from"},
+      {"dex.head_selection.criterion", selects, kSelects},
       {"dex.head_selection.fraction",
-       criterion({HeadSelection::CRITERION_ENTROPY, HeadSelection::CRITERION_IMPORTANCE}),
+       [=](const auto& s) {
+         return selects(s) && criterion({HeadSelection::CRITERION_ENTROPY,
+                                         HeadSelection::CRITERION_IMPORTANCE})(s);
+       },
        "criterion ENTROPY or IMPORTANCE"},
       {"dex.head_selection.tau", threshold, "criterion THRESHOLD"},
       {"dex.head_selection.eta", threshold, "criterion THRESHOLD"},
@@ -124,10 +140,15 @@ const std::vector<Effect>& effects() {
       {"dex.head_selection.calibration.skip_rows", measured, "a criterion that measures heads"},
       {"dex.head_selection.reselect_every_steps", threshold, "criterion THRESHOLD"},
       {"dex.projection", projects, "another form than UNIFORM_MAP, which has no projection"},
-      {"dex.w_d_init", maps, "a w_d: projection SHARED, PER_HEAD or DENSE"},
+      {"dex.w_d_init", [=](const auto& s) { return maps(s) && from_base(s); },
+       "a w_d (projection SHARED, PER_HEAD or DENSE) and a base model to start from"},
       {"dex.bottleneck.width_ratio", bottleneck, "projection BOTTLENECK"},
       {"dex.bottleneck.scope", bottleneck, "projection BOTTLENECK"},
       {"dex.bottleneck.activation", bottleneck, "projection BOTTLENECK"},
+      {"early_stopping.patience", stops_early, "early_stopping.enabled"},
+      {"early_stopping.min_delta", stops_early, "early_stopping.enabled"},
+      {"early_stopping.warmup_evals", stops_early, "early_stopping.enabled"},
+      {"early_stopping.restore_best", stops_early, "early_stopping.enabled"},
       {"hyperparameters.branch_learning_rate", with_branch, "method dex"},
       {"hyperparameters.learning_rate", trains_more, "a train other than DEX_ONLY"},
       {"dex.lora.r", with_lora, "train LORA_DEX"},
@@ -205,7 +226,12 @@ std::vector<Problem> check_resolved(const FineTuningJobSpec& spec, const dex::v1
               "must be at most batch_size " + std::to_string(hyper.batch_size()) + ", got " +
                   std::to_string(hyper.micro_batch_size()));
   }
-  if (spec.has_dex()) check_dex(spec.dex(), model, updates, check);
+  if (spec.early_stopping().enabled() && !spec.has_validation_file() &&
+      spec.validation_split() == 0) {
+    check.add("CONFLICTING_FIELDS", "early_stopping.enabled",
+              "needs held-out rows: give a validation_file, or a validation_split above 0");
+  }
+  if (spec.has_dex()) check_dex(spec.dex(), model, goes_on(spec), updates, check);
   return check.problems;
 }
 

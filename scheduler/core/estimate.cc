@@ -90,6 +90,12 @@ int64_t activation_bytes_per_token(const dex::v1::FineTuningJobSpec& spec,
   return elements * m.layers() * kFloat;
 }
 
+// Early stopping keeps the best weights apart from the last ones, in memory and in checkpoints.
+int64_t kept_apart_bytes(const dex::v1::FineTuningJobSpec& spec, int64_t trained) {
+  const auto& early = spec.early_stopping();
+  return early.enabled() && early.restore_best() ? trained * kFloat : 0;
+}
+
 int64_t peak_memory(const dex::v1::FineTuningJobSpec& spec, const dex::v1::Model& m,
                     int64_t trained) {
   const auto& hyper = spec.hyperparameters();
@@ -101,7 +107,7 @@ int64_t peak_memory(const dex::v1::FineTuningJobSpec& spec, const dex::v1::Model
   const bool all = trained_weights(spec) == TrainedWeights::kAll;
   const int64_t head_gradients = all ? 2 * int64_t{m.vocab_size()} * m.hidden_size() * kFloat : 0;
   // Base in fp32; weights, gradients and two moments of what is trained.
-  return m.parameters() * kFloat + 4 * trained * kFloat +
+  return m.parameters() * kFloat + 4 * trained * kFloat + kept_apart_bytes(spec, trained) +
          micro_tokens * activation_bytes_per_token(spec, m) + logits_chunk + head_gradients +
          runtime;
 }
@@ -157,7 +163,7 @@ dex::v1::Estimate estimate(const Resolved& resolved, const dex::v1::Model& model
   // A checkpoint has the branch folded in.
   const bool whole = trained_weights(spec) == TrainedWeights::kAll;
   out.set_artifact_bytes((whole ? model.parameters() : count.trained) * kFloat);
-  out.set_checkpoint_bytes(3 * count.trained * kFloat);
+  out.set_checkpoint_bytes(3 * count.trained * kFloat + kept_apart_bytes(spec, count.trained));
   out.set_peak_host_memory_bytes(peak_memory(spec, model, count.trained));
   out.set_fits(device.memory_bytes == 0 || out.peak_host_memory_bytes() <= device.memory_bytes);
   out.set_allowed_to_proceed(out.fits());

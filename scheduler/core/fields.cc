@@ -1,5 +1,7 @@
 #include "scheduler/core/fields.h"
 
+#include <google/protobuf/text_format.h>
+
 #include <vector>
 
 namespace dex::core {
@@ -111,6 +113,28 @@ void clear_field(Message& message, const std::string& path) {
   // `find` walks const messages; the holder is part of `message`, which we may change.
   auto* holder = const_cast<Message*>(place.holder);
   holder->GetReflection()->ClearField(holder, place.field);
+}
+
+std::string field_text(const Message& message, const std::string& path) {
+  const Place place = find(message, path);
+  if (!place.holder || !is_set(*place.holder, *place.field)) return "";
+  using google::protobuf::TextFormat;
+  std::string text;
+  if (!place.field->is_repeated()) {
+    TextFormat::PrintFieldValueToString(*place.holder, place.field, -1, &text);
+    return text;
+  }
+  const int size = place.holder->GetReflection()->FieldSize(*place.holder, place.field);
+  for (int i = 0; i < size; ++i) {
+    std::string entry;
+    TextFormat::PrintFieldValueToString(*place.holder, place.field, i, &entry);
+    text += (i > 0 ? ", " : "") + entry;
+  }
+  return text;
+}
+
+bool same_field(const Message& a, const Message& b, const std::string& path) {
+  return has_field(a, path) == has_field(b, path) && field_text(a, path) == field_text(b, path);
 }
 
 void drop_empty(Message& message) {

@@ -26,6 +26,12 @@ void fill_unset(const google::protobuf::Message& from, google::protobuf::Message
 bool has_field(const google::protobuf::Message& message, const std::string& path);
 void clear_field(google::protobuf::Message& message, const std::string& path);
 
+// Whether two messages of one type have the same value at `path`, both unset included.
+bool same_field(const google::protobuf::Message& a, const google::protobuf::Message& b,
+                const std::string& path);
+// The value at `path` for people: protobuf's text of it, lists in full; empty where unset.
+std::string field_text(const google::protobuf::Message& message, const std::string& path);
+
 // Clears submessages in which nothing is set, from the inside out. A oneof's choice stays: an empty
 // kvo_only says something.
 void drop_empty(google::protobuf::Message& message);

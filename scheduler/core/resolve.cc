@@ -53,6 +53,12 @@ FineTuningJobSpec defaults(SizeClass size) {
   spec.mutable_checkpoints()->set_every_seconds(900);
   spec.mutable_checkpoints()->set_keep_last(2);
   spec.mutable_checkpoints()->set_keep_best(true);
+  auto& early = *spec.mutable_early_stopping();
+  early.set_enabled(false);
+  early.set_patience(3);
+  early.set_min_delta(0);
+  early.set_warmup_evals(1);
+  early.set_restore_best(true);
   spec.mutable_watchdog()->set_non_finite_patience(3);
   spec.mutable_watchdog()->set_max_rollbacks(1);
   spec.mutable_watchdog()->set_stall_seconds(600);
@@ -191,6 +197,7 @@ base::Result<Resolved> resolve(const ResolveInput& input) {
   FineTuningJobSpec spec = input.spec;
   Sources sources;
   for_each_set_field(spec, [&](const std::string& path) { sources[path] = "USER"; });
+  if (input.start) DEX_RETURN_IF_ERROR(take_over(*input.start, spec, sources));
   if (spec.method_case() == FineTuningJobSpec::METHOD_NOT_SET) spec.mutable_dex();
 
   fill_unset(method_defaults(spec, size), spec, "AUTO", sources);

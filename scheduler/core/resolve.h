@@ -6,14 +6,16 @@
 
 #include "dex/v1/finetuning.pb.h"
 #include "dex/v1/models.pb.h"
+#include "scheduler/core/warm_start.h"
 #include "scheduler/core/workload.h"
 #include "services/base/status.h"
 
 namespace dex::core {
 
 struct ResolveInput {
-  dex::v1::FineTuningJobSpec spec;  // what the user sent
-  dex::v1::Model model;             // spec.model's facts
+  dex::v1::FineTuningJobSpec spec;    // what the user sent
+  dex::v1::Model model;               // the base model's facts
+  std::optional<StartAdapter> start;  // where spec.model is an adapter
   DataFacts training;
   std::optional<DataFacts> validation;
   int64_t seed = 0;  // used where the user gave none

@@ -40,7 +40,9 @@ bool matches(const v1::FineTuningJob& job, const v1::ListFineTuningJobsRequest::
   const auto& states = filter.states();
   if (!states.empty() && std::find(states.begin(), states.end(), job.state()) == states.end())
     return false;
-  if (!filter.model().empty() && filter.model() != job.model()) return false;
+  if (!filter.model().empty() && filter.model() != job.model() &&
+      filter.model() != job.base_model())
+    return false;
   if (!filter.preset().empty()) {
     const std::string& version = job.effective_config().preset_version();  // "code@1"
     const std::string wanted = core::canonical_preset_name(filter.preset());
@@ -71,6 +73,27 @@ base::Result<core::DataFacts> FineTuningJobs::facts(const std::string& tenant,
       .with_violation(field, text);
 }
 
+base::Result<core::StartAdapter> FineTuningJobs::start_adapter(const std::string& tenant,
+                                                               const std::string& id,
+                                                               const v1::Model& model) {
+  auto record = parts_.adapters.get(tenant, id);
+  if (!record.ok())
+    return base::Status(record.status()).with_violation("model", record.status().message());
+  const v1::Adapter adapter = adapter_view(*record);
+  // The operator's list need not name a hash; then the worker compares alone.
+  if (!model.weights_sha256().empty() && adapter.base_weights_sha256() != model.weights_sha256()) {
+    return base::failed_precondition("ADAPTER_MISMATCH", "The job can't go on from '" + id +
+                                                             "': it was made on other weights of " +
+                                                             model.name() + " than there are now")
+        .with_violation("model", "was made on other weights of its base");
+  }
+  DEX_ASSIGN_OR_RETURN(const auto job, parts_.jobs.get(tenant, record->job));
+  core::StartAdapter start{id, effective_spec(job.spec), std::nullopt};
+  if (adapter.branch_effect().per_layer_size() > 0)
+    start.lambda = adapter.branch_effect().per_layer(0).lambda();
+  return start;
+}
+
 core::DeviceFacts FineTuningJobs::device() {
   core::DeviceFacts facts = options_.device;
   const auto routes = parts_.workers.routes();
@@ -89,11 +112,15 @@ base::Result<FineTuningJobs::Plan> FineTuningJobs::plan(const std::string& tenan
                                                         const v1::FineTuningJobSpec& spec) {
   if (spec.model().empty()) return missing("spec.model");
   if (spec.training_file().empty()) return missing("spec.training_file");
-  DEX_ASSIGN_OR_RETURN(const v1::Model model, parts_.models.find(spec.model()));
+  DEX_ASSIGN_OR_RETURN(const v1::Model model,
+                       parts_.models.find(core::base_model_of(spec.model())));
   core::ResolveInput input;
   input.spec = spec;
   input.model = model;
   input.default_pool = options_.default_pool;
+  if (core::goes_on(spec)) {
+    DEX_ASSIGN_OR_RETURN(input.start, start_adapter(tenant, spec.model(), model));
+  }
   DEX_ASSIGN_OR_RETURN(input.training, facts(tenant, spec.training_file(), "training_file"));
   if (spec.has_validation_file()) {
     DEX_ASSIGN_OR_RETURN(input.validation,
@@ -129,8 +156,8 @@ base::Result<store::NewJob> FineTuningJobs::new_job(const std::string& tenant, c
   job.max_fail = static_cast<int>(spec.has_max_retries() ? spec.max_retries() : 2);
   job.cost_gpu_seconds = plan.estimate.expected_duration_seconds();
   job.deadline_ms = static_cast<int64_t>(std::ceil(spec.deadline_seconds() * 1000));
-  job.adapter = "ft:" + spec.model() + ":" + tenant + ":" + lower(spec.suffix()) + ":" +
-                job.id.substr(job.id.find('-') + 1);
+  job.adapter = "ft:" + core::base_model_of(spec.model()) + ":" + tenant + ":" +
+                lower(spec.suffix()) + ":" + job.id.substr(job.id.find('-') + 1);
   job.spec = fixed.SerializeAsString();
   job.files = {spec.training_file()};
   if (spec.has_validation_file() && spec.validation_file() != spec.training_file()) {

@@ -9,6 +9,7 @@
 #include "scheduler/server/metrics.h"
 #include "scheduler/server/model_catalog.h"
 #include "scheduler/server/request_key.h"
+#include "scheduler/store/adapter_repository.h"
 #include "scheduler/store/file_repository.h"
 #include "scheduler/store/job_repository.h"
 #include "scheduler/store/worker_repository.h"
@@ -27,6 +28,7 @@ class FineTuningJobs {
     store::Store& store;
     store::JobRepository& jobs;
     store::FileRepository& files;
+    store::AdapterRepository& adapters;
     store::WorkerRepository& workers;
     const ModelCatalog& models;
     Metrics& metrics;
@@ -66,6 +68,10 @@ class FineTuningJobs {
   // What is known of a READY file; `field` is its name in errors.
   base::Result<core::DataFacts> facts(const std::string& tenant, const std::string& file,
                                       const std::string& field);
+  // The adapter that spec.model names, made on `model`; ADAPTER_MISMATCH if it was made on other
+  // weights.
+  base::Result<core::StartAdapter> start_adapter(const std::string& tenant, const std::string& id,
+                                                 const v1::Model& model);
   // The machine that a job may count on: the largest of those that are up.
   core::DeviceFacts device();
   base::Result<Plan> plan(const std::string& tenant, const v1::FineTuningJobSpec& spec);

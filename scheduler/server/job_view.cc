@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "scheduler/core/public_state.h"
+#include "scheduler/core/warm_start.h"
 #include "scheduler/server/times.h"
 
 namespace dex::server {
@@ -81,7 +82,7 @@ v1::FineTuningJob fixed_part(const v1::EffectiveConfig& config) {
   v1::FineTuningJob job;
   *job.mutable_effective_config() = config;
   job.set_model(spec.model());
-  job.set_base_model(spec.model());
+  job.set_base_model(core::base_model_of(spec.model()));
   job.set_suffix(spec.suffix());
   job.set_display_name(spec.display_name());
   *job.mutable_metadata() = spec.metadata();
@@ -134,6 +135,7 @@ v1::FineTuningJob job_view(const store::JobRecord& record, bool with_config) {
     job.set_fine_tuned_model(record.adapter);
     *job.mutable_metrics() = result.metrics();
     *job.mutable_branch_effect() = result.branch_effect();
+    job.set_early_stopped(result.metrics().early_stopped());
     if (result.trained_tokens() > 0) job.set_trained_tokens(result.trained_tokens());
   }
   const bool expired = job.state() == v1::JOB_STATE_EXPIRED;

@@ -14,19 +14,29 @@ namespace iv1 = dex::internal::v1;
 
 namespace {
 
-// Says where the model is in memory.
+v1::Model::ServedDtype served_dtype(const std::string& word) {
+  if (word == "f32") return v1::Model::SERVED_DTYPE_FP32;
+  if (word == "bf16") return v1::Model::SERVED_DTYPE_BF16;
+  return word == "int8" ? v1::Model::SERVED_DTYPE_INT8 : v1::Model::SERVED_DTYPE_UNSPECIFIED;
+}
+
+// Says where the model is in memory, and how.
 void add_workers(v1::Model& model, const std::vector<store::WorkerRecord>& workers) {
   int count = 0;
+  std::set<std::string> dtypes;
   for (const auto& worker : workers) {
     iv1::HeartbeatRequest live;
     if (worker.state != "up" || !live.ParseFromString(worker.live)) continue;
     for (const auto& engine : live.engines()) {
-      if (engine.base() == model.name() && engine.state() == iv1::EngineStatus::STATE_SERVING)
-        ++count;
+      if (engine.base() != model.name() || engine.state() != iv1::EngineStatus::STATE_SERVING)
+        continue;
+      ++count;
+      dtypes.insert(engine.dtype());
     }
   }
   model.set_served(count > 0);
   model.set_workers(count);
+  if (dtypes.size() == 1) model.set_served_dtype(served_dtype(*dtypes.begin()));
 }
 
 }  // namespace

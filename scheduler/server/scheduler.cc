@@ -75,7 +75,7 @@ struct Scheduler::Parts {
   rpc::Room room;  // of the gateways' door
   rpc::Room workers_room;
 
-  FineTuningJobs job_logic{{store, jobs, files, workers, catalog, metrics, ids, random},
+  FineTuningJobs job_logic{{store, jobs, files, adapters, workers, catalog, metrics, ids, random},
                            {"cpu", options.device, on_change}};
   Files file_logic{files, blobs, layout, ids, {}};
   Adapters adapter_logic{adapters, workers, layout, ids, on_change};

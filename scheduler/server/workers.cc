@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include "scheduler/core/warm_start.h"
 #include "scheduler/server/job_view.h"
 #include "services/base/files.h"
 #include "services/base/sha256.h"
@@ -90,6 +91,15 @@ iv1::AttemptVerdict::Verdict verdict_of(store::JobRepository::Verdict verdict) {
   return iv1::AttemptVerdict::VERDICT_LOST;
 }
 
+iv1::DesiredAdapter desired_adapter(const store::AdapterRecord& record) {
+  iv1::DesiredAdapter desired;
+  desired.set_id(record.id);
+  desired.set_base(base_of_adapter(record.id));
+  desired.set_path(record.uri);
+  desired.set_content_sha256(record.sha256);
+  return desired;
+}
+
 std::string finish_outcome(const std::string& state, const std::string& code) {
   if (state == "SUCCEEDED") return "succeeded";
   if (state == "CANCELLED") return code == "deadline_exceeded" ? "expired" : "cancelled";
@@ -173,6 +183,11 @@ base::Result<iv1::ClaimedJob> Workers::granted(const store::ClaimedJob& claimed)
   job.set_attempt_dir(DataLayout::attempt(claimed.tenant, claimed.id, claimed.epoch));
   job.set_tenant(claimed.tenant);
   job.set_adapter_id(claimed.adapter);
+  job.set_base_model(core::base_model_of(job.spec().model()));
+  if (core::goes_on(job.spec())) {
+    DEX_ASSIGN_OR_RETURN(const auto start, parts_.adapters.get(claimed.tenant, job.spec().model()));
+    *job.mutable_start_adapter() = desired_adapter(start);
+  }
   const auto fill = [&](const std::string& id, iv1::InputFile& input) -> base::Status {
     auto file = parts_.files.get(claimed.tenant, id);
     DEX_RETURN_IF_ERROR(file.status());
@@ -230,11 +245,7 @@ base::Result<iv1::HeartbeatResponse> Workers::heartbeat(const iv1::HeartbeatRequ
     DEX_ASSIGN_OR_RETURN(const auto wanted, parts_.adapters.wanted());
     for (const auto& record : wanted.adapters) {
       if (record.disabled) continue;
-      auto& desired = *response.add_desired();
-      desired.set_id(record.id);
-      desired.set_base(base_of_adapter(record.id));
-      desired.set_path(record.uri);
-      desired.set_content_sha256(record.sha256);
+      *response.add_desired() = desired_adapter(record);
     }
     response.set_desired_revision(wanted.revision);
   } else {

@@ -58,6 +58,7 @@ class FakeEngine {
       if (command.start().model_dir().ends_with("broken")) std::exit(17);
       iv1::EngineReport report;
       report.mutable_ready()->set_version("fake");
+      report.mutable_ready()->set_dtype(command.start().dtype());
       send(report);
       iv1::EngineReport load;
       load.mutable_load()->set_kv_usage_ratio(0.25);

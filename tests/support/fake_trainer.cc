@@ -7,6 +7,7 @@
 //   stall          one step, then nothing
 //   nonsense       bytes that are no frame
 //   silent-success exit code 0 without a result
+//   go-on          success if it was given the adapter of SlotTest to go on from, else exit code 10
 //   where          success, but the result lies outside the attempt's directory
 
 #include <unistd.h>
@@ -116,6 +117,13 @@ int behave(FrameChannel& channel, const iv1::TrainerStart& start) {
     std::this_thread::sleep_for(std::chrono::hours(1));
   }
   if (how == "silent-success") return 0;
+  if (how == "go-on") {
+    const bool given = start.start_adapter() == "ft:tiny:default::01" &&
+                       start.start_adapter_dir().ends_with("/jobs/default/ftjob-0/final") &&
+                       start.start_adapter_dir().starts_with("/") &&
+                       start.start_adapter_sha256() == "dd" && start.base_model_name() == "tiny";
+    if (!given) return 10;
+  }
   succeed(channel, start, how == "where" ? "/elsewhere/final" : start.attempt_dir() + "/final");
   return 0;
 }

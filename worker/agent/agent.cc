@@ -88,6 +88,7 @@ void add_engines(const AgentOptions& options, const std::vector<BaseModelEntry>&
     engine.program = options.engine_program;
     engine.model = model;
     engine.threads = options.threads;
+    engine.dtype = options.serve_dtype;
     engine.changed = changed;
     engines.add(std::make_unique<Engine>(std::move(engine), clock, worker, inference));
   }

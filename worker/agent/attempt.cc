@@ -71,10 +71,12 @@ Verdict Attempt::run(int lock_fd) {
 }
 
 base::Result<iv1::TrainerStart> Attempt::start_message() {
-  const auto* model = find_model(models_, job_.spec().model());
+  // A scheduler of before says the base only in the spec.
+  const std::string& base = job_.base_model().empty() ? job_.spec().model() : job_.base_model();
+  const auto* model = find_model(models_, base);
   if (model == nullptr) {
-    return base::not_found("MODEL_NOT_FOUND", "this worker has no model '" + job_.spec().model() +
-                                                  "' in its allow-list");
+    return base::not_found("MODEL_NOT_FOUND",
+                           "this worker has no model '" + base + "' in its allow-list");
   }
   iv1::TrainerStart start;
   start.set_job_id(job_.job_id());
@@ -95,6 +97,12 @@ base::Result<iv1::TrainerStart> Attempt::start_message() {
     start.set_checkpoint_dir(checkpoint.string());
     start.set_checkpoint_manifest_sha256(job_.checkpoint().manifest_sha256());
     log_.set_checkpoint(job_.checkpoint());  // it stands until this attempt offers a newer one
+  }
+  if (job_.has_start_adapter()) {
+    DEX_ASSIGN_OR_RETURN(const auto adapter, paths_.absolute(job_.start_adapter().path()));
+    start.set_start_adapter(job_.start_adapter().id());
+    start.set_start_adapter_dir(adapter.string());
+    start.set_start_adapter_sha256(job_.start_adapter().content_sha256());
   }
   DEX_ASSIGN_OR_RETURN(const auto attempt_dir, paths_.absolute(job_.attempt_dir()));
   DEX_RETURN_IF_ERROR(base::make_directories(attempt_dir));

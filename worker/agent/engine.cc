@@ -93,6 +93,7 @@ bool Engine::start_child() {
   start.set_model_dir(options_.model.folder.string());
   start.set_base(options_.model.name);
   start.set_threads(options_.threads);
+  start.set_dtype(options_.dtype);
   start.set_base_weights_sha256(options_.model.weights_sha256);
   start.set_tokenizer_sha256(options_.model.tokenizer_sha256);
   start.set_chat_template_sha256(options_.model.chat_template_sha256);
@@ -142,6 +143,10 @@ void Engine::take(const iv1::EngineReport& report) {
       broken_ = false;
       served_ = true;
       send_all(adapters_.engine_started());
+      {
+        const std::lock_guard lock(mutex_);
+        status_.set_dtype(report.ready().dtype());
+      }
       set_state(iv1::EngineStatus::STATE_SERVING);
       break;
     case iv1::EngineReport::kTokens:

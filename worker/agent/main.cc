@@ -54,6 +54,9 @@ void add_flags(CLI::App& app, AgentOptions& o, std::string& level) {
   app.add_option("--slots", o.slots, "jobs at a time")->check(CLI::Range(1, 64));
   app.add_option("--threads", o.threads,
                  "compute threads of a trainer and of an engine, 0 = cores");
+  app.add_option("--serve-dtype", o.serve_dtype,
+                 "bf16, f32 or int8 (weights only, a scale an output channel); default: as stored")
+      ->check(CLI::IsMember({"bf16", "f32", "int8"}));
   app.add_option("--trainer-nice", o.trainer_niceness, "niceness of trainers")
       ->check(CLI::Range(0, 19));
   app.add_option("--listen", o.listen, "inference address");

@@ -9,6 +9,7 @@ namespace {
 float element(const WeightView& w, int64_t row, int64_t column) {
   const int64_t index = row * w.columns + column;
   if (w.number == Number::kF32) return static_cast<const float*>(w.data)[index];
+  if (w.number == Number::kInt8) return w.scales[row] * static_cast<const int8_t*>(w.data)[index];
   return std::bit_cast<float>(uint32_t{static_cast<const uint16_t*>(w.data)[index]} << 16);
 }
 

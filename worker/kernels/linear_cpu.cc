@@ -28,6 +28,14 @@ HWY_INLINE V load(F d, const uint16_t* p) {
   const hn::Rebind<uint16_t, decltype(u32)> u16;
   return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(u32, hn::LoadU(u16, p))));
 }
+HWY_INLINE V load(F d, const int8_t* p) {
+  const hn::Repartition<int32_t, F> i32;
+  const hn::Rebind<int8_t, decltype(i32)> i8;
+  return hn::ConvertTo(d, hn::PromoteTo(i32, hn::LoadU(i8, p)));
+}
+HWY_INLINE float widen(int8_t value) {
+  return value;
+}
 HWY_INLINE float widen(float value) {
   return value;
 }
@@ -36,6 +44,25 @@ HWY_INLINE float widen(uint16_t value) {
   float result;
   __builtin_memcpy(&result, &bits, sizeof(result));
   return result;
+}
+
+// Whether weights of this type have a scale an output.
+template <class W>
+inline constexpr bool kScaled = sizeof(W) == 1;
+
+// Weights from output n on; `scales` only where they are scaled.
+template <class W>
+struct Source {
+  const W* w;
+  const float* scales;
+  int64_t columns;
+  [[nodiscard]] Source from(int64_t n) const {
+    return {w + n * columns, kScaled<W> ? scales + n : nullptr, columns};
+  }
+};
+template <class W>
+Source<W> source(const WeightView& view) {
+  return {static_cast<const W*>(view.data), view.scales, view.columns};
 }
 
 // C outputs are C streams a row apart, more than the processor's own prefetching follows: on Zen 4
@@ -50,7 +77,8 @@ HWY_INLINE void fetch_ahead(const W* at, int64_t lanes) {
 // order, whatever R and C are: lane by lane over k, then the lanes, then what is left of k.
 template <int R, int C, class W>
 HWY_INLINE void few_tile(const float* HWY_RESTRICT x, int64_t x_stride, const W* HWY_RESTRICT w,
-                         int64_t columns, float* HWY_RESTRICT y, int64_t y_stride, Store store) {
+                         const float* HWY_RESTRICT scales, int64_t columns, float* HWY_RESTRICT y,
+                         int64_t y_stride, Store store) {
   const F d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   V sum[R][C];
@@ -79,6 +107,7 @@ HWY_INLINE void few_tile(const float* HWY_RESTRICT x, int64_t x_stride, const W*
       float total = hn::GetLane(hn::SumOfLanes(d, sum[r][c]));
       for (int64_t i = k; i < columns; ++i)
         total += x[r * x_stride + i] * widen(w[c * columns + i]);
+      if constexpr (kScaled<W>) total *= scales[c];
       float& out = y[r * y_stride + c];
       out = store == Store::kAdd ? out + total : total;
     }
@@ -86,22 +115,24 @@ HWY_INLINE void few_tile(const float* HWY_RESTRICT x, int64_t x_stride, const W*
 }
 
 template <int R, class W>
-void few_rows(const float* x, int64_t x_stride, const W* w, int64_t columns, int64_t begin,
-              int64_t end, float* y, int64_t y_stride, Store store) {
+void few_rows(const float* x, int64_t x_stride, const Source<W>& w, int64_t begin, int64_t end,
+              float* y, int64_t y_stride, Store store) {
   // AVX-512 has 32 registers, the others 16: sums, one input and C weights must fit.
   constexpr int kSums = HWY_TARGET <= HWY_AVX3 ? 24 : 12;
   constexpr int C = R == 1 ? 4 : std::max(1, std::min(4, (kSums - 1) / (R + 1)));
   int64_t n = begin;
   for (; n + C <= end; n += C) {
-    few_tile<R, C>(x, x_stride, w + n * columns, columns, y + n, y_stride, store);
+    const Source<W> at = w.from(n);
+    few_tile<R, C>(x, x_stride, at.w, at.scales, w.columns, y + n, y_stride, store);
   }
   for (; n < end; ++n) {
-    few_tile<R, 1>(x, x_stride, w + n * columns, columns, y + n, y_stride, store);
+    const Source<W> at = w.from(n);
+    few_tile<R, 1>(x, x_stride, at.w, at.scales, w.columns, y + n, y_stride, store);
   }
 }
 
 template <class W>
-void few(const float* x, int64_t x_stride, int64_t rows, const W* w, int64_t columns, int64_t begin,
+void few(const float* x, int64_t x_stride, int64_t rows, const Source<W>& w, int64_t begin,
          int64_t end, float* y, int64_t y_stride, Store store) {
   constexpr int kMost = HWY_TARGET <= HWY_AVX3 ? 8 : 4;
   // Some outputs at a time, so that their weights stay in the first cache while all rows pass.
@@ -113,15 +144,15 @@ void few(const float* x, int64_t x_stride, int64_t rows, const W* w, int64_t col
       float* out = y + r * y_stride;
       const int64_t left = rows - r;
       if (kMost == 8 && left >= 8) {
-        few_rows<kMost>(in, x_stride, w, columns, n, stop, out, y_stride, store), r += 8;
+        few_rows<kMost>(in, x_stride, w, n, stop, out, y_stride, store), r += 8;
       } else if (left >= 4) {
-        few_rows<4>(in, x_stride, w, columns, n, stop, out, y_stride, store), r += 4;
+        few_rows<4>(in, x_stride, w, n, stop, out, y_stride, store), r += 4;
       } else if (left == 3) {
-        few_rows<3>(in, x_stride, w, columns, n, stop, out, y_stride, store), r += 3;
+        few_rows<3>(in, x_stride, w, n, stop, out, y_stride, store), r += 3;
       } else if (left == 2) {
-        few_rows<2>(in, x_stride, w, columns, n, stop, out, y_stride, store), r += 2;
+        few_rows<2>(in, x_stride, w, n, stop, out, y_stride, store), r += 2;
       } else {
-        few_rows<1>(in, x_stride, w, columns, n, stop, out, y_stride, store), r += 1;
+        few_rows<1>(in, x_stride, w, n, stop, out, y_stride, store), r += 1;
       }
     }
   }
@@ -129,12 +160,12 @@ void few(const float* x, int64_t x_stride, int64_t rows, const W* w, int64_t col
 
 void LinearFew(const float* x, int64_t x_stride, int64_t rows, const WeightView& w, int64_t begin,
                int64_t end, float* y, int64_t y_stride, Store store) {
-  if (w.number == Number::kBf16) {
-    few(x, x_stride, rows, static_cast<const uint16_t*>(w.data), w.columns, begin, end, y, y_stride,
-        store);
+  if (w.number == Number::kInt8) {
+    few(x, x_stride, rows, source<int8_t>(w), begin, end, y, y_stride, store);
+  } else if (w.number == Number::kBf16) {
+    few(x, x_stride, rows, source<uint16_t>(w), begin, end, y, y_stride, store);
   } else {
-    few(x, x_stride, rows, static_cast<const float*>(w.data), w.columns, begin, end, y, y_stride,
-        store);
+    few(x, x_stride, rows, source<float>(w), begin, end, y, y_stride, store);
   }
 }
 
@@ -193,44 +224,61 @@ void many_block(const float* packed, int64_t rows, const float* w, int64_t colum
   }
 }
 
-HWY_INLINE const float* widened(const float* w, int64_t, float*) {
-  return w;
+// The first `rows` outputs as fp32, their scales multiplied in.
+HWY_INLINE const float* widened(const Source<float>& source, int64_t, float*) {
+  return source.w;
 }
-HWY_INLINE const float* widened(const uint16_t* w, int64_t count, float* scratch) {
+HWY_INLINE const float* widened(const Source<uint16_t>& source, int64_t rows, float* scratch) {
   const F d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t count = rows * source.columns;
   int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) hn::StoreU(load(d, w + i), d, scratch + i);
-  for (; i < count; ++i) scratch[i] = widen(w[i]);
+  for (; i + lanes <= count; i += lanes) hn::StoreU(load(d, source.w + i), d, scratch + i);
+  for (; i < count; ++i) scratch[i] = widen(source.w[i]);
+  return scratch;
+}
+HWY_INLINE const float* widened(const Source<int8_t>& source, int64_t rows, float* scratch) {
+  const F d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t n = 0; n < rows; ++n) {
+    const int8_t* in = source.w + n * source.columns;
+    float* out = scratch + n * source.columns;
+    const V scale = hn::Set(d, source.scales[n]);
+    int64_t k = 0;
+    for (; k + lanes <= source.columns; k += lanes)
+      hn::StoreU(hn::Mul(load(d, in + k), scale), d, out + k);
+    for (; k < source.columns; ++k) out[k] = widen(in[k]) * source.scales[n];
+  }
   return scratch;
 }
 
 template <class W>
-void many(const float* packed, int64_t rows, const W* w, int64_t columns, int64_t begin,
-          int64_t end, float* y, int64_t y_stride, Store store, float* scratch) {
+void many(const float* packed, int64_t rows, const Source<W>& w, int64_t begin, int64_t end,
+          float* y, int64_t y_stride, Store store, float* scratch) {
+  const int64_t columns = w.columns;
   int64_t n = begin;
   for (; n + kBlock <= end; n += kBlock) {
-    const float* block = widened(w + n * columns, kBlock * columns, scratch);
+    const float* block = widened(w.from(n), kBlock, scratch);
     many_block<kBlock>(packed, rows, block, columns, y + n, y_stride, store);
   }
   for (; n + 4 <= end; n += 4) {
-    const float* block = widened(w + n * columns, 4 * columns, scratch);
+    const float* block = widened(w.from(n), 4, scratch);
     many_block<4>(packed, rows, block, columns, y + n, y_stride, store);
   }
   for (; n < end; ++n) {
-    const float* block = widened(w + n * columns, columns, scratch);
+    const float* block = widened(w.from(n), 1, scratch);
     many_block<1>(packed, rows, block, columns, y + n, y_stride, store);
   }
 }
 
 void LinearMany(const float* packed, int64_t rows, const WeightView& w, int64_t begin, int64_t end,
                 float* y, int64_t y_stride, Store store, float* scratch) {
-  if (w.number == Number::kBf16) {
-    many(packed, rows, static_cast<const uint16_t*>(w.data), w.columns, begin, end, y, y_stride,
-         store, scratch);
+  if (w.number == Number::kInt8) {
+    many(packed, rows, source<int8_t>(w), begin, end, y, y_stride, store, scratch);
+  } else if (w.number == Number::kBf16) {
+    many(packed, rows, source<uint16_t>(w), begin, end, y, y_stride, store, scratch);
   } else {
-    many(packed, rows, static_cast<const float*>(w.data), w.columns, begin, end, y, y_stride, store,
-         scratch);
+    many(packed, rows, source<float>(w), begin, end, y, y_stride, store, scratch);
   }
 }
 

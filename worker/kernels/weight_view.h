@@ -5,10 +5,10 @@
 namespace dex::kernels {
 
 // How numbers are stored. Everything is computed in fp32 (performance.md §0, rule 3).
-enum class Number { kF32, kBf16 };
+enum class Number { kF32, kBf16, kInt8 };
 
 [[nodiscard]] inline int64_t bytes_of(Number number) {
-  return number == Number::kF32 ? 4 : 2;
+  return number == Number::kF32 ? 4 : number == Number::kBf16 ? 2 : 1;
 }
 
 // A Linear weight as it lies in memory, often in a mapped file: [rows, columns], row by row,
@@ -18,6 +18,8 @@ struct WeightView {
   Number number = Number::kF32;
   int64_t rows = 0;     // outputs
   int64_t columns = 0;  // inputs
+  // kInt8: [rows], w[n, k] = scales[n]·q[n, k] (quantize.h). Borrowed too.
+  const float* scales = nullptr;
 };
 
 // A linear without a bias. One object, since jobs hold pointers to their views.

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <limits>
+#include <optional>
 #include <ostream>
 #include <stdexcept>
 #include <utility>
@@ -65,7 +66,9 @@ int64_t positions_for(const EvaluateCommand& command) {
 // The base, then its adapters.
 class Subjects {
  public:
-  Subjects(const EvaluateCommand& command, const base::Clock& clock) {
+  // `suffix`: of every label.
+  Subjects(const EvaluateCommand& command, const base::Clock& clock, std::string suffix = "")
+      : suffix_(std::move(suffix)) {
     std::error_code ignored;
     if (!std::filesystem::is_directory(command.model, ignored)) {
       throw std::runtime_error("--model: " + command.model.string() +
@@ -103,10 +106,11 @@ class Subjects {
            int32_t trained_context) {
     labels_.push_back(label_for(folder, labels_));
     subjects_.push_back(std::make_unique<EngineSubject>(*engine_, text_, std::move(adapter),
-                                                        labels_.back(), trained_context));
+                                                        labels_.back() + suffix_, trained_context));
     list_.push_back(subjects_.back().get());
   }
 
+  std::string suffix_;
   TextModel text_;
   std::shared_ptr<const ServingModel> model_;
   std::unique_ptr<Engine> engine_;
@@ -133,6 +137,25 @@ class Progress {
   std::ostream& log_;
   int64_t last_ms_ = 0;
 };
+
+EvaluateCommand in_eight_bits(EvaluateCommand command) {
+  if (command.task == "instructions")
+    throw std::runtime_error("--against-int8: instructions writes answers and measures nothing");
+  if (command.dtype == "int8")
+    throw std::runtime_error("--against-int8: --dtype int8 would compare int8 with itself");
+  command.dtype = "int8";
+  return command;
+}
+
+// What is evaluated together: all subjects, or each beside its twin.
+std::vector<std::vector<evaluate::Subject*>> groups_of(const Subjects& subjects,
+                                                       const std::optional<Subjects>& twins) {
+  if (!twins) return {subjects.list()};
+  std::vector<std::vector<evaluate::Subject*>> groups;
+  for (size_t i = 0; i < subjects.list().size(); ++i)
+    groups.push_back({subjects.list()[i], twins->list()[i]});
+  return groups;
+}
 
 std::ofstream open_samples(const std::filesystem::path& path) {
   std::ofstream file;
@@ -217,13 +240,20 @@ int run_evaluation(const EvaluateCommand& command, const base::StopSignals& sign
       samples << evaluate::sample_as_json(sample) << std::flush;
     };
   }
-  const evaluate::Evaluation evaluation =
-      evaluate::evaluate(*task, subjects.list(), {command.confidence, command.seed}, hooks);
+  std::optional<Subjects> twins;
+  if (command.against_int8) twins.emplace(in_eight_bits(command), clock, "-int8");
+  bool complete = true;
+  for (const auto& group : groups_of(subjects, twins)) {
+    const evaluate::Evaluation evaluation =
+        evaluate::evaluate(*task, group, {command.confidence, command.seed}, hooks);
+    show(command, evaluation, group, out);
+    complete = evaluation.complete;
+    if (!complete) break;
+  }
   if (samples.is_open() && !samples)
     throw std::runtime_error("--samples-out: " + command.samples_out.string() +
                              " could not be written to its end; is the disk full?");
-  show(command, evaluation, subjects.list(), out);
-  if (!evaluation.complete) {
+  if (!complete) {
     log << "stopped: the rows are over what was measured until then" << std::endl;
     return kInterrupted;
   }

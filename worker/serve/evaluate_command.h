@@ -26,6 +26,7 @@ struct EvaluateCommand {
   std::filesystem::path model;
   std::vector<std::string> adapters;  // folders; "none": the base once more
   std::string dtype;                  // as LocalModel's
+  bool against_int8 = false;          // each model beside itself with dtype int8, pair by pair
   int threads = 0;
   std::filesystem::path file;
   uint64_t seed = 0;
@@ -51,10 +52,11 @@ struct EvaluateCommand {
 // The task with its file read. Throws std::runtime_error with one sentence for what is wrong.
 std::unique_ptr<evaluate::Task> make_task(const EvaluateCommand& command);
 
-// Loads model and adapters, runs the task on the base and then on each adapter, and writes rows to
-// `out` and progress to `log`. At the first signal it stops computing, writes the rows over what
-// was measured until then and says so (an export of instructions writes nothing then); at the
-// second the process ends at once. Returns 0, or 130 when stopped. Throws std::runtime_error.
+// Loads model and adapters, runs the task on the base and then on each adapter (with against_int8:
+// on each model and its twin, rows and differences pair by pair), and writes rows to `out` and
+// progress to `log`. At the first signal it stops computing, writes the rows over what was measured
+// until then and says so (an export of instructions writes nothing then); at the second the process
+// ends at once. Returns 0, or 130 when stopped. Throws std::runtime_error.
 int run_evaluation(const EvaluateCommand& command, const base::StopSignals& signals,
                    const base::Clock& clock, std::ostream& out, std::ostream& log);
 

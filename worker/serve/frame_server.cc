@@ -179,9 +179,7 @@ class Server {
     return false;
   }
 
-  [[nodiscard]] const char* dtype() const {
-    return model_->number == kernels::Number::kF32 ? "f32" : "bf16";
-  }
+  [[nodiscard]] const char* dtype() const { return dtype_name(*model_); }
 
   void ready() {
     EngineReport report;

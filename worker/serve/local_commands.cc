@@ -244,19 +244,18 @@ void measure(const LocalModel& where, const MeasureCommand& command, const base:
     prefill.push_back(command.batch * command.prompt_tokens / to_first);
     decode.push_back(command.batch * (command.new_tokens - 1) / rest);
   }
-  const nlohmann::json figures = {
-      {"engine", "dex"},
-      {"batch", command.batch},
-      {"prompt_tokens", command.prompt_tokens},
-      {"new_tokens", command.new_tokens},
-      {"threads", local.engine().threads()},
-      {"weights", local.model().number == kernels::Number::kF32 ? "f32" : "bf16"},
-      {"load_s", load_s},
-      {"prefill_tok_s", spread(prefill)},
-      {"decode_tok_s", spread(decode)},
-      {"ttft_s", spread(ttft)},
-      {"generated", generated},
-      {"peak_rss_mib", peak_rss_mib()}};
+  const nlohmann::json figures = {{"engine", "dex"},
+                                  {"batch", command.batch},
+                                  {"prompt_tokens", command.prompt_tokens},
+                                  {"new_tokens", command.new_tokens},
+                                  {"threads", local.engine().threads()},
+                                  {"weights", dtype_name(local.model())},
+                                  {"load_s", load_s},
+                                  {"prefill_tok_s", spread(prefill)},
+                                  {"decode_tok_s", spread(decode)},
+                                  {"ttft_s", spread(ttft)},
+                                  {"generated", generated},
+                                  {"peak_rss_mib", peak_rss_mib()}};
   out << figures.dump() << std::endl;
 }
 

@@ -37,6 +37,8 @@ Entropy and importance of each attention head, by layer, on [[504,4041,…],[…
   dex-engine heads --model DIR --dtype f32 --tokens-file ids.json --i-min 32
 Measure it on your data, adapters against the base:
   dex-engine evaluate perplexity --model DIR --adapter DIR --file text.txt
+What eight-bit weights cost, on your data:
+  dex-engine evaluate perplexity --model DIR --adapter DIR --file text.txt --against-int8
 How fast it is here:
   dex-engine measure --model DIR --prompt-tokens 128 --new-tokens 64 --batch 1
 Under an agent (frames of proto/dex/internal/v1/frames.proto over an inherited socket):
@@ -54,10 +56,10 @@ void add_model(CLI::App& command, serve::LocalModel& where) {
   command.add_option("--adapter", where.adapter, "folder of an adapter made for it")
       ->type_name("DIR");
   command
-      .add_option(
-          "--dtype", where.dtype,
-          "bf16: weights and KV cache in bf16; f32: nothing is rounded (default: as stored)")
-      ->check(CLI::IsMember({"bf16", "f32"}));
+      .add_option("--dtype", where.dtype,
+                  "bf16: weights and KV cache in bf16; f32: nothing is rounded; int8: weights in "
+                  "eight bits, a scale an output channel, KV cache as stored (default: as stored)")
+      ->check(CLI::IsMember({"bf16", "f32", "int8"}));
   command.add_option("--threads", where.threads, "compute threads (default: all cores)")
       ->check(CLI::Range(1, 1024));
 }

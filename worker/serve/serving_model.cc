@@ -10,6 +10,7 @@
 
 #include "services/base/files.h"
 #include "services/base/sha256.h"
+#include "worker/kernels/quantize.h"
 #include "worker/kernels/rope.h"
 #include "worker/model/adapter.h"
 #include "worker/model/fold.h"
@@ -21,16 +22,20 @@ namespace {
 
 using kernels::Number;
 
+// What a weight becomes for the kernels: as stored (types that they do not read are widened), fp32
+// rounded to bf16, or quantised.
+enum class Keep { kAsStored, kBf16, kInt8 };
+
 // Keeps tensors alive and gives views of them in a type that the kernels read.
 class Storage {
  public:
-  // `round`: fp32 becomes bf16. Types other than fp32 and bf16 are widened.
-  WeightView view(const at::Tensor& tensor, bool round) {
+  WeightView view(const at::Tensor& tensor, Keep keep) {
     if (!tensor.defined()) return {};
+    if (keep == Keep::kInt8) return quantized(tensor);
     at::Tensor kept = tensor.contiguous();
     if (kept.scalar_type() != at::kFloat && kept.scalar_type() != at::kBFloat16)
       kept = kept.to(at::kFloat);
-    if (round && kept.scalar_type() == at::kFloat) kept = kept.to(at::kBFloat16);
+    if (keep == Keep::kBf16 && kept.scalar_type() == at::kFloat) kept = kept.to(at::kBFloat16);
     const bool matrix = kept.dim() == 2;
     const WeightView view{kept.const_data_ptr(),
                           kept.scalar_type() == at::kFloat ? Number::kF32 : Number::kBf16,
@@ -42,9 +47,35 @@ class Storage {
   [[nodiscard]] int64_t bytes() const { return bytes_; }
 
  private:
+  // Some rows at a time: widening a head of a large vocabulary at once would double the peak.
+  WeightView quantized(const at::Tensor& tensor) {
+    constexpr int64_t kRows = 4096;
+    const int64_t rows = tensor.size(0), columns = tensor.size(1);
+    at::Tensor q = at::empty({rows, columns}, at::kChar), scales = at::empty({rows}, at::kFloat);
+    for (int64_t n = 0; n < rows; n += kRows) {
+      const int64_t count = std::min(kRows, rows - n);
+      const at::Tensor part = tensor.narrow(0, n, count).to(at::kFloat).contiguous();
+      kernels::quantize_rows(part.const_data_ptr<float>(), count, columns,
+                             q.mutable_data_ptr<int8_t>() + n * columns,
+                             scales.mutable_data_ptr<float>() + n);
+    }
+    const WeightView view{q.const_data_ptr(), Number::kInt8, rows, columns,
+                          scales.const_data_ptr<float>()};
+    bytes_ += static_cast<int64_t>(q.nbytes() + scales.nbytes());
+    tensors_.push_back(std::move(q));
+    tensors_.push_back(std::move(scales));
+    return view;
+  }
+
   std::vector<at::Tensor> tensors_;
   int64_t bytes_ = 0;
 };
+
+// How the model keeps the weights of linears.
+Keep keep_linears(const ServingModel& model) {
+  if (model.int8) return Keep::kInt8;
+  return model.number == Number::kBf16 ? Keep::kBf16 : Keep::kAsStored;
+}
 
 // The tensors that folding reads; at::Tensor copies share their bytes.
 struct ModelStorage {
@@ -52,28 +83,22 @@ struct ModelStorage {
   Storage views;
 };
 
-LayerView view_layer(const model::LayerWeights& w, Storage& storage, bool round) {
+LayerView view_layer(const model::LayerWeights& w, Storage& storage, Keep linears, Keep biases) {
   LayerView out;
   // Norms are small, and rounding them would touch every number of a layer.
-  out.input_norm = storage.view(w.input_norm, false);
-  out.post_norm = storage.view(w.post_norm, false);
-  out.q_norm = storage.view(w.q_norm, false);
-  out.k_norm = storage.view(w.k_norm, false);
-  const std::pair<const at::Tensor*, WeightView*> views[] = {{&w.q, &out.q},
-                                                             {&w.k, &out.k},
-                                                             {&w.v, &out.v},
-                                                             {&w.o, &out.o},
-                                                             {&w.gate, &out.gate},
-                                                             {&w.up, &out.up},
-                                                             {&w.down, &out.down},
-                                                             {&w.q_bias, &out.q_bias},
-                                                             {&w.k_bias, &out.k_bias},
-                                                             {&w.v_bias, &out.v_bias},
-                                                             {&w.o_bias, &out.o_bias},
-                                                             {&w.gate_bias, &out.gate_bias},
-                                                             {&w.up_bias, &out.up_bias},
-                                                             {&w.down_bias, &out.down_bias}};
-  for (const auto& [tensor, view] : views) *view = storage.view(*tensor, round);
+  out.input_norm = storage.view(w.input_norm, Keep::kAsStored);
+  out.post_norm = storage.view(w.post_norm, Keep::kAsStored);
+  out.q_norm = storage.view(w.q_norm, Keep::kAsStored);
+  out.k_norm = storage.view(w.k_norm, Keep::kAsStored);
+  const std::pair<const at::Tensor*, WeightView*> views[] = {
+      {&w.q, &out.q},       {&w.k, &out.k},   {&w.v, &out.v},      {&w.o, &out.o},
+      {&w.gate, &out.gate}, {&w.up, &out.up}, {&w.down, &out.down}};
+  for (const auto& [tensor, view] : views) *view = storage.view(*tensor, linears);
+  const std::pair<const at::Tensor*, WeightView*> added[] = {
+      {&w.q_bias, &out.q_bias},      {&w.k_bias, &out.k_bias},       {&w.v_bias, &out.v_bias},
+      {&w.o_bias, &out.o_bias},      {&w.gate_bias, &out.gate_bias}, {&w.up_bias, &out.up_bias},
+      {&w.down_bias, &out.down_bias}};
+  for (const auto& [tensor, view] : added) *view = storage.view(*tensor, biases);
   return out;
 }
 
@@ -112,32 +137,32 @@ LayerBranch unfolded(const model::LayerAdaptation& layer, const model::DexOption
   out.gate = floats(layer.branch.gate);
   if (!options.has_projection()) return out;
   if (options.is_linear()) {
-    out.map = storage.view(as_weight(model::projection_map(layer.branch)), false);
+    out.map = storage.view(as_weight(model::projection_map(layer.branch)), Keep::kAsStored);
   } else {
-    out.down = storage.view(as_weight(layer.branch.w_down), false);
-    out.up = storage.view(as_weight(layer.branch.w_up), false);
+    out.down = storage.view(as_weight(layer.branch.w_down), Keep::kAsStored);
+    out.up = storage.view(as_weight(layer.branch.w_up), Keep::kAsStored);
   }
   return out;
 }
 
 BottleneckView view_bottleneck(const model::BottleneckAdapter& adapter, Storage& storage,
-                               bool round) {
-  return {storage.view(adapter.down_weight, round), storage.view(adapter.down_bias, false),
-          storage.view(adapter.up_weight, round), storage.view(adapter.up_bias, false)};
+                               Keep keep) {
+  return {storage.view(adapter.down_weight, keep), storage.view(adapter.down_bias, Keep::kAsStored),
+          storage.view(adapter.up_weight, keep), storage.view(adapter.up_bias, Keep::kAsStored)};
 }
 
 // What stands beside a layer's weights: LoRA terms and bottleneck adapters. A term beside a folded
 // W_O would have to read what the branch makes of O, so it goes in as well.
-void view_added(const model::LayerAdaptation& layer, bool folded, bool round, Storage& storage,
+void view_added(const model::LayerAdaptation& layer, bool folded, Keep keep, Storage& storage,
                 LayerOverride& views) {
   for (const model::Linear linear : model::kLinears) {
     const model::LowRank& term = layer.lora[linear];
     if (!term.defined() || (linear == model::Linear::kO && folded)) continue;
-    views.lora[static_cast<size_t>(linear)] = {storage.view(term.a, false),
-                                               storage.view(term.b * term.scale, false)};
+    views.lora[static_cast<size_t>(linear)] = {storage.view(term.a, Keep::kAsStored),
+                                               storage.view(term.b * term.scale, Keep::kAsStored)};
   }
-  views.attention_adapter = view_bottleneck(layer.attention_adapter, storage, round);
-  views.mlp_adapter = view_bottleneck(layer.mlp_adapter, storage, round);
+  views.attention_adapter = view_bottleneck(layer.attention_adapter, storage, keep);
+  views.mlp_adapter = view_bottleneck(layer.mlp_adapter, storage, keep);
 }
 
 // W_O with the branch inside where `folded`, else as trained. Nothing to fold and nothing replaced:
@@ -168,7 +193,13 @@ Dtype parse_dtype(const std::string& text) {
   if (text.empty()) return Dtype::kAsStored;
   if (text == "bf16") return Dtype::kBf16;
   if (text == "f32") return Dtype::kF32;
-  throw std::runtime_error("[serve] dtype must be bf16 or f32, got " + text);
+  if (text == "int8") return Dtype::kInt8;
+  throw std::runtime_error("[serve] dtype must be bf16, f32 or int8, got " + text);
+}
+
+const char* dtype_name(const ServingModel& model) {
+  if (model.int8) return "int8";
+  return model.number == Number::kF32 ? "f32" : "bf16";
 }
 
 std::shared_ptr<const ServingModel> load_serving_model(const std::filesystem::path& dir,
@@ -183,13 +214,19 @@ std::shared_ptr<const ServingModel> load_serving_model(const std::filesystem::pa
   storage->weights = model::load_weights(dir, model->config);
   const model::Weights& w = storage->weights;
   const bool stored_f32 = w.layers.at(0).q.scalar_type() != at::kBFloat16;
-  const bool f32 = dtype == Dtype::kF32 || (dtype == Dtype::kAsStored && stored_f32);
+  const bool as_stored = dtype == Dtype::kAsStored || dtype == Dtype::kInt8;
+  const bool f32 = dtype == Dtype::kF32 || (as_stored && stored_f32);
   model->number = f32 ? Number::kF32 : Number::kBf16;
-  model->embed = storage->views.view(w.embed, !f32);
-  model->lm_head = w.lm_head.is_same(w.embed) ? model->embed : storage->views.view(w.lm_head, !f32);
-  model->norm = storage->views.view(w.norm, false);
+  model->int8 = dtype == Dtype::kInt8;
+  const Keep rounded = f32 ? Keep::kAsStored : Keep::kBf16, linears = keep_linears(*model);
+  model->embed = storage->views.view(w.embed, rounded);
+  // A tied head is read as a linear by every token and as rows by few: in eight bits it is a second
+  // copy, which pays.
+  const bool shared = w.lm_head.is_same(w.embed) && !model->int8;
+  model->lm_head = shared ? model->embed : storage->views.view(w.lm_head, linears);
+  model->norm = storage->views.view(w.norm, Keep::kAsStored);
   for (const auto& layer : w.layers)
-    model->layers.push_back(view_layer(layer, storage->views, !f32));
+    model->layers.push_back(view_layer(layer, storage->views, linears, rounded));
   const auto [cos, sin] =
       kernels::rope_angles(at::arange(model->config.max_position_embeddings, at::kLong),
                            model::rope_frequencies(model->config));
@@ -213,7 +250,7 @@ std::shared_ptr<const ServingAdapter> make_serving_adapter(const model::Adapter&
                                                            const ServingModel& model) {
   const auto& base = static_cast<const ModelStorage*>(model.storage.get())->weights;
   const at::InferenceMode inference;
-  const bool round = model.number == Number::kBf16;
+  const Keep keep = keep_linears(model);
   auto storage = std::make_shared<Storage>();
   auto out = std::make_shared<ServingAdapter>();
   const model::DexOptions& options = adapter.adaptation.options;
@@ -222,13 +259,13 @@ std::shared_ptr<const ServingAdapter> make_serving_adapter(const model::Adapter&
     const model::LayerAdaptation& layer = adapter.adaptation.layers.at(i);
     const bool folded = options.branch_folds() && branch_acts(layer, options);
     LayerOverride& views = out->layers.emplace_back();
-    views.k = storage->view(layer.k, round);
-    views.v = storage->view(layer.v, round);
-    views.o = storage->view(output_projection(layer, base.layers[i].o, options, folded), round);
-    views.k_bias = storage->view(layer.k_bias, false);
-    views.v_bias = storage->view(layer.v_bias, false);
-    views.o_bias = storage->view(layer.o_bias, false);
-    view_added(layer, folded, round, *storage, views);
+    views.k = storage->view(layer.k, keep);
+    views.v = storage->view(layer.v, keep);
+    views.o = storage->view(output_projection(layer, base.layers[i].o, options, folded), keep);
+    views.k_bias = storage->view(layer.k_bias, Keep::kAsStored);
+    views.v_bias = storage->view(layer.v_bias, Keep::kAsStored);
+    views.o_bias = storage->view(layer.o_bias, Keep::kAsStored);
+    view_added(layer, folded, keep, *storage, views);
     if (out->branch)
       out->branch->layers.push_back(unfolded(layer, options, adapter.lambda.at(i), *storage));
   }

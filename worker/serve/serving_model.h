@@ -39,6 +39,7 @@ struct ServingModel {
   model::Config config;
   kernels::Number number =
       kernels::Number::kBf16;  // of what the engine itself stores: KV cache, folded weights
+  bool int8 = false;           // the linears' weights, adapters' included, are in eight bits
   std::string weights_sha256;
   WeightView embed, norm, lm_head;
   std::vector<LayerView> layers;
@@ -47,15 +48,19 @@ struct ServingModel {
   std::shared_ptr<const void> storage;
 };
 
-enum class Dtype { kAsStored, kBf16, kF32 };
-// "bf16", "f32" or empty (as stored). Throws "[serve] dtype …".
+enum class Dtype { kAsStored, kBf16, kF32, kInt8 };
+// "bf16", "f32", "int8" or empty (as stored). Throws "[serve] dtype …".
 Dtype parse_dtype(const std::string& text);
+// "f32", "bf16" or "int8": what it serves with.
+const char* dtype_name(const ServingModel& model);
 
 // Loads `dir`. With kF32 nothing is ever rounded: bf16 weights stay as they are, since widening
 // them is exact, but KV cache and folded weights are fp32. With kBf16 weights stored in fp32 are
-// rounded once. Reads every byte for their hash (0.2 s for 270 MB); throws "[serve] …" when that is
-// not `weights_sha256` (empty: any), else as model::load_weights does. `positions` above what the
-// model was trained for extrapolates: its config then says so many.
+// rounded once. With kInt8 the linears and the head are quantised while loading, a scale an output
+// channel (kernels/quantize.h); all else is as stored. Reads every byte for their hash (0.2 s for
+// 270 MB); throws "[serve] …" when that is not `weights_sha256` (empty: any), else as
+// model::load_weights does. `positions` above what the model was trained for extrapolates: its
+// config then says so many.
 std::shared_ptr<const ServingModel> load_serving_model(const std::filesystem::path& dir,
                                                        Dtype dtype,
                                                        const std::string& weights_sha256 = {},
@@ -112,8 +117,9 @@ struct TextHashes {
 };
 
 // Reads, checks and folds the adapter of `dir`: the fold in fp32, then rounded to the model's
-// number. A branch that can't be folded stays in fp32. `content_sha256` empty: that of its
-// checksums.json. Blocks on the disk and computes for a moment; any thread. Throws
+// number or quantised with it (method.md §8.5). A branch that can't be folded stays in fp32.
+// `content_sha256` empty: that of its checksums.json. Blocks on the disk and computes for a moment;
+// any thread. Throws
 // "[adapter] …" for whatever model::load_adapter refuses, another tokenizer, or another chat
 // template. A LoRA folder that PEFT wrote is taken where no hash is asked for, by hand that is.
 std::shared_ptr<const ServingAdapter> load_serving_adapter(const std::filesystem::path& dir,

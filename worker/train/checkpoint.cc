@@ -25,6 +25,7 @@ namespace fs = std::filesystem;
 constexpr int64_t kMinAgeMs = 60'000;  // two default leases (jobs.md §4)
 constexpr int64_t kMaxManifestBytes = 1 << 20, kMaxStateBytes = 64 << 20;
 constexpr const char* kManifest = "MANIFEST.json";
+constexpr const char* kBestFile = "best.safetensors";
 
 [[noreturn]] void broken(const fs::path& file, const std::string& what) {
   throw Failure(Exit::kBrokenInput, "internal", "checkpoint " + file.string() + ": " + what);
@@ -36,7 +37,8 @@ json identity_json(const Identity& identity) {
           {"tokenizer_sha256", identity.tokenizer_sha256},
           {"chat_template_sha256", identity.chat_template_sha256},
           {"training_sha256", identity.training_sha256},
-          {"validation_sha256", identity.validation_sha256}};
+          {"validation_sha256", identity.validation_sha256},
+          {"start_adapter_sha256", identity.start_adapter_sha256}};
 }
 
 std::string manifest_of(const CheckpointStore::Options& options, int64_t step,
@@ -80,14 +82,22 @@ void verify_on_disk(const fs::path& directory,
   }
 }
 
+// Flat values of this layout, by name.
+std::vector<std::pair<std::string, at::Tensor>> named(const FlatParameters& parameters,
+                                                      const at::Tensor& flat) {
+  std::vector<std::pair<std::string, at::Tensor>> values;
+  for (const auto& piece : parameters.pieces())
+    values.emplace_back(piece.name, FlatParameters::view(flat, piece));
+  return values;
+}
+
 base::Status write_all(base::AtomicDirectory& directory, const TrainState& state,
                        const FlatParameters& parameters, const AdamW& optimizer,
-                       const CheckpointStore::Options& options) {
-  std::vector<std::pair<std::string, at::Tensor>> values;
-  for (const auto& piece : parameters.pieces()) {
-    values.emplace_back(piece.name, FlatParameters::view(parameters.values(), piece));
-  }
-  DEX_RETURN_IF_ERROR(write_tensors(directory, "adapter.safetensors", values));
+                       const at::Tensor& best_values, const CheckpointStore::Options& options) {
+  DEX_RETURN_IF_ERROR(
+      write_tensors(directory, "adapter.safetensors", named(parameters, parameters.values())));
+  if (best_values.defined())
+    DEX_RETURN_IF_ERROR(write_tensors(directory, kBestFile, named(parameters, best_values)));
   DEX_RETURN_IF_ERROR(write_tensors(
       directory, "optimizer.safetensors",
       {{"first_moment", optimizer.first_moment()}, {"second_moment", optimizer.second_moment()}}));
@@ -103,7 +113,8 @@ CheckpointStore::CheckpointStore(const Options& options, const base::Clock& cloc
     : options_(options), clock_(clock), files_(files) {}
 
 SavedCheckpoint CheckpointStore::save(const TrainState& state, const FlatParameters& parameters,
-                                      const AdamW& optimizer, bool best) {
+                                      const AdamW& optimizer, const at::Tensor& best_values,
+                                      bool best) {
   const int64_t begin_ms = clock_.steady_ms();
   const fs::path path = options_.directory / ("step-" + std::to_string(state.step));
   {
@@ -114,7 +125,7 @@ SavedCheckpoint CheckpointStore::save(const TrainState& state, const FlatParamet
   }
   auto directory = base::AtomicDirectory::create(path, files_);
   throw_if_bad(directory.ok() ? base::Status() : directory.status());
-  throw_if_bad(write_all(*directory, state, parameters, optimizer, options_));
+  throw_if_bad(write_all(*directory, state, parameters, optimizer, best_values, options_));
   verify_on_disk(path, directory->entries());
 
   SavedCheckpoint saved;
@@ -181,6 +192,12 @@ void check_files(const fs::path& directory, const json& manifest) {
   }
 }
 
+bool lists(const json& manifest, const std::string& name) {
+  const json& files = manifest.at("files");
+  return std::any_of(files.begin(), files.end(),
+                     [&name](const json& file) { return file.at("name") == name; });
+}
+
 void check_identity(const fs::path& directory, const json& saved, const Identity& identity) {
   const json expected = identity_json(identity);
   for (const auto& [name, value] : expected.items()) {
@@ -241,6 +258,7 @@ LoadedCheckpoint load_checkpoint(const fs::path& directory, const std::string& m
   out.optimizer_updates = manifest.at("optimizer_updates").get<int64_t>();
   out.state = state_from_json(read_text(directory / "state.json", kMaxStateBytes));
   out.values = values_of(directory / "adapter.safetensors", parameters);
+  if (lists(manifest, kBestFile)) out.best_values = values_of(directory / kBestFile, parameters);
   const fs::path path = directory / "optimizer.safetensors";
   const auto file = model::Safetensors::open(path, model::Safetensors::Access::kRead);
   out.first_moment = moment_of(file, path, "first_moment", parameters.values().size(0));
@@ -252,8 +270,8 @@ LoadedCheckpoint load_checkpoint(const fs::path& directory, const std::string& m
   broken(directory, error.what());
 }
 
-int64_t checkpoint_bytes(const FlatParameters& parameters) {
-  return 3 * 4 * parameters.values().size(0) + (1 << 20);
+int64_t checkpoint_bytes(const FlatParameters& parameters, bool keeps_best) {
+  return (keeps_best ? 4 : 3) * 4 * parameters.values().size(0) + (1 << 20);
 }
 
 }  // namespace dex::train

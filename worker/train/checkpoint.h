@@ -16,7 +16,7 @@ namespace dex::train {
 // What a checkpoint belongs to; each is compared by name when a job resumes.
 struct Identity {
   std::string spec_sha256, base_weights_sha256, tokenizer_sha256, chat_template_sha256,
-      training_sha256, validation_sha256;
+      training_sha256, validation_sha256, start_adapter_sha256;
 };
 
 // How the update was cut, kept to tell an exact continuation from one that only rounds differently.
@@ -34,7 +34,8 @@ struct SavedCheckpoint {
 };
 
 // Writes `step-<n>/` below an attempt's directory (jobs.md §7): adapter.safetensors (trained values
-// by name), optimizer.safetensors (the two moments, flat), state.json, MANIFEST.json last; synced,
+// by name), best.safetensors (those of the best evaluation, where early stopping keeps them apart),
+// optimizer.safetensors (the two moments, flat), state.json, MANIFEST.json last; synced,
 // renamed, then read back from the disk and compared hash by hash. Keeps the last `keep_last`, the
 // best, and whatever is younger than a minute: the agent offers a checkpoint with its next beat,
 // and one it has offered must not be gone. Blocks on the disk.
@@ -51,10 +52,11 @@ class CheckpointStore {
   CheckpointStore(const Options& options, const base::Clock& clock,
                   base::FileLayer& files = base::system_files());
 
-  // Throws Failure disk_full or quota_exceeded; the temporary is then gone and earlier checkpoints
-  // stand.
+  // `best_values`, flat: the weights of the best evaluation where they are not those of
+  // `parameters`; undefined: none are kept. Throws Failure disk_full or quota_exceeded; the
+  // temporary is then gone and earlier checkpoints stand.
   SavedCheckpoint save(const TrainState& state, const FlatParameters& parameters,
-                       const AdamW& optimizer, bool best);
+                       const AdamW& optimizer, const at::Tensor& best_values, bool best);
 
   // The newest one, or null. Valid until the next save.
   const SavedCheckpoint* last() const { return kept_.empty() ? nullptr : &kept_.back().saved; }
@@ -76,6 +78,7 @@ struct LoadedCheckpoint {
   TrainState state;
   Geometry geometry;
   at::Tensor values, first_moment, second_moment;  // flat, of FlatParameters' layout
+  at::Tensor best_values;                          // likewise; undefined: none were kept apart
   int64_t optimizer_updates = 0;
 };
 
@@ -87,7 +90,7 @@ LoadedCheckpoint load_checkpoint(const std::filesystem::path& directory,
                                  const std::string& manifest_sha256, const Identity& identity,
                                  const FlatParameters& parameters);
 
-// Bytes that a checkpoint of these parameters takes, about.
-int64_t checkpoint_bytes(const FlatParameters& parameters);
+// Bytes that a checkpoint of these parameters takes, about; with the best weights kept apart.
+int64_t checkpoint_bytes(const FlatParameters& parameters, bool keeps_best);
 
 }  // namespace dex::train

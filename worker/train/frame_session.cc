@@ -64,6 +64,9 @@ void fill(const Published& in, pb::JobMetrics& out) {
   if (in.base_valid_loss) out.set_base_valid_loss(*in.base_valid_loss);
   if (in.valid_loss) out.set_valid_loss(*in.valid_loss);
   if (in.best_valid_loss) out.set_best_valid_loss(*in.best_valid_loss);
+  if (in.best_step) out.set_best_step(static_cast<uint32_t>(*in.best_step));
+  out.set_served_step(static_cast<uint32_t>(in.served_step));
+  out.set_early_stopped(in.early_stopped);
   out.set_trained_parameters(in.trained_parameters);
   out.set_added_parameters(in.added_parameters);
   out.set_peak_host_memory_bytes(in.peak_host_memory_bytes);
@@ -79,6 +82,7 @@ void fill(const Published& in, internal::AttemptResult& out) {
   fill(in.branch_effect, *out.mutable_branch_effect());
   auto& adapter = *out.mutable_adapter();
   adapter.set_base_model(in.base_model);
+  adapter.set_start_adapter(in.start_adapter);
   adapter.set_base_weights_sha256(in.base_weights_sha256);
   adapter.set_tokenizer_sha256(in.tokenizer_sha256);
   adapter.set_chat_template_sha256(in.chat_template_sha256);

@@ -11,11 +11,28 @@
 #include "worker/train/host_memory.h"
 #include "worker/train/job_run.h"
 #include "worker/train/selection_report.h"
+#include "worker/train/warm_start.h"
 
 namespace dex::train {
 namespace detail {
 
 using nlohmann::json;
+
+namespace {
+
+constexpr const char* kNeedsHeldOut =
+    "needs held-out rows: give a validation_file, or a validation_split above 0";
+
+// The adapter's heads as a rule that measures nothing.
+evaluate::SelectionRule heads_of(const model::Adapter& adapter) {
+  evaluate::SelectionRule rule;
+  rule.criterion = evaluate::Criterion::kExplicit;
+  for (const auto& heads : adapter.selected_heads)
+    rule.heads.emplace_back(heads.begin(), heads.end());
+  return rule;
+}
+
+}  // namespace
 
 Published Job::run() {
   begin_ms_ = clock_.steady_ms();
@@ -66,6 +83,9 @@ void Job::load_model() {
                   "model");
   }
   llama_ = std::make_unique<model::Llama>(config_, base_);
+  // A checkpoint holds all that was taken from the adapter.
+  if (spec_.goes_on() && spec_.checkpoint_dir.empty())
+    start_ = load_start(spec_, config_, identity_.base_weights_sha256);
   // Lists given by hand can be judged before the data is read.
   if (spec_.heads.criterion == evaluate::Criterion::kExplicit && spec_.dex.has_branch()) {
     kernels::LinearCrossEntropy unused(1);
@@ -76,6 +96,7 @@ void Job::load_model() {
 void Job::load_data() {
   data_ = load_dataset(spec_, config_, session_, [this](Phase phase) { enter(phase); });
   identity_.spec_sha256 = spec_.spec_sha256;
+  identity_.start_adapter_sha256 = spec_.start_adapter_sha256;
   identity_.tokenizer_sha256 = data_.tokenizer_sha256;
   identity_.chat_template_sha256 = data_.chat_template_sha256;
   identity_.training_sha256 = data_.training_sha256;
@@ -96,6 +117,8 @@ void Job::plan() {
   for (const std::string& warning : resolved_.warnings) warn(warning);
   held_out_ = evaluate::supervise_in_batches(
       first_documents(data_.validation, spec_.evaluation.max_tokens), kEvaluationBatchTokens);
+  if (spec_.early_stopping.enabled && held_out_.empty())
+    throw bad_spec("early_stopping.enabled", kNeedsHeldOut);
 }
 
 void Job::select_heads() {
@@ -105,14 +128,18 @@ void Job::select_heads() {
   }
   if (spec_.checkpoint_dir.empty()) {
     enter(Phase::kSelectingHeads);
+    JobSpec spec = spec_;
+    if (start_) spec.heads = heads_of(*start_);
     kernels::LinearCrossEntropy cross_entropy;
-    selection_ = select(spec_, *llama_, {}, data_.train, nullptr, cross_entropy,
+    selection_ = select(spec, *llama_, {}, data_.train, nullptr, cross_entropy,
                         [this] { controls_.stop_here(); });
-    selection_log_ = json::array({json::parse(selection_report(spec_, selection_, 0))}).dump();
-    session_.event({Event::Level::kInfo, "head_selection_complete",
-                    std::string(name(spec_.heads.criterion)) + " selected " +
-                        std::to_string(std::lround(100 * selection_.ratio)) + " % of the heads",
-                    selection_event(spec_, selection_, 0)});
+    selection_log_ = json::array({json::parse(selection_report(spec, selection_, 0))}).dump();
+    const std::string by = start_ ? spec_.start_adapter + " has"
+                                  : std::string(name(spec_.heads.criterion)) + " selected";
+    session_.event(
+        {Event::Level::kInfo, "head_selection_complete",
+         by + " " + std::to_string(std::lround(100 * selection_.ratio)) + " % of the heads",
+         selection_event(spec, selection_, 0)});
   } else {
     selection_.heads.resize(static_cast<size_t>(config_.layers));  // the checkpoint has them
   }
@@ -122,12 +149,14 @@ void Job::prepare_training() {
   std::vector<std::vector<int64_t>> selected;
   for (const auto& set : selection_.heads) selected.emplace_back(set.begin(), set.end());
   const bool fresh = spec_.checkpoint_dir.empty();
-  if (fresh) {
+  if (fresh && !start_) {  // what an adapter started from was judged then
     const auto problems = model::problems(spec_.dex, config_, selected, resolved_.updates);
     if (!problems.empty())
       throw bad_spec(std::string(model::method_name(spec_.dex.train)), problems.front());
   }
   adaptation_ = model::initial_adaptation(spec_.dex, config_, base_, selected, spec_.seed);
+  if (start_) take_values(*start_, adaptation_);
+  start_.reset();
   parameters_ = std::make_unique<FlatParameters>(model::trainables(adaptation_));
   const Hyperparameters& h = spec_.hyperparameters;
   optimizer_ = std::make_unique<AdamW>(
@@ -141,11 +170,12 @@ void Job::prepare_training() {
   store.identity = identity_;
   store.geometry = {resolved_.micro_batch_size, at::get_num_threads()};
   const auto free = base::free_bytes(spec_.attempt_dir);
-  if (free.ok() && free.value() < 2 * checkpoint_bytes(*parameters_)) {
+  const EarlyStopping early(spec_.early_stopping);
+  const int64_t needed = 2 * checkpoint_bytes(*parameters_, early.keeps_best());
+  if (free.ok() && free.value() < needed) {
     throw Failure(Exit::kDiskFull, "disk_full",
                   spec_.attempt_dir.string() + " has " + std::to_string(free.value()) +
-                      " bytes free, a job needs " +
-                      std::to_string(2 * checkpoint_bytes(*parameters_)) + " (two checkpoints)");
+                      " bytes free, a job needs " + std::to_string(needed) + " (two checkpoints)");
   }
   checkpoints_ = std::make_unique<CheckpointStore>(store, clock_, files_);
   training_ = std::make_unique<Training>(Training::Parts{
@@ -165,9 +195,10 @@ void Job::prepare_training() {
                   std::to_string(resolved_.updates) + " updates of " +
                       std::to_string(resolved_.batch_size) + " sequences, " +
                       std::to_string(parameters_->trained()) + " trained parameters" +
+                      (spec_.goes_on() ? ", going on from " + spec_.start_adapter : "") +
                       (fresh ? "" : ", resumed at step " + std::to_string(training_->state().step)),
                   data.dump()});
-  if (fresh) {
+  if (fresh && !spec_.goes_on()) {
     training_->advise(
         branch_out_of_reach(spec_, resolved_, model::projected_width(spec_.dex, config_)));
     if (spec_.dex.has_branch() && spec_.dex.start == model::Start::kLiteral) advise_of_start();
@@ -194,7 +225,7 @@ void Job::resume() {
          std::to_string(loaded.geometry.micro_batch_size) + " and " +
          std::to_string(loaded.geometry.threads) + " threads; results may differ by rounding");
   }
-  training_->resume(std::move(loaded.state), spec_.checkpoint_dir);
+  training_->resume(std::move(loaded.state), loaded.best_values, spec_.checkpoint_dir);
 }
 
 std::vector<evaluate::Document> first_documents(const std::vector<Example>& examples,

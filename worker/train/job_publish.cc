@@ -28,6 +28,14 @@ std::string Job::metrics_json() const {
               {"trained_parameters", parameters_->trained()},
               {"anneal_steps", resolved_.anneal_steps},
               {"seed", spec_.seed}};
+  if (spec_.goes_on()) {
+    out["start_adapter"] = spec_.start_adapter;
+    out["start_adapter_sha256"] = spec_.start_adapter_sha256;
+  }
+  if (spec_.early_stopping.enabled) {
+    out["early_stopped"] = state.early.stopped;
+    out["served_step"] = training_->served_step();
+  }
   if (state.base_loss) out["base_valid_loss"] = *state.base_loss;
   if (state.valid_loss) out["valid_loss"] = *state.valid_loss;
   if (state.best_loss) out["best_valid_loss"] = *state.best_loss;
@@ -62,18 +70,31 @@ void Job::write_selection(const std::string& log) const {
   });
 }
 
-Published Job::publish() {
+void Job::report_complete() {
   const TrainState& state = training_->state();
+  const int64_t served = training_->served_step();
   const json complete = {{"steps", state.step},
                          {"trainedTokens", std::to_string(state.trained_tokens)},
-                         {"durationSeconds", clock_.seconds_since(begin_ms_)}};
-  session_.event(
-      {Event::Level::kInfo, "training_complete",
-       std::to_string(state.step) + " updates, " + std::to_string(state.trained_tokens) + " tokens",
-       complete.dump()});
+                         {"durationSeconds", clock_.seconds_since(begin_ms_)},
+                         {"servedStep", served},
+                         {"earlyStopped", state.early.stopped}};
+  std::string text =
+      std::to_string(state.step) + " updates, " + std::to_string(state.trained_tokens) + " tokens";
+  if (state.early.stopped)
+    text += ", stopped early: " + std::to_string(resolved_.updates) + " were planned";
+  if (served != state.step)
+    text += "; the best weights are published, those of step " + std::to_string(served);
+  session_.event({Event::Level::kInfo, "training_complete", text, complete.dump()});
+}
+
+Published Job::publish() {
+  const TrainState& state = training_->state();
+  training_->choose_published();
+  report_complete();
 
   enter(Phase::kExporting);
-  training_->set_branch(state.step);  // what is published after n updates uses t = n (method.md §1)
+  // What is published after n updates uses t = n, a best checkpoint too (method.md §1).
+  training_->set_branch(training_->served_step());
   kernels::LinearCrossEntropy cross_entropy;
   Published out;
   out.branch_effect = evaluate::measure_branch_effect(*llama_, adaptation_, effect_batches(),
@@ -107,8 +128,13 @@ Published Job::publish() {
   out.base_valid_loss = state.base_loss;
   out.valid_loss = state.valid_loss;
   out.best_valid_loss = state.best_loss;
+  if (spec_.early_stopping.enabled && state.early.best_step > 0)
+    out.best_step = state.early.best_step;
+  out.served_step = training_->served_step();
+  out.early_stopped = state.early.stopped;
   out.tokens_per_second = training_->speed().overall_tokens_per_second();
   out.base_model = spec_.model_name;
+  if (spec_.goes_on()) out.start_adapter = spec_.start_adapter;
   out.base_weights_sha256 = identity_.base_weights_sha256;
   out.tokenizer_sha256 = identity_.tokenizer_sha256;
   out.chat_template_sha256 = identity_.chat_template_sha256;

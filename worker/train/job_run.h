@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "services/base/file_layer.h"
 #include "worker/evaluate/supervised_batch.h"
 #include "worker/model/adaptation.h"
+#include "worker/model/adapter.h"
 #include "worker/model/llama.h"
 #include "worker/model/weights.h"
 #include "worker/train/checkpoint.h"
@@ -57,6 +59,7 @@ class Job {
   void advise_of_start();  // of a literal one: measured on up to kEffectTokens tokens
   void resume();
   Published publish();
+  void report_complete();
   std::string metrics_json() const;
   void write_selection(const std::string& log) const;  // head_selection.json and its picture
   void report_effect(const evaluate::BranchEffect& effect);
@@ -73,6 +76,7 @@ class Job {
   model::Config config_;
   model::Weights base_;
   std::unique_ptr<model::Llama> llama_;
+  std::optional<model::Adapter> start_;  // gone on from; until its values are taken
   Identity identity_;
   Dataset data_;
   std::vector<evaluate::SupervisedBatch> held_out_;

@@ -56,8 +56,12 @@ struct Published {
   int64_t trained_tokens = 0, trained_parameters = 0, added_parameters = 0,
           peak_host_memory_bytes = 0;
   std::optional<double> base_valid_loss, valid_loss, best_valid_loss;
+  std::optional<int64_t> best_step;  // of early stopping
+  int64_t served_step = 0;
+  bool early_stopped = false;
   double tokens_per_second = 0;
   evaluate::BranchEffect branch_effect;
+  std::string start_adapter;  // gone on from; empty: the base
   std::string base_model, base_weights_sha256, tokenizer_sha256, chat_template_sha256;
   std::string method, form, projection, train, artifact_class;
 };

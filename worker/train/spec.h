@@ -8,6 +8,7 @@
 #include "services/text/truncation.h"
 #include "worker/evaluate/head_selection.h"
 #include "worker/model/dex_options.h"
+#include "worker/train/early_stopping.h"
 #include "worker/train/learning_rate.h"
 #include "worker/train/watchdog.h"
 
@@ -59,6 +60,10 @@ struct JobSpec {
   std::filesystem::path model_dir, training_path, validation_path, attempt_dir, checkpoint_dir;
   std::string checkpoint_manifest_sha256, training_sha256, validation_sha256, base_weights_sha256;
   int32_t attempt = 1, oom_retries = 0, threads = 0;
+  // An adapter to go on from (warm_start.h); an empty folder: the base.
+  std::string start_adapter, start_adapter_sha256;
+  std::filesystem::path start_adapter_dir;
+  [[nodiscard]] bool goes_on() const { return !start_adapter_dir.empty(); }
 
   model::DexOptions dex;  // lambda.anneal_steps is set from `anneal` once N is known
   Anneal anneal;
@@ -69,6 +74,7 @@ struct JobSpec {
   Hyperparameters hyperparameters;
   CheckpointPolicy checkpoints;
   EvaluationPolicy evaluation;
+  EarlyStopping::Options early_stopping;
   Watchdog::Options watchdog;
   double validation_split = -1;  // < 0: auto
   double skip_budget_ratio = 0.01;

@@ -76,6 +76,13 @@ void read_policies(const pb::FineTuningJobSpec& in, JobSpec& out) {
   if (checkpoints.has_keep_last())
     out.checkpoints.keep_last = static_cast<int32_t>(checkpoints.keep_last());
   if (checkpoints.has_keep_best()) out.checkpoints.keep_best = checkpoints.keep_best();
+  const auto& early = in.early_stopping();
+  out.early_stopping.enabled = early.enabled();
+  if (early.has_patience()) out.early_stopping.patience = static_cast<int32_t>(early.patience());
+  if (early.has_min_delta()) out.early_stopping.min_delta = early.min_delta();
+  if (early.has_warmup_evals())
+    out.early_stopping.warmup_evals = static_cast<int32_t>(early.warmup_evals());
+  if (early.has_restore_best()) out.early_stopping.restore_best = early.restore_best();
   const auto& watchdog = in.watchdog();
   if (watchdog.has_non_finite_patience())
     out.watchdog.non_finite_patience = static_cast<int32_t>(watchdog.non_finite_patience());
@@ -116,7 +123,16 @@ JobSpec from_message(const Start& start) {
     throw bad_spec("model_dir", "must be the Hugging Face folder of the base model");
   if (out.training_path.empty()) throw bad_spec("training_path", "must be a data file");
 
+  out.start_adapter_dir = start.start_adapter_dir();
+  out.start_adapter =
+      start.start_adapter().empty() ? out.start_adapter_dir.string() : start.start_adapter();
+  out.start_adapter_sha256 = start.start_adapter_sha256();
+
   const auto& spec = start.spec();
+  if (spec.model().starts_with("ft:") && !out.goes_on()) {
+    throw bad_spec("start_adapter_dir",
+                   "must be the folder of " + spec.model() + ", from which the job goes on");
+  }
   // Limits and enum numbers, once for all that is read below and by the scheduler's own check.
   if (const auto bad = proto::bad_values(spec); !bad.empty())
     throw bad_spec(bad.front().path, bad.front().what);

@@ -39,6 +39,26 @@ HeadMasks::Table masks_value(const json& value) {
   return table;
 }
 
+json early_json(const EarlyStopping::State& s) {
+  return {{"evaluations", s.evaluations},
+          {"in_row", s.in_row},
+          {"reference", optional_json(s.reference)},
+          {"best_loss", optional_json(s.best_loss)},
+          {"best_step", s.best_step},
+          {"stopped", s.stopped}};
+}
+
+EarlyStopping::State early_value(const json& in) {
+  EarlyStopping::State s;
+  in.at("evaluations").get_to(s.evaluations);
+  in.at("in_row").get_to(s.in_row);
+  s.reference = optional_value(in.at("reference"));
+  s.best_loss = optional_value(in.at("best_loss"));
+  in.at("best_step").get_to(s.best_step);
+  in.at("stopped").get_to(s.stopped);
+  return s;
+}
+
 }  // namespace
 
 std::string to_json(const TrainState& s) {
@@ -51,6 +71,8 @@ std::string to_json(const TrainState& s) {
                     {"trained_tokens", s.trained_tokens},
                     {"watchdog", watchdog},
                     {"masks", masks_json(s.masks)},
+                    {"early_stopping", early_json(s.early)},
+                    {"best_masks", masks_json(s.best_masks)},
                     {"selection", s.selection},
                     {"last_evaluation", s.last_evaluation},
                     {"base_loss", optional_json(s.base_loss)},
@@ -83,6 +105,8 @@ TrainState state_from_json(const std::string& text) try {
   watchdog.at("skipped").get_to(s.watchdog.skipped);
   watchdog.at("recent").get_to(s.watchdog.recent);
   s.masks = masks_value(in.at("masks"));
+  s.early = early_value(in.at("early_stopping"));
+  s.best_masks = masks_value(in.at("best_masks"));
   in.at("selection").get_to(s.selection);
   in.at("last_evaluation").get_to(s.last_evaluation);
   s.base_loss = optional_value(in.at("base_loss"));

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "worker/train/early_stopping.h"
 #include "worker/train/head_masks.h"
 #include "worker/train/watchdog.h"
 
@@ -27,6 +28,9 @@ struct TrainState {
   double branch_ratio = 0;
   std::vector<double> valid_losses;  // of every evaluation
   std::vector<double> train_losses;  // mean training loss between evaluations
+
+  EarlyStopping::State early;
+  HeadMasks::Table best_masks;  // of early.best_step; empty while it has none, or without a branch
 
   // Running sums: since the last evaluation, and in the present pass over the data.
   double window_loss = 0, pass_loss = 0;

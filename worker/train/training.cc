@@ -17,7 +17,8 @@ Training::Training(const Parts& parts)
       updater_(parts.llama, parts.adaptation, parts.parameters, parts.optimizer,
                {parts.resolved.micro_batch_size, parts.spec.hyperparameters.max_grad_norm,
                 parts.spec.seed}),
-      watchdog_(parts.spec.watchdog) {
+      watchdog_(parts.spec.watchdog),
+      early_(parts.spec.early_stopping) {
   saved_ms_ = parts_.clock.steady_ms();
 }
 
@@ -30,8 +31,18 @@ void Training::begin(const evaluate::HeadSets& heads, const std::string& selecti
   set_branch(0);
 }
 
-void Training::resume(TrainState state, const std::filesystem::path& from) {
+void Training::resume(TrainState state, const at::Tensor& best_values,
+                      const std::filesystem::path& from) {
   state_ = std::move(state);
+  early_.restore(state_.early);
+  best_values_ = best_values;
+  if (early_.keeps_best() && state_.early.best_step == state_.step)
+    best_values_ = parts_.parameters.values().clone();
+  if (early_.keeps_best() && state_.early.best_step > 0 && !best_values_.defined()) {
+    throw Failure(Exit::kBrokenInput, "internal",
+                  "checkpoint " + from.string() + " lacks the weights of its best step " +
+                      std::to_string(state_.early.best_step));
+  }
   good_checkpoint_ = from;
   saved_step_ = state_.step;
   watchdog_.restore(state_.watchdog);
@@ -56,7 +67,7 @@ void Training::set_branch(int64_t t) {
 void Training::run() {
   while (true) {
     boundary();
-    if (state_.step >= parts_.resolved.updates) return;
+    if (state_.step >= parts_.resolved.updates || state_.early.stopped) return;
     update();
   }
 }
@@ -86,7 +97,8 @@ bool Training::evaluation_due() const {
 
 bool Training::checkpoint_due() const {
   if (saved_step_ == state_.step) return false;
-  if (state_.step == parts_.resolved.updates || state_.step % parts_.resolved.checkpoint_every == 0)
+  if (state_.step == parts_.resolved.updates || state_.early.stopped ||
+      state_.step % parts_.resolved.checkpoint_every == 0)
     return true;
   return parts_.clock.seconds_since(saved_ms_) >= parts_.spec.checkpoints.every_seconds;
 }
@@ -152,10 +164,18 @@ void Training::roll_back() {
   parts_.optimizer.restore(loaded.first_moment, loaded.second_moment, loaded.optimizer_updates);
   watchdog_.rolled_back();
   const Watchdog::State counters = watchdog_.state();
-  resume(std::move(loaded.state), good_checkpoint_);
+  resume(std::move(loaded.state), loaded.best_values, good_checkpoint_);
   // What was skipped and rolled back stays counted, or a job could go back for ever.
   watchdog_.restore(counters);
   state_.watchdog = counters;
+}
+
+void Training::choose_published() {
+  if (!best_values_.defined() || state_.early.best_step == state_.step) return;
+  parts_.parameters.copy_values_from(best_values_);
+  if (masks_) masks_->restore(state_.best_masks);
+  served_step_ = state_.early.best_step;
+  state_.valid_loss = state_.early.best_loss;
 }
 
 void Training::reselect() {

@@ -57,11 +57,18 @@ class Training {
   // place already. `from`: the checkpoint resumed from, to roll back to until this attempt has its
   // own; empty: none.
   void begin(const evaluate::HeadSets& heads, const std::string& selection_report);
-  void resume(TrainState state, const std::filesystem::path& from);
+  // `best_values`: as in LoadedCheckpoint.
+  void resume(TrainState state, const at::Tensor& best_values, const std::filesystem::path& from);
 
-  // Runs to the last update and its evaluation and checkpoint. Throws Stopped after a pause or
-  // drain (checkpoint written), Failure for everything that ends the attempt otherwise.
+  // Runs to the last update and its evaluation and checkpoint, or until early stopping ends it.
+  // Throws Stopped after a pause or drain (checkpoint written), Failure for everything that ends the
+  // attempt otherwise.
   void run();
+
+  // Puts in place what is to be published: the best weights with their masks, where early stopping
+  // keeps them apart, else the last ones. After run(), once; λ is then that of served_step().
+  void choose_published();
+  int64_t served_step() const { return served_step_.value_or(state_.step); }  // n of method.md §1
 
   const TrainState& state() const { return state_; }
   const Speed& speed() const { return speed_; }
@@ -80,6 +87,8 @@ class Training {
   void reselect();
   void evaluate();
   void record_evaluation(const evaluate::HeldOut& held_out, const evaluate::BranchEffect& effect);
+  void report_early_stop();
+  bool is_best() const;  // the weights as they are now
   void save(const std::string& request);
   void write_checkpoint();
   void report_update(const Updater::Gradients& gradients, const DataPlan::Update& data,
@@ -94,6 +103,9 @@ class Training {
   Parts parts_;
   Updater updater_;
   Watchdog watchdog_;
+  EarlyStopping early_;
+  at::Tensor best_values_;  // flat, of state_.early.best_step; undefined: not kept, or none yet
+  std::optional<int64_t> served_step_;
   std::optional<HeadMasks> masks_;
   TrainState state_;
   Speed speed_;

@@ -40,6 +40,15 @@ json point(const Progress& figures) {
           {"lambdaMean", figures.lambda_mean.value_or(0)}};
 }
 
+bool starts_as_base(const JobSpec& spec) {
+  return spec.dex.start == model::Start::kIdentity && !spec.goes_on();
+}
+
+std::string start_text(const JobSpec& spec) {
+  if (spec.goes_on()) return " (" + spec.start_adapter + ")";
+  return starts_as_base(spec) ? " (the base model)" : " (literal start)";
+}
+
 }  // namespace
 
 void Training::evaluate() {
@@ -54,9 +63,9 @@ void Training::evaluate() {
         if (parts_.controls.stop()) throw EvaluationInterrupted{};
       },
       meter.observer());
-  // A literal start is not the base (method.md §3.5): what the job is compared with is measured
-  // apart.
-  if (state_.step == 0 && parts_.spec.dex.start == model::Start::kLiteral) {
+  // A literal start is not the base (method.md §3.5), nor is an adapter: what the job is compared
+  // with is measured apart.
+  if (state_.step == 0 && !starts_as_base(parts_.spec)) {
     state_.base_loss =
         evaluate::held_out_loss(parts_.llama, {}, parts_.held_out, updater_.cross_entropy(), [&] {
           parts_.controls.poll();
@@ -71,8 +80,7 @@ void Training::record_evaluation(const evaluate::HeldOut& held_out,
   state_.last_evaluation = state_.step;
   state_.valid_loss = held_out.loss;
   state_.branch_ratio = effect.value;
-  const bool starts_as_base = parts_.spec.dex.start == model::Start::kIdentity;
-  if (state_.step == 0 && starts_as_base) state_.base_loss = held_out.loss;
+  if (state_.step == 0 && starts_as_base(parts_.spec)) state_.base_loss = held_out.loss;
   state_.valid_losses.push_back(held_out.loss);
   if (state_.window_updates > 0) {
     state_.train_losses.push_back(state_.window_loss / static_cast<double>(state_.window_updates));
@@ -83,6 +91,11 @@ void Training::record_evaluation(const evaluate::HeldOut& held_out,
     state_.best_loss = held_out.loss;
     state_.best_step = state_.step;
   }
+  const bool best =
+      early_.take(state_.step, held_out.loss, !masks_ || masks_->settled(state_.step));
+  state_.early = early_.state();
+  if (best && masks_) state_.best_masks = masks_->table();
+  if (best && early_.keeps_best()) best_values_ = parts_.parameters.values().clone();
 
   json data = {{"step", state_.step},
                {"validLoss", held_out.loss},
@@ -91,7 +104,7 @@ void Training::record_evaluation(const evaluate::HeldOut& held_out,
                {"branchRatio", effect.value}};
   std::string message =
       "held-out loss " + number_text(held_out.loss) + " at step " + std::to_string(state_.step);
-  if (state_.step == 0) message += starts_as_base ? " (the base model)" : " (literal start)";
+  if (state_.step == 0) message += start_text(parts_.spec);
   parts_.session.event({Event::Level::kInfo, "eval_complete", message, data.dump()});
 
   json lambda = json::array(), ratio = json::array();
@@ -118,6 +131,29 @@ void Training::record_evaluation(const evaluate::HeldOut& held_out,
                     share));
   }
   advise(overfitting(state_.valid_losses, state_.train_losses));
+  if (state_.early.stopped) report_early_stop();
+}
+
+void Training::report_early_stop() {
+  const int64_t best_step = state_.early.best_step;
+  const int32_t patience = early_.options().patience;
+  const double best_loss = *state_.early.best_loss;
+  const json data = {{"step", state_.step},
+                     {"bestStep", best_step},
+                     {"bestMetric", best_loss},
+                     {"patience", patience}};
+  parts_.session.event({Event::Level::kInfo, "early_stopped",
+                        "stopped at step " + std::to_string(state_.step) + " of " +
+                            std::to_string(parts_.resolved.updates) +
+                            ": no lower held-out loss in " + std::to_string(patience) +
+                            " evaluations; the best is " + number_text(best_loss) + " at step " +
+                            std::to_string(best_step),
+                        data.dump()});
+}
+
+bool Training::is_best() const {
+  const int64_t best = early_.options().enabled ? state_.early.best_step : state_.best_step;
+  return best == state_.step;
 }
 
 void Training::save(const std::string& request) {
@@ -140,9 +176,11 @@ void Training::write_checkpoint() {
   }
   if (masks_) state_.masks = masks_->table();
   const int64_t begin_ms = parts_.clock.steady_ms();
-  const bool best = state_.best_step == state_.step;
-  const SavedCheckpoint saved =
-      parts_.checkpoints.save(state_, parts_.parameters, parts_.optimizer, best);
+  const bool best = is_best();
+  // A checkpoint of the best weights has them once.
+  const bool apart = best_values_.defined() && state_.early.best_step != state_.step;
+  const SavedCheckpoint saved = parts_.checkpoints.save(state_, parts_.parameters, parts_.optimizer,
+                                                        apart ? best_values_ : at::Tensor(), best);
   saved_step_ = state_.step;
   saved_ms_ = parts_.clock.steady_ms();
   good_checkpoint_ = saved.path;
@@ -213,7 +251,7 @@ Progress Training::progress() const {
   out.valid_loss = state_.valid_loss;
   if (masks_) out.branch_ratio = state_.branch_ratio;
   out.tokens_per_second = speed_.tokens_per_second();
-  const int64_t left = parts_.resolved.updates - state_.step;
+  const int64_t left = state_.early.stopped ? 0 : parts_.resolved.updates - state_.step;
   const int64_t pauses = (parts_.held_out.empty() ? 0 : left / parts_.resolved.evaluate_every) +
                          left / parts_.resolved.checkpoint_every;
   out.estimated_remaining_seconds = speed_.seconds_left(left, pauses);

@@ -161,5 +161,44 @@ TEST_F(AdapterTest, UnknownAdapter) {
             "RESOURCE_NOT_FOUND");
 }
 
+// A job goes on from an adapter: its id stands where a base model's name would (api.md §3).
+TEST_F(AdapterTest, AJobGoesOnFromIt) {
+  v1::CreateFineTuningJobRequest request;
+  *request.mutable_spec() = spec(upload_good());
+  request.mutable_spec()->set_model(id_);
+  const auto created = create(request);
+  ASSERT_TRUE(created.ok()) << created.status().to_string();
+  EXPECT_EQ(created->model(), id_);
+  EXPECT_EQ(created->base_model(), "small-model");
+  const auto& effective = created->effective_config().spec();
+  EXPECT_EQ(effective.dex().lambda().schedule(), v1::Lambda::SCHEDULE_CONSTANT);
+  EXPECT_EQ(effective.dex().lambda().value(), 0.25);  // as the adapter was published
+
+  const auto claimed = claim();
+  ASSERT_TRUE(claimed.has_job());
+  const auto& job = claimed.job();
+  EXPECT_EQ(job.base_model(), "small-model");
+  EXPECT_EQ(job.start_adapter().id(), id_);
+  EXPECT_EQ(job.start_adapter().content_sha256(), adapter().content_sha256());
+  EXPECT_TRUE(
+      std::filesystem::exists(directory_ / "data" / job.start_adapter().path() / "checksums.json"));
+  EXPECT_TRUE(job.adapter_id().starts_with("ft:small-model:default::"));
+  EXPECT_EQ(finish_well(job), "SUCCEEDED");
+}
+
+TEST_F(AdapterTest, AJobCantGoOnFromWhatIsNotThereOrDoesNotFit) {
+  v1::CreateFineTuningJobRequest request;
+  *request.mutable_spec() = spec(upload_good());
+  request.mutable_spec()->set_model("ft:small-model:default::01jxxxxxxxxxxxxxxxxxxxxxxx");
+  EXPECT_EQ(create(request).status().reason(), "RESOURCE_NOT_FOUND");
+  request.mutable_spec()->set_model("ft:nothing:default::01jxxxxxxxxxxxxxxxxxxxxxxx");
+  EXPECT_EQ(create(request).status().reason(), "MODEL_NOT_FOUND");
+  request.mutable_spec()->set_model(id_);
+  request.mutable_spec()->mutable_lora();
+  const auto refused = create(request).status();
+  EXPECT_EQ(refused.reason(), "ADAPTER_MISMATCH");
+  EXPECT_NE(refused.message().find("lora is not the adapter's method"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace dex::server

@@ -20,10 +20,12 @@ TEST_F(ModelServiceTest, ModelComesFromItsConfig) {
   EXPECT_EQ(model->family(), "llama");
   EXPECT_EQ(model->context_length(), 8192);
   EXPECT_FALSE(model->served());
+  EXPECT_EQ(model->served_dtype(), v1::Model::SERVED_DTYPE_UNSPECIFIED);
   enlist();
   report_engine("w1");
   model = call(*models_, &ModelStub::GetModel, request);
   EXPECT_TRUE(model->served());
+  EXPECT_EQ(model->served_dtype(), v1::Model::SERVED_DTYPE_INT8);
   EXPECT_EQ(call(*models_, &ModelStub::ListModels, v1::ListModelsRequest{})->models_size(), 1);
   request.set_name("other");
   EXPECT_EQ(call(*models_, &ModelStub::GetModel, request).status().reason(), "MODEL_NOT_FOUND");

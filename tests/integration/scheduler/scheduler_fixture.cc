@@ -213,7 +213,9 @@ std::string SchedulerTest::finish_well(const iv1::ClaimedJob& job, const std::st
   result.set_trained_tokens(4321);
   result.mutable_metrics()->set_valid_loss(2.5);
   result.mutable_branch_effect()->set_verdict(v1::BranchEffect::VERDICT_ACTIVE);
+  result.mutable_branch_effect()->add_per_layer()->set_lambda(0.25);
   result.mutable_adapter()->set_form("paper");
+  result.mutable_adapter()->set_base_weights_sha256("aa");  // of models.json
   result.mutable_adapter()->set_artifact_class(artifact_class);
   const auto reply = call(*workers_, &iv1::WorkerService::Stub::Finish, request);
   EXPECT_TRUE(reply.ok()) << reply.status().to_string();
@@ -244,6 +246,7 @@ iv1::HeartbeatResponse SchedulerTest::report_engine(const std::string& worker,
   auto& engine = *request.add_engines();
   engine.set_base("small-model");
   engine.set_state(iv1::EngineStatus::STATE_SERVING);
+  engine.set_dtype("int8");
   for (auto& adapter : adapters) *engine.add_adapters() = std::move(adapter);
   const auto reply = call(*workers_, &iv1::WorkerService::Stub::Heartbeat, request);
   EXPECT_TRUE(reply.ok()) << reply.status().to_string();

@@ -68,13 +68,29 @@ TEST(JobSpecTest, FlagsBecomeASpec) {
   flags.training_file = "file-1";
   flags.preset = "long-text";
   flags.max_steps = "12";
+  flags.patience = "4";
   flags.sets = {"evaluation.max_tokens=4096"};
   flags.metadata = {"a=b"};
   const auto spec = make_spec(flags);
   ASSERT_TRUE(spec.ok()) << spec.status().to_string();
   EXPECT_EQ(spec->dex().preset(), "long-text") << "the server knows both spellings";
   EXPECT_EQ(spec->hyperparameters().max_steps(), 12u);
+  EXPECT_TRUE(spec->early_stopping().enabled());
+  EXPECT_EQ(spec->early_stopping().patience(), 4u);
   EXPECT_EQ(spec->evaluation().max_tokens(), 4096u);
+}
+
+// A job that goes on from an adapter has its method; naming one, or a preset, is still possible.
+TEST(JobSpecTest, AnAdapterAsModelLeavesTheMethodOpen) {
+  SpecFlags flags;
+  flags.model = "ft:smollm2-135m-instruct:default::01j";
+  flags.training_file = "file-1";
+  EXPECT_EQ(make_spec(flags)->method_case(), v1::FineTuningJobSpec::METHOD_NOT_SET);
+  flags.preset = "paper";
+  EXPECT_EQ(make_spec(flags)->dex().preset(), "paper");
+  flags.preset.clear();
+  flags.method = "lora";
+  EXPECT_TRUE(make_spec(flags)->has_lora());
 }
 
 TEST(JobSpecTest, EveryMethodHasAFlagAndItsFieldsAreSet) {

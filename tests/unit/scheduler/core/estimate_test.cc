@@ -132,6 +132,20 @@ TEST(EstimateTest, StatesWorkTimeAndMemory) {
   EXPECT_EQ(out.artifact_class(), "KVO");
 }
 
+// The best weights lie apart from the last ones, in memory and in checkpoints.
+TEST(EstimateTest, EarlyStoppingKeepsTheBestWeightsApart) {
+  ResolveInput in = estimate_input();
+  const auto usual = estimate(resolve(in).value(), in.model, DeviceFacts{});
+  in.spec.mutable_early_stopping()->set_enabled(true);
+  const auto stops = estimate(resolve(in).value(), in.model, DeviceFacts{});
+  const int64_t apart = 4 * usual.trained_parameters();
+  EXPECT_EQ(stops.checkpoint_bytes(), usual.checkpoint_bytes() + apart);
+  EXPECT_EQ(stops.peak_host_memory_bytes(), usual.peak_host_memory_bytes() + apart);
+  in.spec.mutable_early_stopping()->set_restore_best(false);
+  EXPECT_EQ(estimate(resolve(in).value(), in.model, DeviceFacts{}).checkpoint_bytes(),
+            usual.checkpoint_bytes());
+}
+
 TEST(EstimateTest, RefusesWhatDoesNotFitAndSaysWhatWould) {
   const auto out = estimate(resolved("paper"), smollm2(), DeviceFacts{.memory_bytes = 1 << 30});
   EXPECT_FALSE(out.fits());

@@ -139,6 +139,28 @@ TEST(ResolveTest, UsersFieldsWithoutEffectAreRefusedByName) {
   EXPECT_THAT(status.violations()[0].description, HasSubstr("PAPER_EQ4"));
 }
 
+TEST(ResolveTest, EarlyStoppingHasItsDefaultsAndNeedsHeldOutRows) {
+  auto in = input();
+  EXPECT_FALSE(resolved(in).config.spec().early_stopping().enabled());
+  EXPECT_FALSE(resolved(in).config.spec().early_stopping().has_patience());  // without effect
+  in.spec.mutable_early_stopping()->set_patience(5);
+  EXPECT_EQ(refused(in).reason(), "UNUSED_FIELD");
+  EXPECT_THAT(refused(in).message(), HasSubstr("early_stopping.patience"));
+  in.spec.mutable_early_stopping()->set_enabled(true);
+  const auto config = resolved(in).config;
+  EXPECT_EQ(config.spec().early_stopping().patience(), 5u);
+  EXPECT_EQ(config.spec().early_stopping().warmup_evals(), 1u);
+  EXPECT_TRUE(config.spec().early_stopping().restore_best());
+  EXPECT_EQ(config.sources().at("early_stopping.min_delta"), "DEFAULT");
+  in.spec.set_validation_split(0);
+  EXPECT_EQ(refused(in).reason(), "CONFLICTING_FIELDS");
+  EXPECT_THAT(refused(in).message(), HasSubstr("early_stopping.enabled needs held-out rows"));
+  in.validation = DataFacts{v1::FILE_FORMAT_TEXT, 40, 100'000, 20'000};
+  in.spec.clear_validation_split();
+  in.spec.set_validation_file("file-2");
+  resolved(in);
+}
+
 TEST(ResolveTest, AllBadValuesComeAtOnce) {
   auto in = input();
   auto& hyper = *in.spec.mutable_hyperparameters();

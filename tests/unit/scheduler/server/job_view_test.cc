@@ -87,6 +87,7 @@ TEST(JobViewTest, ASucceededJobNamesItsAdapterAndFigures) {
   auto stored = record("SUCCEEDED");
   iv1::AttemptResult result;
   result.mutable_metrics()->set_valid_loss(2.5);
+  result.mutable_metrics()->set_early_stopped(true);
   result.mutable_branch_effect()->set_verdict(v1::BranchEffect::VERDICT_WEAK);
   result.set_trained_tokens(4321);
   stored.result = result.SerializeAsString();
@@ -95,6 +96,7 @@ TEST(JobViewTest, ASucceededJobNamesItsAdapterAndFigures) {
   const auto job = job_view(stored);
   EXPECT_EQ(job.fine_tuned_model(), "ft:smol:default:mine:01");
   EXPECT_EQ(job.metrics().valid_loss(), 2.5);
+  EXPECT_TRUE(job.early_stopped());
   EXPECT_EQ(job.branch_effect().verdict(), v1::BranchEffect::VERDICT_WEAK);
   EXPECT_EQ(job.trained_tokens(), 4321);
   EXPECT_EQ(job.end_time().seconds(), 1'764'000'009);

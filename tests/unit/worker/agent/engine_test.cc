@@ -41,6 +41,7 @@ class EngineTest : public testing::Test {
     Engine::Options options;
     options.program = DEX_BINARY_DIR "/tests/dex-fake-engine";
     options.model.name = "tiny";
+    options.dtype = "int8";
     options.first_backoff_ms = 10;
     options.last_backoff_ms = 50;
     engines_.add(std::make_unique<Engine>(options, clock_, worker_metrics_, metrics_));
@@ -130,6 +131,12 @@ TEST_F(EngineTest, TheEnginesErrorReachesTheClientWithItsReason) {
   const auto reply = generate(request("long"));
   EXPECT_EQ(reply.status().code(), base::Code::kInvalidArgument);
   EXPECT_EQ(reply.status().reason(), "CONTEXT_LENGTH_EXCEEDED");
+}
+
+TEST_F(EngineTest, ServesInTheTypeThatItIsToldAndSaysSo) {
+  const auto status = engines_.status();
+  ASSERT_EQ(status.size(), 1u);
+  EXPECT_EQ(status[0].dtype(), "int8");
 }
 
 TEST_F(EngineTest, AnotherModelIsRefused) {

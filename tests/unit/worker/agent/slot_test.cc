@@ -107,6 +107,24 @@ class SlotTest : public testing::Test {
   std::jthread thread_;
 };
 
+TEST_F(SlotTest, AJobThatGoesOnFromAnAdapterIsGivenItsFolder) {
+  iv1::ClaimedJob job;
+  job.set_job_id("ftjob-1");
+  job.set_epoch(5);
+  job.set_attempt(1);
+  job.mutable_spec()->set_model("ft:tiny:default::01");
+  job.mutable_spec()->set_suffix("go-on");
+  job.set_base_model("tiny");
+  job.set_attempt_dir(kAttemptDir);
+  job.mutable_training_input()->set_path("files/a.jsonl");
+  job.mutable_start_adapter()->set_id("ft:tiny:default::01");
+  job.mutable_start_adapter()->set_path("jobs/default/ftjob-0/final");
+  job.mutable_start_adapter()->set_content_sha256("dd");
+  scheduler_.offer(job);
+  start();
+  EXPECT_EQ(finished().outcome(), iv1::OUTCOME_SUCCESS);
+}
+
 TEST_F(SlotTest, ASuccessIsReportedWithPathsBelowTheDataDirectory) {
   start();
   offer("success");

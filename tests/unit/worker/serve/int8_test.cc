@@ -1,0 +1,120 @@
+// Weights in eight bits: the engine against the trainer's forward pass on weights that ATen's own
+// operations have rounded (method.md §8.5).
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include "services/base/clock.h"
+#include "tests/support/temporary_directory.h"
+#include "tests/unit/worker/serve/collector.h"
+#include "tests/unit/worker/serve/tiny_adapters.h"
+#include "worker/model/adapter.h"
+#include "worker/model/fold.h"
+#include "worker/model/llama.h"
+#include "worker/serve/engine.h"
+
+namespace dex::serve {
+namespace {
+
+// What int8 makes of a Linear weight: a scale a row, whole multiples of it.
+at::Tensor rounded(const at::Tensor& w) {
+  if (!w.defined()) return w;
+  const at::Tensor scale = w.abs().amax(1, true) / 127;
+  return (w / scale).round() * scale;
+}
+
+model::Weights rounded(model::Weights weights) {
+  for (auto& layer : weights.layers) {
+    for (at::Tensor* w :
+         {&layer.q, &layer.k, &layer.v, &layer.o, &layer.gate, &layer.up, &layer.down})
+      *w = rounded(*w);
+  }
+  weights.lm_head = rounded(weights.lm_head);
+  return weights;
+}
+
+class Int8Test : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { use_one_library_thread(); }
+  Int8Test() {
+    train::testing::write_tiny_model(dir.path());
+    model = load_serving_model(dir.path(), Dtype::kInt8);
+    weights = model::load_weights(dir.path(), model->config, {.dtype = at::kFloat});
+  }
+  std::vector<float> scores(std::shared_ptr<const ServingAdapter> adapter = nullptr) {
+    Engine engine(model, nullptr, {.threads = 1}, clock);
+    auto out = std::make_shared<testing::Collector>();
+    EXPECT_TRUE(engine.submit(1, testing::scoring(ids), std::move(adapter), out).ok());
+    engine.run_until_idle();
+    return out->values();
+  }
+  void expect_scores_of(const model::Weights& of, const model::Adaptation& adaptation,
+                        const std::vector<float>& got) {
+    const at::NoGradGuard no_grad;
+    const at::Tensor logits =
+        model::Llama(model->config, of).logits(model::pack({{ids.begin(), ids.end()}}), adaptation);
+    const at::Tensor want = at::log_softmax(logits.to(at::kDouble), 1);
+    ASSERT_EQ(got.size() + 1, ids.size());
+    for (size_t i = 1; i < ids.size(); ++i) {
+      EXPECT_NEAR(got[i - 1], want[static_cast<int64_t>(i) - 1][ids[i]].item<double>(), 2e-4)
+          << "token " << i;
+    }
+  }
+
+  support::TemporaryDirectory dir;
+  base::SystemClock clock;
+  std::shared_ptr<const ServingModel> model;
+  model::Weights weights;
+  const std::vector<int32_t> ids = {5, 28, 3, 61, 17, 90, 44, 8, 8, 71, 2, 33, 19, 56, 77, 12, 25};
+};
+
+TEST_F(Int8Test, ScoresAreThoseOfTheRoundedWeights) {
+  expect_scores_of(rounded(weights), {}, scores());
+  // It is a rounding that shows: the weights as they were score otherwise.
+  Engine exact(load_serving_model(dir.path(), Dtype::kF32), nullptr, {.threads = 1}, clock);
+  auto out = std::make_shared<testing::Collector>();
+  EXPECT_TRUE(exact.submit(1, testing::scoring(ids), nullptr, out).ok());
+  exact.run_until_idle();
+  EXPECT_NE(out->values(), scores());
+}
+
+// First folded in fp32, then rounded.
+TEST_F(Int8Test, AFoldedAdapterIsRoundedAfterwards) {
+  const model::Adapter adapter =
+      testing::tiny_adapter(testing::tiny_options()[0], 50, model->weights_sha256);
+  ASSERT_TRUE(model::not_foldable(adapter.adaptation.options).empty());
+  const auto serving = make_serving_adapter(adapter, "a", std::string(64, 'a'), *model);
+  expect_scores_of(rounded(model::folded_weights(weights, adapter.adaptation)), {},
+                   scores(serving));
+}
+
+TEST_F(Int8Test, DecodingReadsTheSameWeightsAsPrefill) {
+  Engine engine(model, nullptr, {.threads = 1}, clock);
+  auto made = std::make_shared<testing::Collector>();
+  EXPECT_TRUE(engine.submit(1, testing::greedy(ids, 8), nullptr, made).ok());
+  engine.run_until_idle();
+  ASSERT_EQ(made->tokens.size(), 8U);
+  // What was made token by token scores as a whole prompt does.
+  const at::NoGradGuard no_grad;
+  std::vector<int64_t> all(ids.begin(), ids.end());
+  for (const int32_t token : made->tokens) {
+    const at::Tensor logits =
+        model::Llama(model->config, rounded(weights)).logits(model::pack({all}));
+    EXPECT_EQ(logits[-1].argmax().item<int64_t>(), token);
+    all.push_back(token);
+  }
+}
+
+TEST_F(Int8Test, TakesAQuarterOfFp32AndSaysSo) {
+  const auto exact = load_serving_model(dir.path(), Dtype::kF32);
+  EXPECT_STREQ(dtype_name(*model), "int8");
+  EXPECT_STREQ(dtype_name(*exact), "f32");
+  EXPECT_EQ(model->layers[0].q.number, kernels::Number::kInt8);
+  EXPECT_EQ(model->lm_head.number, kernels::Number::kInt8);
+  EXPECT_EQ(model->embed.number, kernels::Number::kF32);  // as stored
+  EXPECT_EQ(parse_dtype("int8"), Dtype::kInt8);
+  EXPECT_LT(model->bytes, exact->bytes);
+}
+
+}  // namespace
+}  // namespace dex::serve
