@@ -3,18 +3,13 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
-#include <limits>
 #include <ostream>
 #include <stdexcept>
 #include <utility>
 
 #include "worker/evaluate/heat_map.h"
 #include "worker/evaluate/report_text.h"
-#include "worker/model/config.h"
-#include "worker/serve/engine.h"
-#include "worker/serve/engine_subject.h"
-#include "worker/serve/serving_model.h"
-#include "worker/serve/text_model.h"
+#include "worker/serve/evaluation_subjects.h"
 
 namespace dex::serve {
 namespace {
@@ -63,57 +58,19 @@ int64_t positions_for(const EvaluateCommand& command) {
 }
 
 // The base, then its adapters.
-class Subjects {
- public:
-  Subjects(const EvaluateCommand& command, const base::Clock& clock) {
-    std::error_code ignored;
-    if (!std::filesystem::is_directory(command.model, ignored)) {
-      throw std::runtime_error("--model: " + command.model.string() +
-                               " is not a directory with a Hugging Face model");
-    }
-    auto text = TextModel::load(command.model);
-    if (!text.ok()) throw std::runtime_error(text.status().message());
-    text_ = std::move(text).value();
-    if (text_.tokenizer == nullptr) {
-      throw std::runtime_error("--model: " + command.model.string() +
-                               " has no tokenizer.json, and evaluations read text");
-    }
-    model_ =
-        load_serving_model(command.model, parse_dtype(command.dtype), {}, positions_for(command));
-    const auto trained =
-        static_cast<int32_t>(model::load_config(command.model).max_position_embeddings);
-    // Slow machines and long contexts take their time; who is impatient presses Ctrl-C.
-    engine_ = std::make_unique<Engine>(
-        model_, text_.tokenizer.get(),
-        Engine::Options{.threads = command.threads,
-                        .longest_timeout_ms = std::numeric_limits<int64_t>::max() / 2},
-        clock);
-    add(nullptr, "none", trained);
-    const TextHashes hashes = {text_.tokenizer->sha256(),
-                               text_.chat_template ? text_.chat_template->sha256() : ""};
-    for (const std::string& folder : command.adapters) {
-      add(folder == "none" ? nullptr : load_serving_adapter(folder, folder, {}, *model_, hashes),
-          folder, trained);
-    }
+EvaluationSubjects::Options subjects_of(const EvaluateCommand& command) {
+  EvaluationSubjects::Options options{.model = command.model,
+                                      .dtype = command.dtype,
+                                      .threads = command.threads,
+                                      .positions = positions_for(command)};
+  std::vector<std::string> labels = {"base"};
+  options.subjects.push_back({labels.back(), {}, {}});
+  for (const std::string& folder : command.adapters) {
+    labels.push_back(label_for(folder, labels));
+    options.subjects.push_back({labels.back(), folder == "none" ? "" : folder, {}});
   }
-  [[nodiscard]] const std::vector<evaluate::Subject*>& list() const { return list_; }
-
- private:
-  void add(std::shared_ptr<const ServingAdapter> adapter, const std::string& folder,
-           int32_t trained_context) {
-    labels_.push_back(label_for(folder, labels_));
-    subjects_.push_back(std::make_unique<EngineSubject>(*engine_, text_, std::move(adapter),
-                                                        labels_.back(), trained_context));
-    list_.push_back(subjects_.back().get());
-  }
-
-  TextModel text_;
-  std::shared_ptr<const ServingModel> model_;
-  std::unique_ptr<Engine> engine_;
-  std::vector<std::string> labels_;
-  std::vector<std::unique_ptr<EngineSubject>> subjects_;
-  std::vector<evaluate::Subject*> list_;
-};
+  return options;
+}
 
 // A line of progress every few seconds, and one at each subject's end.
 class Progress {
@@ -208,7 +165,7 @@ int run_evaluation(const EvaluateCommand& command, const base::StopSignals& sign
   // The file first: reading it takes a moment, loading a model may take a minute.
   const std::unique_ptr<Task> task = make_task(command);
   std::ofstream samples = open_samples(command.samples_out);
-  const Subjects subjects(command, clock);
+  const EvaluationSubjects subjects(subjects_of(command), clock);
   evaluate::Hooks hooks;
   hooks.stop = signals.token();
   hooks.progress = Progress(command.task, clock, log);
