@@ -19,8 +19,8 @@ struct EvaluationFlags {
   std::string spec_file;  // an EvaluationSpec in protobuf JSON
 };
 
-// The spec: that of the file, with the subjects, the task and the values of the flags added. The base
-// comes first, then the adapters. Files are as they were given, ids or paths. MISSING_FIELD,
+// The spec: that of the file, with the subjects, the task and the values of the flags added. The
+// base comes first, then the adapters. Files are as they were given, ids or paths. MISSING_FIELD,
 // INVALID_FIELD, UNUSED_FIELD.
 base::Result<v1::EvaluationSpec> make_evaluation_spec(const EvaluationFlags& flags);
 

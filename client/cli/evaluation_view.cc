@@ -75,11 +75,12 @@ Table row_table(const std::vector<v1::EvaluationRow>& rows) {
       {"METRIC", "WHERE", "SUBJECT", "VALUE", "INTERVAL", "N", "DELTA", "INTERVAL", "VERDICT"}};
   for (const auto& row : rows) {
     const bool compared = row.has_delta();
-    table.push_back({row.metric(), where(row), row.subject(), fixed(row.value(), 4),
-                     between(row.has_low(), row.low(), row.high()), std::to_string(row.n()),
-                     compared ? fixed(row.delta(), 4) : "",
-                     compared ? between(row.has_delta_low(), row.delta_low(), row.delta_high()) : "",
-                     compared ? words(short_name(row.verdict())) : ""});
+    table.push_back(
+        {row.metric(), where(row), row.subject(), fixed(row.value(), 4),
+         between(row.has_low(), row.low(), row.high()), std::to_string(row.n()),
+         compared ? fixed(row.delta(), 4) : "",
+         compared ? between(row.has_delta_low(), row.delta_low(), row.delta_high()) : "",
+         compared ? words(short_name(row.verdict())) : ""});
   }
   return table;
 }

@@ -40,7 +40,8 @@ base::Status upload_files(Context& context, v1::EvaluationSpec& spec) {
     return {};
   };
   for (auto& task : *spec.mutable_tasks()) {
-    if (task.has_perplexity()) DEX_RETURN_IF_ERROR(by_id(*task.mutable_perplexity()->mutable_file()));
+    if (task.has_perplexity())
+      DEX_RETURN_IF_ERROR(by_id(*task.mutable_perplexity()->mutable_file()));
     if (task.has_multi_needle())
       DEX_RETURN_IF_ERROR(by_id(*task.mutable_multi_needle()->mutable_file()));
     if (task.has_icl()) DEX_RETURN_IF_ERROR(by_id(*task.mutable_icl()->mutable_file()));
@@ -67,8 +68,8 @@ void say_event(Context& context, const v1::FineTuningEvent& event) {
 int follow_evaluation(Context& context, const std::string& id, int64_t after) {
   int64_t last_sequence = after;
   v1::JobState shown = v1::JOB_STATE_UNSPECIFIED;
-  const base::Status status = context.client.watch_evaluation(
-      id, after, [&](const v1::WatchEvaluationResponse& message) {
+  const base::Status status =
+      context.client.watch_evaluation(id, after, [&](const v1::WatchEvaluationResponse& message) {
         if (message.has_snapshot() && message.snapshot().state() != shown) {
           shown = message.snapshot().state();
           context.output.note("  evaluation " + id + ": " + words(short_name(shown)));
@@ -115,8 +116,8 @@ int get_evaluation(Context& context, const std::string& id, bool markdown) {
   if (!markdown) return show_evaluation(context, *evaluation);
   if (evaluation->report_markdown().empty()) {
     return context.output.failure(base::failed_precondition(
-        "JOB_STATE_CONFLICT", "evaluation " + id + " has no report: it is " +
-                                  words(short_name(evaluation->state()))));
+        "JOB_STATE_CONFLICT",
+        "evaluation " + id + " has no report: it is " + words(short_name(evaluation->state()))));
   }
   context.output.out() << evaluation->report_markdown() << std::flush;
   return kDone;
@@ -153,20 +154,21 @@ int cancel_evaluation(Context& context, const std::string& id, bool wait) {
 }
 
 void add_create_evaluation(CLI::App& noun, Action& action) {
-  auto* verb = add_verb(noun, "create",
-                        "measure a base model, and adapters against it on the same samples",
-                        "dexctl evaluations create --adapter ft:… --task perplexity --file "
-                        "wiki.test.raw --set context_length=1024 --follow");
+  auto* verb =
+      add_verb(noun, "create", "measure a base model, and adapters against it on the same samples",
+               "dexctl evaluations create --adapter ft:… --task perplexity --file "
+               "wiki.test.raw --set context_length=1024 --follow");
   auto given = std::make_shared<EvaluateArguments>();
   auto& flags = given->flags;
   verb->add_option("--model", flags.model, "base model; not needed beside --adapter");
   verb->add_option("--adapter", flags.adapters, "adapter to compare with its base (up to three)")
       ->allow_extra_args(false);
   verb->add_option("--task", flags.task, task_names());
-  verb->add_option("--file", flags.file,
-                   "the task's data, a file id or a path that is uploaded first: plain text or JSON "
-                   "Lines (perplexity, multi_needle), MMLU's CSV or BBQ's JSON Lines "
-                   "(multiple_choice), {text, label} (icl), {question, context, answers} (answers)");
+  verb->add_option(
+      "--file", flags.file,
+      "the task's data, a file id or a path that is uploaded first: plain text or JSON "
+      "Lines (perplexity, multi_needle), MMLU's CSV or BBQ's JSON Lines "
+      "(multiple_choice), {text, label} (icl), {question, context, answers} (answers)");
   verb->add_option("--shots-file", flags.shots_file,
                    "multiple_choice with --set n_shot=…: where examples are drawn from");
   verb->add_option("--set", flags.sets,
@@ -176,8 +178,9 @@ void add_create_evaluation(CLI::App& noun, Action& action) {
   verb->add_option("--confidence", flags.confidence, "of intervals and verdicts (0.95)");
   verb->add_option("--metadata", flags.metadata, "key=value (may be repeated)")
       ->allow_extra_args(false);
-  verb->add_option("--spec", flags.spec_file,
-                   "JSON file of a dex.v1.EvaluationSpec, for several tasks; flags are added to it");
+  verb->add_option(
+      "--spec", flags.spec_file,
+      "JSON file of a dex.v1.EvaluationSpec, for several tasks; flags are added to it");
   verb->add_flag("--dry-run", given->dry_run, "only check and show what would be done");
   verb->add_flag("--follow", given->follow,
                  "watch until it has ended; the last thing shown is its result");
@@ -188,8 +191,8 @@ void add_create_evaluation(CLI::App& noun, Action& action) {
 }  // namespace
 
 void add_evaluations(CLI::App& app, Action& action) {
-  auto* noun = app.add_subcommand(
-      "evaluations", "measure models and adapters: perplexity, questions, long texts");
+  auto* noun = app.add_subcommand("evaluations",
+                                  "measure models and adapters: perplexity, questions, long texts");
   noun->require_subcommand(1);
   add_create_evaluation(*noun, action);
 
@@ -203,7 +206,8 @@ void add_evaluations(CLI::App& app, Action& action) {
     action = [=](Context& c) { return get_evaluation(c, *id, *markdown); };
   });
 
-  verb = add_verb(*noun, "list", "the newest evaluations", "dexctl evaluations list --state running");
+  verb =
+      add_verb(*noun, "list", "the newest evaluations", "dexctl evaluations list --state running");
   auto listed = std::make_shared<ListEvaluations>();
   verb->add_option("--state", listed->states,
                    "queued, running, succeeded, failed, cancelled … (may be repeated)")

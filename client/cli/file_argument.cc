@@ -47,8 +47,8 @@ base::Result<std::string> file_argument(Context& context, const std::string& id_
   bar.clear();
   show_findings(context.output, file);
   if (file.state() != v1::FILE_STATE_READY) {
-    return base::failed_precondition(
-        "FILE_INVALID", id_or_path + " can't be used (uploaded as " + file.id() + ")");
+    return base::failed_precondition("FILE_INVALID",
+                                     id_or_path + " can't be used (uploaded as " + file.id() + ")");
   }
   context.output.note("uploaded " + id_or_path + " as " + file.id());
   return file.id();

@@ -29,9 +29,8 @@ int upload(Context& context, const UploadArguments& arguments) {
   context.output.result(*file, file->id(), file_table({*file}));
   show_findings(context.output, *file);
   if (file->state() == v1::FILE_STATE_READY) return kDone;
-  context.output.note(
-      red(context.output.terminal(), "invalid") + " " + file->filename() +
-      " can't be used; repair what is named above, then upload it again");
+  context.output.note(red(context.output.terminal(), "invalid") + " " + file->filename() +
+                      " can't be used; repair what is named above, then upload it again");
   return kUserFault;
 }
 

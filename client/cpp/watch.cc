@@ -69,8 +69,7 @@ Status follow(const std::stop_token& stop, int64_t after_sequence,
 Status Client::watch_job(const std::string& id, int64_t after_sequence,
                          const WatchCallback& callback) {
   return follow<v1::WatchFineTuningJobResponse>(
-      options_.stop, after_sequence, callback,
-      [&](grpc::ClientContext& context, int64_t after) {
+      options_.stop, after_sequence, callback, [&](grpc::ClientContext& context, int64_t after) {
         v1::WatchFineTuningJobRequest request;
         request.set_id(id);
         request.set_after_sequence(after);
@@ -81,8 +80,7 @@ Status Client::watch_job(const std::string& id, int64_t after_sequence,
 Status Client::watch_evaluation(const std::string& id, int64_t after_sequence,
                                 const EvaluationCallback& callback) {
   return follow<v1::WatchEvaluationResponse>(
-      options_.stop, after_sequence, callback,
-      [&](grpc::ClientContext& context, int64_t after) {
+      options_.stop, after_sequence, callback, [&](grpc::ClientContext& context, int64_t after) {
         v1::WatchEvaluationRequest request;
         request.set_id(id);
         request.set_after_sequence(after);

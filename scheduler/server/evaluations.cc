@@ -28,7 +28,8 @@ base::Status mismatch(const std::string& field, const std::string& what) {
 
 bool matches(const v1::Evaluation& evaluation, const v1::ListEvaluationsRequest::Filter& filter) {
   const auto& states = filter.states();
-  if (!states.empty() && std::find(states.begin(), states.end(), evaluation.state()) == states.end())
+  if (!states.empty() &&
+      std::find(states.begin(), states.end(), evaluation.state()) == states.end())
     return false;
   const auto& metadata = evaluation.spec().metadata();
   return std::all_of(filter.metadata().begin(), filter.metadata().end(), [&](const auto& pair) {
@@ -53,10 +54,11 @@ base::Result<v1::Model> Evaluations::resolve_subjects(const std::string& tenant,
     }
     DEX_ASSIGN_OR_RETURN(const auto record, parts_.adapters.get(tenant, subject.adapter()));
     if (adapter_view(record).artifact_class() == "MODEL") {
-      return base::Status(base::Code::kUnimplemented, "NOT_SUPPORTED",
-                          subject.adapter() +
-                              " is a whole model and can't be measured beside its base; download it "
-                              "and evaluate it as a base model of its own");
+      return base::Status(
+          base::Code::kUnimplemented, "NOT_SUPPORTED",
+          subject.adapter() +
+              " is a whole model and can't be measured beside its base; download it "
+              "and evaluate it as a base model of its own");
     }
     const std::string base = base_of_adapter(record.id);
     if (!subject.model().empty() && subject.model() != base)

@@ -19,8 +19,9 @@
 namespace dex::server {
 
 // What a user does with evaluations (EvaluationService), without gRPC. An evaluation is a job of
-// kind `evaluation` without an adapter of its own (worker/evaluate/README.md): queue, leases, quotas,
-// events and cancel are those of every job. Waits for a few round trips of the store. Thread-safe.
+// kind `evaluation` without an adapter of its own (worker/evaluate/README.md): queue, leases,
+// quotas, events and cancel are those of every job. Waits for a few round trips of the store.
+// Thread-safe.
 class Evaluations {
  public:
   struct Parts {  // all outlive this object

@@ -10,7 +10,7 @@ v1::File file_view(const store::FileRecord& record) {
   file.set_id(record.id);
   file.set_filename(record.filename);
   file.set_purpose(record.purpose == kEvalsPurpose ? v1::FILE_PURPOSE_EVALS
-                                                    : v1::FILE_PURPOSE_FINE_TUNE);
+                                                   : v1::FILE_PURPOSE_FINE_TUNE);
   file.set_bytes(record.bytes);
   file.set_sha256(record.sha256);
   const bool lost = record.state == "LOST";

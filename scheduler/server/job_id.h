@@ -14,8 +14,8 @@ inline constexpr const char* kEvaluationKind = "evaluation";
 // MISSING_FIELD with the field.
 base::Status missing(const std::string& field);
 
-// MISSING_FIELD for an empty id; RESOURCE_NOT_FOUND for one that `prefix` ("ftjob-") does not begin,
-// exactly as for an object that does not exist. `type` is what is looked for: "job".
+// MISSING_FIELD for an empty id; RESOURCE_NOT_FOUND for one that `prefix` ("ftjob-") does not
+// begin, exactly as for an object that does not exist. `type` is what is looked for: "job".
 base::Status check_job_id(const std::string& id, const std::string& prefix,
                           const std::string& type);
 

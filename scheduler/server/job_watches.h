@@ -21,9 +21,9 @@ struct JobNews {
   std::variant<store::LogEntry, store::JobRecord> news;
 };
 
-// Follows the logs of watched jobs of every kind for all clients of this replica: one read of the store for all
-// of them, at each change that this replica made and every 250 ms for those that others made
-// (jobs.md §8). Thread-safe.
+// Follows the logs of watched jobs of every kind for all clients of this replica: one read of the
+// store for all of them, at each change that this replica made and every 250 ms for those that
+// others made (jobs.md §8). Thread-safe.
 class JobWatches {
  public:
   // The way to one client. Thread-safe, outlives nothing: kept until the watch ends.

@@ -46,7 +46,8 @@ void PlainCheck::look_at(std::string_view piece, bool at_end) {
     // Cut off by the piece's end it may still become a character.
     const bool cut = !at_end && text.size() - bad <= kLongestCut;
     if (!cut) {
-      const int64_t line = line_ + std::count(text.begin(), text.begin() + static_cast<int64_t>(bad), '\n');
+      const int64_t line =
+          line_ + std::count(text.begin(), text.begin() + static_cast<int64_t>(bad), '\n');
       return fault("invalid_utf8", line, bytes_ + static_cast<int64_t>(bad),
                    "line " + std::to_string(line) + " is not UTF-8",
                    "iconv -f WINDOWS-1252 -t UTF-8 IN > OUT");

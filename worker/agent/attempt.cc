@@ -82,8 +82,7 @@ Verdict Attempt::run(int lock_fd) {
   return finish(supervise(**trainer));
 }
 
-base::Result<iv1::TrainerCommand> Attempt::first_command(
-    const std::filesystem::path& attempt_dir) {
+base::Result<iv1::TrainerCommand> Attempt::first_command(const std::filesystem::path& attempt_dir) {
   iv1::TrainerCommand command;
   if (job_.kind() == kEvaluation) {
     DEX_ASSIGN_OR_RETURN(*command.mutable_evaluate(), evaluator_start(job_, models_, paths_));

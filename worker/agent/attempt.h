@@ -19,12 +19,13 @@
 namespace dex::agent {
 
 // One execution of a job: starts the trainer (or evaluator), listens to it, stops it when told, and
-// says how it ended. A job of a kind that this agent does not know is given back. run() belongs to one thread; orders and log() may come from any.
+// says how it ended. A job of a kind that this agent does not know is given back. run() belongs to
+// one thread; orders and log() may come from any.
 class Attempt {
  public:
   struct Options {
     TrainerProcess::Options trainer;
-    TrainerProcess::Options evaluator;   // of evaluations: dex-engine evaluation
+    TrainerProcess::Options evaluator;  // of evaluations: dex-engine evaluation
     StopSequence::Options stop;
     uint32_t threads = 0;                // 0: all cores
     int64_t first_sign_ms = 1'800'000;   // until the first step: loading may take long

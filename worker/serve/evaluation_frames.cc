@@ -155,8 +155,8 @@ class FramedEvaluation final : public EvaluationSession {
   void take_up() {
     if (start_.checkpoint_dir().empty()) return;
     try {
-      report_ = load_report(start_.checkpoint_dir(), kStepManifest,
-                            start_.checkpoint_manifest_sha256());
+      report_ =
+          load_report(start_.checkpoint_dir(), kStepManifest, start_.checkpoint_manifest_sha256());
     } catch (const std::runtime_error& error) {
       spdlog::warn("evaluation {} starts anew: {}", start_.job_id(), error.what());
     }
@@ -165,8 +165,8 @@ class FramedEvaluation final : public EvaluationSession {
 
   void keep() {
     const int64_t begin_ms = clock_.steady_ms();
-    const auto saved = save_report(directory() / ("step-" + std::to_string(done())), kStepManifest,
-                                   report_, "");
+    const auto saved =
+        save_report(directory() / ("step-" + std::to_string(done())), kStepManifest, report_, "");
     TrainerReport report;
     auto& out = *report.mutable_checkpoint();
     out.set_uri(saved.path.string());
@@ -274,8 +274,7 @@ EvaluationEnd run_start(const EvaluatorStart& start, base::FrameChannel& channel
     ready.mutable_ready()->set_device("cpu");
     if (!channel.write(ready.SerializeAsString(), kFrame_ms).ok()) throw evaluate::Stopped();
     EvaluationEnd end;
-    end.published =
-        FramedEvaluation(start, evaluation_job(start), channel, listener, clock).run();
+    end.published = FramedEvaluation(start, evaluation_job(start), channel, listener, clock).run();
     return end;
   } catch (const evaluate::Stopped&) {
     return stopped(listener.reason());

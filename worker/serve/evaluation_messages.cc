@@ -52,7 +52,8 @@ void fill(const pb::PerplexityTask& task, const FilePaths& files, EvaluateComman
   out.file = files.of(task.file());
   out.format = format_name(task.format());
   auto& options = out.perplexity;
-  if (task.has_context_length()) options.context_length = static_cast<int32_t>(task.context_length());
+  if (task.has_context_length())
+    options.context_length = static_cast<int32_t>(task.context_length());
   if (task.has_stride()) options.stride = static_cast<int32_t>(task.stride());
   if (task.has_max_tokens()) options.max_tokens = task.max_tokens();
   options.group_by.assign(task.group_by().begin(), task.group_by().end());
@@ -196,7 +197,8 @@ EvaluationJob evaluation_job(const EvaluatorStart& start) {
   job.subjects.model = start.model_dir();
   job.subjects.weights_sha256 = start.base_weights_sha256();
   job.subjects.threads = static_cast<int>(start.threads());
-  for (const auto& subject : spec.subjects()) job.subjects.subjects.push_back(source_of(subject, start));
+  for (const auto& subject : spec.subjects())
+    job.subjects.subjects.push_back(source_of(subject, start));
   const FilePaths files(start);
   for (int i = 0; i < spec.tasks_size(); ++i) {
     EvaluateCommand command = command_of(spec.tasks(i), files);

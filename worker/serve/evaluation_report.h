@@ -28,8 +28,8 @@ struct SavedReport {
   int64_t bytes = 0;
 };
 
-// Writes `directory`: results.json (EvaluationReport in protobuf JSON), report.md when `markdown` is
-// not empty, and `manifest`, {file: sha256}, last. Whole or not at all. Throws DiskFailure.
+// Writes `directory`: results.json (EvaluationReport in protobuf JSON), report.md when `markdown`
+// is not empty, and `manifest`, {file: sha256}, last. Whole or not at all. Throws DiskFailure.
 SavedReport save_report(const std::filesystem::path& directory, const std::string& manifest,
                         const dex::v1::EvaluationReport& report, const std::string& markdown);
 

@@ -23,8 +23,8 @@ struct SubjectSource {
   std::string content_sha256;     // checked when set
 };
 
-// A base model or an adapter that can't be loaded: which of the two, for those who have to say whose
-// fault it is.
+// A base model or an adapter that can't be loaded: which of the two, for those who have to say
+// whose fault it is.
 class BrokenBase : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -163,8 +163,7 @@ int run_framed(int fd, bool evaluation) {
   const dex::base::StopSignals signals;
   const dex::base::SystemClock clock;
   dex::base::SystemRandom random;
-  const auto logging =
-      dex::base::init_logging({.component = evaluation ? "evaluator" : "engine"});
+  const auto logging = dex::base::init_logging({.component = evaluation ? "evaluator" : "engine"});
   if (!logging.ok()) std::cerr << "dex-engine: " << logging.message() << std::endl;
   try {
     dex::base::FrameChannel channel((dex::base::Fd(fd)));

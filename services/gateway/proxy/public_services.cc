@@ -18,7 +18,7 @@ namespace {
 // Naming a message of each file also makes the linker keep the file, for reflection.
 std::vector<std::string> collect() {
   const google::protobuf::Descriptor* messages[] = {
-      v1::FineTuningJob::descriptor(), v1::File::descriptor(), v1::Adapter::descriptor(),
+      v1::FineTuningJob::descriptor(),   v1::File::descriptor(),       v1::Adapter::descriptor(),
       v1::GenerateRequest::descriptor(), v1::Evaluation::descriptor(), v1::Model::descriptor()};
   std::vector<std::string> names;
   for (const auto* message : messages) {

@@ -184,5 +184,15 @@ TEST(ReportTextTest, SamplesAreALineOfJsonWithoutWhatIsEmpty) {
   EXPECT_FALSE(json.contains("dims"));
 }
 
+TEST(ReportTextTest, MarkdownHasTheTablesCells) {
+  auto found = rows({answers("base", "0110")});
+  found[0].dims = {{"tag", "a|b\nc"}};
+  EXPECT_EQ(rows_as_markdown(found),
+            "| metric | where | subject | value | 95 % interval | by | n |\n"
+            "| --- | --- | --- | --- | --- | --- | --- |\n"
+            "| accuracy | tag=a\\|b c | base | 0.5000 | 0.1500 – 0.8500 | WILSON | 4 |\n");
+  EXPECT_EQ(rows_as_markdown({}), "");
+}
+
 }  // namespace
 }  // namespace dex::evaluate
