@@ -13,7 +13,8 @@ std::string between(bool known, double low, double high) {
 }
 
 std::string where(const v1::EvaluationRow& row) {
-  const std::map<std::string, std::string> dims(row.dims().begin(), row.dims().end());
+  std::map<std::string, std::string> dims;  // by name: the message has no order
+  for (const auto& [name, value] : row.dims()) dims[name] = value;
   std::string text;
   for (const auto& [name, value] : dims) text += (text.empty() ? "" : " ") + name + "=" + value;
   return text;

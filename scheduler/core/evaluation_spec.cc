@@ -1,7 +1,7 @@
 #include "scheduler/core/evaluation_spec.h"
 
 #include <algorithm>
-#include <cmath>
+#include <cctype>
 #include <set>
 
 namespace dex::core {

@@ -243,7 +243,7 @@ evaluate::ResultRow row_of(const pb::EvaluationRow& message) {
   out.task = message.task();
   out.subject = message.subject();
   out.metric = message.metric();
-  out.dims.assign(message.dims().begin(), message.dims().end());
+  for (const auto& [key, value] : message.dims()) out.dims.emplace_back(key, value);
   std::ranges::sort(out.dims);
   out.value = message.value();
   if (message.has_low()) out.interval = Interval{message.low(), message.high()};
