@@ -5,8 +5,11 @@
 
 #include <cmath>
 #include <fstream>
+#include <functional>
+#include <map>
 #include <memory>
 #include <thread>
+#include <utility>
 
 #include "dex/internal/v1/frames.pb.h"
 #include "services/base/sha256.h"
@@ -66,7 +69,8 @@ class EvaluationFramesTest : public ::testing::Test {
     perplexity.set_format(pb::TEXT_FORMAT_RAW);
     perplexity.set_context_length(128);
     start.mutable_spec()->add_tasks()->mutable_multiple_choice()->set_file("file-2");
-    for (const auto& [id, name] : {std::pair("file-1", std::string("wiki")), {"file-2", choices}}) {
+    const std::pair<std::string, std::string> files[] = {{"file-1", "wiki"}, {"file-2", choices}};
+    for (const auto& [id, name] : files) {
       auto& file = *start.add_files();
       file.set_file(id);
       file.set_path((dir / name).string());
@@ -214,10 +218,13 @@ TEST_F(EvaluationFramesTest, AnAdapterOfOtherBytesAndABrokenBaseSayWhoseFaultItI
 
 TEST_F(EvaluationFramesTest, AStopEndsItInTheWordsOfItsReason) {
   using Stop = TrainerCommand::Stop;
-  for (const auto& [reason, outcome] :
-       {std::pair(Stop::REASON_CANCEL, internal::v1::OUTCOME_CANCELLED),
-        {Stop::REASON_PAUSE, internal::v1::OUTCOME_PAUSED},
-        {Stop::REASON_DRAIN, internal::v1::OUTCOME_RELEASE}}) {
+  const std::pair<Stop::Reason, internal::v1::Outcome> ends[] = {
+      {Stop::REASON_CANCEL, internal::v1::OUTCOME_CANCELLED},
+      {Stop::REASON_PAUSE, internal::v1::OUTCOME_PAUSED},
+      {Stop::REASON_DRAIN, internal::v1::OUTCOME_RELEASE}};
+  for (const auto& [stop, wanted] : ends) {
+    const Stop::Reason reason = stop;  // a lambda can't hold a part of a binding
+    const internal::v1::Outcome outcome = wanted;
     const Said said = run(start("attempt-" + std::to_string(reason)), [&](auto& agent) {
       TrainerCommand command;
       command.mutable_stop()->set_reason(reason);
@@ -272,7 +279,7 @@ TEST(EvaluationMessagesTest, EveryOptionArrives) {
   EXPECT_EQ(job.tasks[0].multi_needle.queries, 1);
   EXPECT_EQ(job.tasks[0].multi_needle.samples_per_cell, 5);
   EXPECT_TRUE(job.tasks[0].chat);
-  EXPECT_EQ(job.tasks[1].shots_file, "/files/b");
+  EXPECT_EQ(job.tasks[1].shots_file.string(), "/files/b");
   EXPECT_EQ(job.tasks[1].multiple_choice.shots, 5);
   EXPECT_TRUE(job.tasks[1].multiple_choice.letters);
   EXPECT_EQ(job.tasks[1].samples, 40);
@@ -281,7 +288,7 @@ TEST(EvaluationMessagesTest, EveryOptionArrives) {
   EXPECT_EQ(job.tasks[2].order, "both");
   EXPECT_EQ(job.tasks[3].answers.max_tokens, 9);
   EXPECT_TRUE(job.tasks[3].chat);
-  EXPECT_EQ(job.tasks[3].file, "/files/b");
+  EXPECT_EQ(job.tasks[3].file.string(), "/files/b");
 }
 
 TEST(EvaluationMessagesTest, RowsComeBackAsTheyWere) {
