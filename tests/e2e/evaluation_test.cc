@@ -4,7 +4,8 @@
 #include <signal.h>
 
 #include <fstream>
-#include <sstream>
+#include <iostream>
+#include <map>
 
 #include "tests/e2e/small_job.h"
 #include "tests/support/tiny_model.h"
@@ -144,8 +145,8 @@ TEST_F(EvaluationTest, AFileInTheWrongFormatEndsItWithLineAndReason) {
   const auto error = outcome.json().at("error");
   EXPECT_EQ(error.at("code"), "invalid_evaluation_file");
   EXPECT_EQ(error.at("param"), "tasks[0].multiple_choice");
-  EXPECT_THAT(error.at("message"), HasSubstr("bad.csv"));
-  EXPECT_THAT(error.at("message"), HasSubstr("line 2"));
+  EXPECT_THAT(error.at("message").get<std::string>(), HasSubstr("bad.csv"));
+  EXPECT_THAT(error.at("message").get<std::string>(), HasSubstr("line 2"));
 }
 
 // Attempt 2 goes on behind the last task that attempt 1 has kept, and every number is the same.
