@@ -33,7 +33,7 @@ def by_engine(binaries, model, adapter):
 def by_peft(model, adapter):
     base = transformers.LlamaForCausalLM.from_pretrained(model, dtype=torch.float32, attn_implementation="eager")
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # missing or unexpected keys are only warnings to PEFT
+        warnings.simplefilter("error", UserWarning)  # missing or unexpected keys are only warnings to PEFT
         adapted = peft.PeftModel.from_pretrained(base, adapter).eval()
     with torch.no_grad():
         logits = adapted(input_ids=torch.tensor([TOKENS])).logits[0].float()

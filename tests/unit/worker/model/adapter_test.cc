@@ -122,7 +122,7 @@ TEST_F(AdapterTest, KeepsTheSoftFloor) {
   options.soft_floor = 0.3;
   const Adapter written = make(options);
   write_adapter(path, written);
-  EXPECT_EQ(nlohmann::json::parse(slurp(path / kConfig))["soft_floor"], 0.3);
+  EXPECT_EQ(nlohmann::json::parse(support::content_of(path / kConfig))["soft_floor"], 0.3);
   const Adapter read = load_adapter(path, base);
   EXPECT_EQ(read.selected_heads, testing::some_heads(config));
   for (size_t i = 0; i < read.adaptation.layers.size(); ++i) {
@@ -135,7 +135,7 @@ TEST_F(AdapterTest, KeepsTheSoftFloor) {
 TEST_F(AdapterTest, ReadsWhatOlderVersionsWrote) {
   DexOptions options = testing::option(Form::kHeadMean, Projection::kBottleneck);
   write_adapter(path, make(options));
-  const auto json = nlohmann::json::parse(slurp(path / kConfig));
+  const auto json = nlohmann::json::parse(support::content_of(path / kConfig));
   EXPECT_EQ(json["bottleneck_activation"], "none");  // written since the first version
   EXPECT_FALSE(json.contains("soft_floor"));
   EXPECT_EQ(load_adapter(path, base).adaptation.options.soft_floor, 0);
@@ -193,7 +193,9 @@ TEST_F(AdapterTest, DamageIsFound) {
 
 TEST_F(AdapterTest, LyingConfigsAreRefusedByKey) {
   const std::vector<std::pair<std::string, std::function<void(nlohmann::json&)>>> lies{
-      {"peft_type", [](auto& j) { j["peft_type"] = "LORA"; }},
+      {"peft_type", [](auto& j) { j["peft_type"] = "IA3"; }},
+      // Read as one of PEFT's, which has no such key.
+      {"base_weights_sha256", [](auto& j) { j["peft_type"] = "LORA"; }},
       {"dex_format_version", [](auto& j) { j["dex_format_version"] = 2; }},
       {"form", [](auto& j) { j["form"] = "sequence_mean"; }},
       {"projection", [](auto& j) { j["projection"] = "global"; }},
