@@ -4,6 +4,23 @@
 
 namespace dex::cli {
 
+namespace {
+
+int exit_code_of(v1::JobState state, const v1::JobError& error) {
+  switch (state) {
+    case v1::JOB_STATE_FAILED:
+      if (error.category() == "USER") return kUserFault;
+      return error.category() == "CAPACITY" ? kCapacity : kSystemFault;
+    case v1::JOB_STATE_CANCELLED:
+    case v1::JOB_STATE_EXPIRED:
+      return kJobStopped;
+    default:
+      return kDone;
+  }
+}
+
+}  // namespace
+
 int exit_code(const base::Status& status) {
   if (status.ok()) return kDone;
   // ErrorInfo says who acts; a status without it is judged by its code.
@@ -33,16 +50,11 @@ int exit_code(const base::Status& status) {
 }
 
 int exit_code(const v1::FineTuningJob& job) {
-  switch (job.state()) {
-    case v1::JOB_STATE_FAILED:
-      if (job.error().category() == "USER") return kUserFault;
-      return job.error().category() == "CAPACITY" ? kCapacity : kSystemFault;
-    case v1::JOB_STATE_CANCELLED:
-    case v1::JOB_STATE_EXPIRED:
-      return kJobStopped;
-    default:
-      return kDone;
-  }
+  return exit_code_of(job.state(), job.error());
+}
+
+int exit_code(const v1::Evaluation& evaluation) {
+  return exit_code_of(evaluation.state(), evaluation.error());
 }
 
 }  // namespace dex::cli

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "dex/v1/evaluation.pb.h"
 #include "dex/v1/finetuning.pb.h"
 #include "services/base/status.h"
 
@@ -18,6 +19,8 @@ enum ExitCode : int {
 };
 
 int exit_code(const base::Status& status);
-int exit_code(const v1::FineTuningJob& job);  // of a job that was followed to its end
+// Of a job or an evaluation that was followed to its end.
+int exit_code(const v1::FineTuningJob& job);
+int exit_code(const v1::Evaluation& evaluation);
 
 }  // namespace dex::cli

@@ -13,29 +13,32 @@ namespace {
 constexpr int32_t kFilesLookedAt = 1000;
 
 // The id of a good file with these bytes that the server has already; empty if there is none.
-base::Result<std::string> known_file(Context& context, const std::string& path) {
+base::Result<std::string> known_file(Context& context, const std::string& path,
+                                     v1::FilePurpose purpose) {
   DEX_ASSIGN_OR_RETURN(const std::string hash, base::sha256_file(path));
   v1::ListFilesRequest request;
   request.set_page_size(kFilesLookedAt);
   DEX_ASSIGN_OR_RETURN(const auto reply, context.client.list_files(request));
   for (const auto& file : reply.files()) {
-    if (file.sha256() == hash && file.state() == v1::FILE_STATE_READY) return file.id();
+    const bool same = file.sha256() == hash && file.purpose() == purpose;
+    if (same && file.state() == v1::FILE_STATE_READY) return file.id();
   }
   return std::string();
 }
 
 }  // namespace
 
-base::Result<std::string> file_argument(Context& context, const std::string& id_or_path) {
+base::Result<std::string> file_argument(Context& context, const std::string& id_or_path,
+                                        v1::FilePurpose purpose) {
   std::error_code error;
   if (id_or_path.empty() || !std::filesystem::exists(id_or_path, error)) return id_or_path;
-  DEX_ASSIGN_OR_RETURN(std::string known, known_file(context, id_or_path));
+  DEX_ASSIGN_OR_RETURN(std::string known, known_file(context, id_or_path, purpose));
   if (!known.empty()) {
     context.output.note(id_or_path + " is there already as " + known);
     return known;
   }
   v1::UploadFileRequest::Header header;
-  header.set_purpose(v1::FILE_PURPOSE_FINE_TUNE);
+  header.set_purpose(purpose);
   UploadBar bar(context.output);
   DEX_ASSIGN_OR_RETURN(
       const v1::File file,
@@ -44,8 +47,8 @@ base::Result<std::string> file_argument(Context& context, const std::string& id_
   bar.clear();
   show_findings(context.output, file);
   if (file.state() != v1::FILE_STATE_READY) {
-    return base::failed_precondition(
-        "FILE_INVALID", id_or_path + " can't be used for training (uploaded as " + file.id() + ")");
+    return base::failed_precondition("FILE_INVALID",
+                                     id_or_path + " can't be used (uploaded as " + file.id() + ")");
   }
   context.output.note("uploaded " + id_or_path + " as " + file.id());
   return file.id();

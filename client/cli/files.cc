@@ -13,11 +13,13 @@ namespace {
 struct UploadArguments {
   std::string path;
   double skip_budget = 0;
+  std::string purpose = "fine-tune";
 };
 
 int upload(Context& context, const UploadArguments& arguments) {
   v1::UploadFileRequest::Header header;
-  header.set_purpose(v1::FILE_PURPOSE_FINE_TUNE);
+  const bool evals = arguments.purpose == "evals";
+  header.set_purpose(evals ? v1::FILE_PURPOSE_EVALS : v1::FILE_PURPOSE_FINE_TUNE);
   if (arguments.skip_budget > 0) header.set_skip_budget_ratio(arguments.skip_budget);
   UploadBar bar(context.output);
   const auto file = context.client.upload_file(
@@ -27,9 +29,8 @@ int upload(Context& context, const UploadArguments& arguments) {
   context.output.result(*file, file->id(), file_table({*file}));
   show_findings(context.output, *file);
   if (file->state() == v1::FILE_STATE_READY) return kDone;
-  context.output.note(
-      red(context.output.terminal(), "invalid") + " " + file->filename() +
-      " can't be used for training; repair what is named above, then upload it again");
+  context.output.note(red(context.output.terminal(), "invalid") + " " + file->filename() +
+                      " can't be used; repair what is named above, then upload it again");
   return kUserFault;
 }
 
@@ -90,6 +91,10 @@ void add_files(CLI::App& app, Action& action) {
       ->required();
   verb->add_option("--skip-budget", uploaded->skip_budget,
                    "share of bad rows that is tolerated, 0 to 0.1");
+  verb->add_option("--purpose", uploaded->purpose,
+                   "fine-tune (default); evals: data of an evaluation in whatever format its task "
+                   "reads (dexctl evaluations create --help)")
+      ->check(CLI::IsMember({"fine-tune", "evals"}));
   verb->callback(
       [&action, uploaded] { action = [=](Context& c) { return upload(c, *uploaded); }; });
 

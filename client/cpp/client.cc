@@ -52,6 +52,7 @@ Client::Client(Options options)
     : options_(std::move(options)),
       channel_(rpc::channel(options_.server)),
       jobs_(v1::FineTuningService::NewStub(channel_)),
+      evaluations_(v1::EvaluationService::NewStub(channel_)),
       files_(v1::FileService::NewStub(channel_)),
       adapters_(v1::AdapterService::NewStub(channel_)),
       inference_(v1::InferenceService::NewStub(channel_)),
@@ -116,6 +117,34 @@ Result<v1::Estimate> Client::estimate_job(const v1::FineTuningJobSpec& spec) {
 Result<v1::ListFineTuningEventsResponse> Client::list_events(
     const v1::ListFineTuningEventsRequest& request) {
   return call(*jobs_, &v1::FineTuningService::Stub::ListFineTuningEvents, request,
+              options_.timeout);
+}
+
+Result<v1::Evaluation> Client::create_evaluation(const v1::CreateEvaluationRequest& request) {
+  v1::CreateEvaluationRequest once = request;
+  if (once.request_id().empty()) once.set_request_id(new_request_id());
+  return call(*evaluations_, &v1::EvaluationService::Stub::CreateEvaluation, once,
+              options_.timeout);
+}
+
+Result<v1::Evaluation> Client::get_evaluation(const std::string& id) {
+  v1::GetEvaluationRequest request;
+  request.set_id(id);
+  return call(*evaluations_, &v1::EvaluationService::Stub::GetEvaluation, request,
+              options_.timeout);
+}
+
+Result<v1::ListEvaluationsResponse> Client::list_evaluations(
+    const v1::ListEvaluationsRequest& request) {
+  return call(*evaluations_, &v1::EvaluationService::Stub::ListEvaluations, request,
+              options_.timeout);
+}
+
+Result<v1::Evaluation> Client::cancel_evaluation(const std::string& id) {
+  v1::CancelEvaluationRequest request;
+  request.set_id(id);
+  request.set_request_id(new_request_id());
+  return call(*evaluations_, &v1::EvaluationService::Stub::CancelEvaluation, request,
               options_.timeout);
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "dex/v1/adapters.grpc.pb.h"
+#include "dex/v1/evaluation.grpc.pb.h"
 #include "dex/v1/files.grpc.pb.h"
 #include "dex/v1/finetuning.grpc.pb.h"
 #include "dex/v1/inference.grpc.pb.h"
@@ -50,6 +51,15 @@ class Client {
   // twice.
   using WatchCallback = std::function<bool(const v1::WatchFineTuningJobResponse&)>;
   Status watch_job(const std::string& id, int64_t after_sequence, const WatchCallback& callback);
+
+  Result<v1::Evaluation> create_evaluation(const v1::CreateEvaluationRequest& request);
+  Result<v1::Evaluation> get_evaluation(const std::string& id);
+  Result<v1::ListEvaluationsResponse> list_evaluations(const v1::ListEvaluationsRequest& request);
+  Result<v1::Evaluation> cancel_evaluation(const std::string& id);
+  // As watch_job.
+  using EvaluationCallback = std::function<bool(const v1::WatchEvaluationResponse&)>;
+  Status watch_evaluation(const std::string& id, int64_t after_sequence,
+                          const EvaluationCallback& callback);
 
   // Streams the file's bytes; `header` without size. The reply has the server's verdict: a file
   // that is not READY comes back as a File with findings, not as an error. `progress` gets bytes
@@ -92,6 +102,7 @@ class Client {
   Options options_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::FineTuningService::Stub> jobs_;
+  std::unique_ptr<v1::EvaluationService::Stub> evaluations_;
   std::unique_ptr<v1::FileService::Stub> files_;
   std::unique_ptr<v1::AdapterService::Stub> adapters_;
   std::unique_ptr<v1::InferenceService::Stub> inference_;

@@ -23,19 +23,17 @@ struct Round {
   bool delivered = false;
 };
 
-}  // namespace
-
-Status Client::watch_job(const std::string& id, int64_t after_sequence,
-                         const WatchCallback& callback) {
+// Follows a job over as many connections as it takes. `open` starts a stream of `Message` behind a
+// sequence number.
+template <typename Message, typename Open>
+Status follow(const std::stop_token& stop, int64_t after_sequence,
+              const std::function<bool(const Message&)>& callback, const Open& open) {
   milliseconds delay{200};
   while (true) {
-    v1::WatchFineTuningJobRequest request;
-    request.set_id(id);
-    request.set_after_sequence(after_sequence);
-    CallContext context(options_.stop, std::nullopt);  // a watch has no end of its own
-    const auto reader = jobs_->WatchFineTuningJob(&context.get(), request);
+    CallContext context(stop, std::nullopt);  // a watch has no end of its own
+    const auto reader = open(context.get(), after_sequence);
     Round round;
-    v1::WatchFineTuningJobResponse message;
+    Message message;
     while (round.wanted && reader->Read(&message)) {
       round.delivered = true;
       if (message.has_event()) {
@@ -48,7 +46,7 @@ Status Client::watch_job(const std::string& id, int64_t after_sequence,
     round.status = reader->Finish();
 
     if (!round.wanted) return {};
-    if (options_.stop.stop_requested()) {
+    if (stop.stop_requested()) {
       return {base::Code::kCancelled, "CLIENT_CANCELLED", "stopped on request"};
     }
     if (round.status.ok() && round.finished) return {};
@@ -59,11 +57,35 @@ Status Client::watch_job(const std::string& id, int64_t after_sequence,
                        round.status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
     if (!again) return rpc::from_grpc(round.status);
     if (round.delivered) delay = milliseconds(200);
-    if (!wait_unless_stopped(options_.stop, delay)) {
+    if (!wait_unless_stopped(stop, delay)) {
       return {base::Code::kCancelled, "CLIENT_CANCELLED", "stopped on request"};
     }
     delay = std::min(delay * 2, milliseconds(2000));
   }
+}
+
+}  // namespace
+
+Status Client::watch_job(const std::string& id, int64_t after_sequence,
+                         const WatchCallback& callback) {
+  return follow<v1::WatchFineTuningJobResponse>(
+      options_.stop, after_sequence, callback, [&](grpc::ClientContext& context, int64_t after) {
+        v1::WatchFineTuningJobRequest request;
+        request.set_id(id);
+        request.set_after_sequence(after);
+        return jobs_->WatchFineTuningJob(&context, request);
+      });
+}
+
+Status Client::watch_evaluation(const std::string& id, int64_t after_sequence,
+                                const EvaluationCallback& callback) {
+  return follow<v1::WatchEvaluationResponse>(
+      options_.stop, after_sequence, callback, [&](grpc::ClientContext& context, int64_t after) {
+        v1::WatchEvaluationRequest request;
+        request.set_id(id);
+        request.set_after_sequence(after);
+        return evaluations_->WatchEvaluation(&context, request);
+      });
 }
 
 }  // namespace dex::client

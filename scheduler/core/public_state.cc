@@ -34,10 +34,10 @@ bool is_terminal(v1::JobState state) {
 }
 
 std::string_view error_category(std::string_view code) {
-  constexpr std::array kUser = {"invalid_training_file", "invalid_hyperparameter",
-                                "non_finite_loss",       "loss_diverged",
-                                "base_guard_tripped",    "gate_failed",
-                                "adapter_mismatch",      "deadline_exceeded"};
+  constexpr std::array kUser = {
+      "invalid_training_file", "invalid_hyperparameter", "non_finite_loss",
+      "loss_diverged",         "base_guard_tripped",     "gate_failed",
+      "adapter_mismatch",      "deadline_exceeded",      "invalid_evaluation_file"};
   constexpr std::array kCapacity = {"out_of_memory", "quota_exceeded", "disk_full"};
   const auto in = [code](const auto& list) {
     return std::find(list.begin(), list.end(), code) != list.end();

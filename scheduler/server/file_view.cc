@@ -9,7 +9,8 @@ v1::File file_view(const store::FileRecord& record) {
   if (!file.ParseFromString(record.info)) file.Clear();
   file.set_id(record.id);
   file.set_filename(record.filename);
-  file.set_purpose(v1::FILE_PURPOSE_FINE_TUNE);
+  file.set_purpose(record.purpose == kEvalsPurpose ? v1::FILE_PURPOSE_EVALS
+                                                   : v1::FILE_PURPOSE_FINE_TUNE);
   file.set_bytes(record.bytes);
   file.set_sha256(record.sha256);
   const bool lost = record.state == "LOST";
@@ -28,6 +29,18 @@ v1::File file_view(const store::FileRecord& record) {
   }
   *file.mutable_create_time() = timestamp(record.created_ms);
   return file;
+}
+
+base::Status require_ready(const store::FileRecord& record, const std::string& field) {
+  if (record.state == "READY") return {};
+  const bool lost = record.state == "LOST";
+  const bool invalid = lost || record.state == "INVALID";
+  const std::string text = lost      ? "has lost its bytes on the server; upload it again"
+                           : invalid ? "has faults that ListFindings names"
+                                     : "is still being checked";
+  return base::failed_precondition(invalid ? "FILE_INVALID" : "FILE_NOT_READY",
+                                   field + ": the file '" + record.id + "' " + text)
+      .with_violation(field, text);
 }
 
 }  // namespace dex::server

@@ -8,6 +8,7 @@
 #include "scheduler/server/file_view.h"
 #include "scheduler/server/findings_view.h"
 #include "scheduler/server/page.h"
+#include "services/data/plain_check.h"
 
 namespace dex::server {
 
@@ -27,7 +28,8 @@ base::Status check_header(const v1::UploadFileRequest::Header& header, const dat
                                "must have 1 to 255 bytes without '/' and control characters");
   }
   if (!v1::FilePurpose_IsValid(header.purpose())) {
-    return base::invalid_field("purpose", "is unknown; FILE_PURPOSE_FINE_TUNE is the only one");
+    return base::invalid_field(
+        "purpose", "is unknown; FILE_PURPOSE_FINE_TUNE and FILE_PURPOSE_EVALS are there");
   }
   if (!v1::FileFormat_IsValid(header.format())) {
     return base::invalid_field("format", "is unknown");
@@ -38,6 +40,15 @@ base::Status check_header(const v1::UploadFileRequest::Header& header, const dat
                base::Code::kInvalidArgument, "VALUE_OUT_OF_RANGE",
                "skip_budget_ratio must be between 0 and 0.1, got " + std::to_string(budget))
         .with_violation("skip_budget_ratio", "must be between 0 and 0.1");
+  }
+  if (header.purpose() == v1::FILE_PURPOSE_EVALS) {
+    const bool format = header.format() != v1::FILE_FORMAT_UNSPECIFIED;
+    if (format || header.has_skip_budget_ratio()) {
+      const std::string field = format ? "format" : "skip_budget_ratio";
+      const std::string what = "has no effect with FILE_PURPOSE_EVALS: rows are read by the task";
+      return base::Status(base::Code::kInvalidArgument, "UNUSED_FIELD", field + " " + what)
+          .with_violation(field, what);
+    }
   }
   if (header.size_bytes() < 0 || header.size_bytes() > limits.file_bytes) {
     return base::Status(base::Code::kInvalidArgument, "TOO_LARGE",
@@ -66,6 +77,28 @@ base::Status check_promises(const v1::UploadFileRequest::Header& header,
   }
   return {};
 }
+
+// The check that a file's purpose asks for.
+class UploadCheck {
+ public:
+  UploadCheck(const v1::UploadFileRequest::Header& header, const data::Limits& limits) {
+    if (header.purpose() == v1::FILE_PURPOSE_EVALS) {
+      plain_.emplace();
+      return;
+    }
+    data::Validator::Options check;
+    check.format = row_format(header.format());
+    check.skip_budget_ratio = header.skip_budget_ratio();
+    check.limits = limits;
+    rows_.emplace(std::move(check));
+  }
+  void feed(std::string_view bytes) { plain_ ? plain_->feed(bytes) : rows_->feed(bytes); }
+  data::Report finish() { return plain_ ? plain_->finish() : rows_->finish(); }
+
+ private:
+  std::optional<data::PlainCheck> plain_;
+  std::optional<data::Validator> rows_;
+};
 
 // Removes a temporary on every way out.
 class Temporary {
@@ -99,11 +132,7 @@ base::Result<Answer<v1::File>> Files::upload(const auth::Principal& who,
   const fs::path path = layout_.upload(ids_.next() + ".part");
   DEX_ASSIGN_OR_RETURN(auto writer, base::FileWriter::create(path, 0600));
   const Temporary temporary(path);
-  data::Validator::Options check;
-  check.format = row_format(header.format());
-  check.skip_budget_ratio = header.skip_budget_ratio();
-  check.limits = options_.limits;
-  data::Validator validator(std::move(check));
+  UploadCheck check(header, options_.limits);
   while (true) {
     DEX_ASSIGN_OR_RETURN(const auto chunk, chunks());
     if (!chunk) break;
@@ -114,11 +143,11 @@ base::Result<Answer<v1::File>> Files::upload(const auth::Principal& who,
           .with_violation("chunk", "the file is too large");
     }
     DEX_RETURN_IF_ERROR(writer.append(*chunk));
-    validator.feed(*chunk);
+    check.feed(*chunk);
   }
   DEX_RETURN_IF_ERROR(writer.close());
   DEX_RETURN_IF_ERROR(check_promises(header, writer));
-  const data::Report report = validator.finish();
+  const data::Report report = check.finish();
   DEX_RETURN_IF_ERROR(blobs_.place(path, writer.sha256()));
   auto kept = keep(who.tenant(), header, writer, report);
   if (!kept.ok()) {
@@ -145,7 +174,7 @@ base::Result<store::FileRepository::Put> Files::keep(const std::string& tenant,
   store::FileRecord record;
   record.id = ids_.make("file-");
   record.filename = header.filename();
-  record.purpose = "fine-tune";
+  record.purpose = header.purpose() == v1::FILE_PURPOSE_EVALS ? kEvalsPurpose : "fine-tune";
   record.sha256 = written.sha256();
   record.bytes = written.size_bytes();
   record.state = report.ready ? "READY" : "INVALID";

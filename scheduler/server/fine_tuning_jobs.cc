@@ -6,6 +6,7 @@
 
 #include "scheduler/core/presets.h"
 #include "scheduler/server/file_view.h"
+#include "scheduler/server/job_id.h"
 #include "scheduler/server/job_view.h"
 #include "scheduler/server/page.h"
 #include "services/base/sha256.h"
@@ -16,19 +17,6 @@ namespace {
 
 constexpr size_t kLargestSpecBytes = 32 << 10;
 constexpr int kMostLookedAt = 1000;
-
-base::Status missing(const std::string& field) {
-  return base::Status(base::Code::kInvalidArgument, "MISSING_FIELD", field + " is missing")
-      .with_violation(field, "is missing");
-}
-
-base::Status check_job_id(const std::string& id) {
-  if (id.empty()) return missing("id");
-  if (base::is_id(id, "ftjob-")) return {};
-  return base::not_found("RESOURCE_NOT_FOUND", "There is no job '" + id.substr(0, 64) + "'.")
-      .with_metadata("resource_type", "job")
-      .with_metadata("resource_name", id.substr(0, 64));
-}
 
 std::string lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(),
@@ -62,14 +50,12 @@ base::Result<core::DataFacts> FineTuningJobs::facts(const std::string& tenant,
   auto record = parts_.files.get(tenant, file);
   if (!record.ok())
     return base::Status(record.status()).with_violation(field, record.status().message());
-  if (record->state == "READY") return core::data_facts(file_view(*record));
-  const bool lost = record->state == "LOST";
-  const bool invalid = lost || record->state == "INVALID";
-  const std::string text = lost      ? "has lost its bytes on the server; upload it again"
-                           : invalid ? "has faults that ListFindings names"
-                                     : "is still being checked";
-  return base::failed_precondition(invalid ? "FILE_INVALID" : "FILE_NOT_READY",
-                                   field + ": the file '" + file + "' " + text)
+  DEX_RETURN_IF_ERROR(require_ready(*record, field));
+  if (record->purpose != kEvalsPurpose) return core::data_facts(file_view(*record));
+  const std::string text =
+      "was uploaded for evaluations, its rows are not checked; upload it again "
+      "with FILE_PURPOSE_FINE_TUNE";
+  return base::failed_precondition("FILE_INVALID", field + ": the file '" + file + "' " + text)
       .with_violation(field, text);
 }
 
@@ -229,7 +215,7 @@ base::Result<Answer<v1::FineTuningJob>> FineTuningJobs::submit(
 base::Result<v1::FineTuningJob> FineTuningJobs::get(const auth::Principal& who,
                                                     const v1::GetFineTuningJobRequest& request) {
   DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kJobsRead));
-  DEX_RETURN_IF_ERROR(check_job_id(request.id()));
+  DEX_RETURN_IF_ERROR(check_job_id(request.id(), "ftjob-", "job"));
   DEX_ASSIGN_OR_RETURN(const auto record, parts_.jobs.get(who.tenant(), request.id()));
   return job_view(record);
 }
@@ -249,6 +235,7 @@ base::Result<v1::ListFineTuningJobsResponse> FineTuningJobs::list(
         return page;
       }
       cursor = {record.created_ms, record.id};
+      if (record.kind == kEvaluationKind) continue;
       auto job = job_view(record);
       if (!matches(job, request.filter())) continue;
       job.clear_effective_config();
@@ -264,7 +251,7 @@ base::Result<v1::ListFineTuningJobsResponse> FineTuningJobs::list(
 base::Result<Answer<v1::FineTuningJob>> FineTuningJobs::cancel(
     const auth::Principal& who, const v1::CancelFineTuningJobRequest& request) {
   DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kJobsWrite));
-  DEX_RETURN_IF_ERROR(check_job_id(request.id()));
+  DEX_RETURN_IF_ERROR(check_job_id(request.id(), "ftjob-", "job"));
   DEX_ASSIGN_OR_RETURN(const auto key, identity_of(request, parts_.ids));
   DEX_ASSIGN_OR_RETURN(const auto before, parts_.jobs.get(who.tenant(), request.id()));
   DEX_ASSIGN_OR_RETURN(const auto cancelled, parts_.jobs.cancel(who.tenant(), request.id(),
@@ -280,7 +267,7 @@ base::Result<Answer<v1::FineTuningJob>> FineTuningJobs::cancel(
 base::Result<v1::ListFineTuningEventsResponse> FineTuningJobs::events(
     const auth::Principal& who, const v1::ListFineTuningEventsRequest& request) {
   DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kJobsRead));
-  DEX_RETURN_IF_ERROR(check_job_id(request.id()));
+  DEX_RETURN_IF_ERROR(check_job_id(request.id(), "ftjob-", "job"));
   DEX_ASSIGN_OR_RETURN(const int wanted, page_size(request.page_size(), 100));
   if (request.after_sequence() < 0) return base::invalid_field("after_sequence", "must be ≥ 0");
   DEX_ASSIGN_OR_RETURN(const auto record, parts_.jobs.get(who.tenant(), request.id()));

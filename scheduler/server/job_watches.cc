@@ -12,16 +12,10 @@ namespace {
 
 constexpr int kPage = 100;  // entries of a job in one read
 
-v1::WatchFineTuningJobResponse event_message(const std::string& job, const store::LogEntry& entry) {
-  v1::WatchFineTuningJobResponse message;
-  *message.mutable_event() = event_view(job, entry);
-  return message;
-}
-
-v1::WatchFineTuningJobResponse snapshot_message(v1::FineTuningJob job) {
-  v1::WatchFineTuningJobResponse message;
-  *message.mutable_snapshot() = std::move(job);
-  return message;
+v1::JobState shown_state(const store::JobRecord& record) {
+  v1::Progress progress;
+  if (!progress.ParseFromString(record.progress)) progress.Clear();
+  return public_state(record, progress);
 }
 
 }  // namespace
@@ -30,15 +24,14 @@ void JobWatches::watch(const std::string& tenant, const std::string& id, int64_t
                        std::shared_ptr<Client> client, std::shared_ptr<std::atomic<int64_t>> last) {
   auto record = jobs_.get(tenant, id);
   if (!record.ok()) return client->finish(record.status());
-  auto view = job_view(*record);
-  Watch watch{tenant, id, after, client, std::move(last), view.state()};
-  if (!client->write(snapshot_message(std::move(view)))) return;
+  Watch watch{tenant, id, after, client, std::move(last), shown_state(*record)};
+  if (!client->write({id, *record})) return;
 
   while (true) {
     const auto entries = jobs_.log(id, watch.after, kPage);
     if (!entries.ok()) break;  // the store is away just now: the first look goes on from here
     for (const auto& entry : *entries) {
-      if (!client->write(event_message(id, entry))) return;
+      if (!client->write({id, entry})) return;
       watch.after = entry.sequence;
       watch.last->store(entry.sequence);
     }
@@ -47,10 +40,9 @@ void JobWatches::watch(const std::string& tenant, const std::string& id, int64_t
   if (watch.after > record->sequence) {  // it moved while its log was sent
     record = jobs_.get(tenant, id);
     if (!record.ok()) return client->finish(record.status());
-    view = job_view(*record);
-    if (view.state() != watch.shown) {
-      watch.shown = view.state();
-      if (!client->write(snapshot_message(std::move(view)))) return;
+    if (shown_state(*record) != watch.shown) {
+      watch.shown = shown_state(*record);
+      if (!client->write({id, *record})) return;
     }
   }
   const bool told = watch.after >= record->sequence;  // all that there will ever be
@@ -115,16 +107,16 @@ bool JobWatches::advance(Watch& watch, const std::vector<store::LogEntry>& entri
   bool last = false;
   for (const store::LogEntry& entry : entries) {
     if (entry.sequence <= watch.after) continue;
-    if (!watch.client->push(event_message(watch.id, entry))) return true;
+    if (!watch.client->push({watch.id, entry})) return true;
     watch.after = entry.sequence;
     watch.last->store(entry.sequence);
     last = last || is_last_event(entry.type);
   }
-  auto view = job_view(*job);
-  const bool ended = last && core::is_terminal(view.state());
-  if (view.state() != watch.shown || ended) {
-    watch.shown = view.state();
-    if (!watch.client->push(snapshot_message(std::move(view)))) return true;
+  const v1::JobState state = shown_state(*job);
+  const bool ended = last && core::is_terminal(state);
+  if (state != watch.shown || ended) {
+    watch.shown = state;
+    if (!watch.client->push({watch.id, *job})) return true;
   }
   if (ended) watch.client->finish({});
   return ended;

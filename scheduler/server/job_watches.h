@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "dex/v1/finetuning.pb.h"
@@ -14,9 +15,15 @@
 
 namespace dex::server {
 
-// Follows the logs of watched jobs for all clients of this replica: one read of the store for all
-// of them, at each change that this replica made and every 250 ms for those that others made
-// (jobs.md §8). Thread-safe.
+// What a watch tells: an entry of the job's log, or the job as it is now.
+struct JobNews {
+  std::string job;  // its id
+  std::variant<store::LogEntry, store::JobRecord> news;
+};
+
+// Follows the logs of watched jobs of every kind for all clients of this replica: one read of the
+// store for all of them, at each change that this replica made and every 250 ms for those that
+// others made (jobs.md §8). Thread-safe.
 class JobWatches {
  public:
   // The way to one client. Thread-safe, outlives nothing: kept until the watch ends.
@@ -25,9 +32,9 @@ class JobWatches {
     virtual ~Client() = default;
     // Waits while the client is slow, within bounds; for what lies in the store already. False:
     // gone.
-    virtual bool write(v1::WatchFineTuningJobResponse message) = 0;
+    virtual bool write(JobNews news) = 0;
     // Never waits; a client too slow is cut off. False: gone.
-    virtual bool push(v1::WatchFineTuningJobResponse message) = 0;
+    virtual bool push(JobNews news) = 0;
     virtual void finish(const base::Status& status) = 0;
     [[nodiscard]] virtual bool gone() const = 0;
   };

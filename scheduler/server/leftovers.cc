@@ -91,8 +91,8 @@ base::Result<int64_t> remove_needless_attempts(const DataLayout& layout, store::
     for (const fs::path& folder : entries(tenant)) {
       if (stop.stop_requested()) return removed;
       const std::string id = folder.filename().string();
-      const auto attempts =
-          base::is_id(id, "ftjob-") ? attempts_in(folder) : std::vector<std::string>();
+      const bool is_job = base::is_id(id, "ftjob-") || base::is_id(id, "eval-");
+      const auto attempts = is_job ? attempts_in(folder) : std::vector<std::string>();
       if (attempts.empty()) continue;
       const auto job = jobs.get(tenant.filename().string(), id);
       if (job.status().code() == base::Code::kNotFound) continue;

@@ -1,6 +1,7 @@
 #include "scheduler/server/rpc_services.h"
 
-#include "scheduler/server/times.h"
+#include "scheduler/server/job_view.h"
+#include "scheduler/server/rpc_parts.h"
 #include "services/rpc/stream.h"
 #include "services/rpc/unary.h"
 #include "services/rpc/upload.h"
@@ -9,18 +10,6 @@ namespace dex::server {
 
 using rpc::Call;
 using std::chrono::milliseconds;
-
-namespace {
-
-// The reply of a mutating call; a repeat is marked (api.md §1, idempotency).
-template <typename Reply>
-base::Result<Reply> marked(Call& call, base::Result<Answer<Reply>> answer) {
-  DEX_RETURN_IF_ERROR(answer.status());
-  if (answer->replayed) call.add_trailer("dex-replayed", "true");
-  return std::move(answer->reply);
-}
-
-}  // namespace
 
 // ---- FineTuningService ----
 
@@ -63,55 +52,11 @@ Unary* FineTuningRpc::ListFineTuningEvents(Context* ctx, const v1::ListFineTunin
                   [=, this](Call& call) { return jobs_.events(call.principal(), *in); });
 }
 
-namespace {
-
-class WatchClient final : public JobWatches::Client {
- public:
-  using Stream = rpc::ServerStream<v1::WatchFineTuningJobResponse>;
-  explicit WatchClient(std::shared_ptr<Stream> stream) : stream_(std::move(stream)) {}
-  bool write(v1::WatchFineTuningJobResponse message) override {
-    return stream_->write(std::move(message));
-  }
-  bool push(v1::WatchFineTuningJobResponse message) override {
-    return stream_->push(std::move(message));
-  }
-  void finish(const base::Status& status) override { stream_->finish(status); }
-  [[nodiscard]] bool gone() const override { return stream_->call().stop().stop_requested(); }
-
- private:
-  std::shared_ptr<Stream> stream_;
-};
-
-}  // namespace
-
 grpc::ServerWriteReactor<v1::WatchFineTuningJobResponse>* FineTuningRpc::WatchFineTuningJob(
     Context* ctx, const v1::WatchFineTuningJobRequest* in) {
-  using Message = v1::WatchFineTuningJobResponse;
-  auto last = std::make_shared<std::atomic<int64_t>>(in->after_sequence());
-  rpc::StreamOptions<Message> options;
-  options.heartbeat = [last] {
-    Message message;
-    const auto now = std::chrono::system_clock::now().time_since_epoch();
-    *message.mutable_heartbeat()->mutable_server_time() =
-        timestamp(std::chrono::duration_cast<milliseconds>(now).count());
-    message.mutable_heartbeat()->set_last_sequence(*last);
-    return message;
-  };
-  return rpc::stream<Message>(
-      room_, ctx, in,
-      [this, last](std::shared_ptr<rpc::ServerStream<Message>> stream,
-                   const v1::WatchFineTuningJobRequest& request) {
-        const auto who = stream->call().principal();
-        if (auto allowed = auth::require(who, auth::Scope::kJobsRead); !allowed.ok()) {
-          return stream->finish(allowed);
-        }
-        if (request.after_sequence() < 0) {
-          return stream->finish(base::invalid_field("after_sequence", "must be ≥ 0"));
-        }
-        watches_.watch(who.tenant(), request.id(), request.after_sequence(),
-                       std::make_shared<WatchClient>(std::move(stream)), last);
-      },
-      std::move(options));
+  return watch_job<v1::WatchFineTuningJobResponse>(
+      room_, watches_, ctx, in, {"ftjob-", "job", auth::Scope::kJobsRead},
+      [](const store::JobRecord& record) { return job_view(record); });
 }
 
 // ---- FileService ----

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "scheduler/server/evaluation_rpc.h"
 #include "scheduler/server/janitor.h"
 #include "scheduler/server/metrics.h"
 #include "scheduler/server/rpc_services.h"
@@ -77,6 +78,8 @@ struct Scheduler::Parts {
 
   FineTuningJobs job_logic{{store, jobs, files, adapters, workers, catalog, metrics, ids, random},
                            {"cpu", options.device, on_change}};
+  Evaluations evaluation_logic{{store, jobs, files, adapters, catalog, layout, metrics, ids},
+                               {"cpu", on_change}};
   Files file_logic{files, blobs, layout, ids, {}};
   Adapters adapter_logic{adapters, workers, layout, ids, on_change};
   Models model_logic{catalog, workers};
@@ -90,6 +93,7 @@ struct Scheduler::Parts {
   Routes route_logic{workers, catalog, watches};
 
   FineTuningRpc job_rpc{room, job_logic, job_watches};
+  EvaluationRpc evaluation_rpc{room, evaluation_logic, job_watches};
   FileRpc file_rpc{room, file_logic};
   AdapterRpc adapter_rpc{room, adapter_logic, watches};
   ModelRpc model_rpc{room, model_logic};
@@ -126,6 +130,7 @@ base::Result<std::unique_ptr<Scheduler>> Scheduler::start(const SchedulerOptions
   rpc::Server::Options door;
   door.address = options.listen;
   door.services = {{v1::FineTuningService::service_full_name(), &parts.job_rpc},
+                   {v1::EvaluationService::service_full_name(), &parts.evaluation_rpc},
                    {v1::FileService::service_full_name(), &parts.file_rpc},
                    {v1::AdapterService::service_full_name(), &parts.adapter_rpc},
                    {v1::ModelService::service_full_name(), &parts.model_rpc},

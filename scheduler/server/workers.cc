@@ -2,7 +2,11 @@
 
 #include <spdlog/spdlog.h>
 
+#include <set>
+
 #include "scheduler/core/warm_start.h"
+#include "scheduler/server/evaluation_view.h"
+#include "scheduler/server/job_id.h"
 #include "scheduler/server/job_view.h"
 #include "services/base/files.h"
 #include "services/base/sha256.h"
@@ -172,7 +176,6 @@ base::Result<iv1::ClaimedJob> Workers::granted(const store::ClaimedJob& claimed)
   job.set_kind(claimed.kind);
   job.set_epoch(claimed.epoch);
   job.set_attempt(static_cast<uint32_t>(claimed.attempt));
-  *job.mutable_spec() = effective_spec(claimed.spec);
   if (!claimed.checkpoint.uri.empty()) {
     job.mutable_checkpoint()->set_uri(claimed.checkpoint.uri);
     job.mutable_checkpoint()->set_manifest_sha256(claimed.checkpoint.manifest_sha256);
@@ -183,24 +186,57 @@ base::Result<iv1::ClaimedJob> Workers::granted(const store::ClaimedJob& claimed)
   job.set_attempt_dir(DataLayout::attempt(claimed.tenant, claimed.id, claimed.epoch));
   job.set_tenant(claimed.tenant);
   job.set_adapter_id(claimed.adapter);
+  DEX_RETURN_IF_ERROR(claimed.kind == kEvaluationKind ? add_evaluation(claimed, job)
+                                                      : add_training(claimed, job));
+  return job;
+}
+
+base::Result<iv1::InputFile> Workers::input(const std::string& tenant, const std::string& id) {
+  DEX_ASSIGN_OR_RETURN(const auto file, parts_.files.get(tenant, id));
+  iv1::InputFile input;
+  input.set_file(id);
+  input.set_path(DataLayout::blob(file.sha256));
+  input.set_sha256(file.sha256);
+  input.set_filename(file.filename);
+  return input;
+}
+
+base::Status Workers::add_training(const store::ClaimedJob& claimed, iv1::ClaimedJob& job) {
+  *job.mutable_spec() = effective_spec(claimed.spec);
   job.set_base_model(core::base_model_of(job.spec().model()));
   if (core::goes_on(job.spec())) {
-    DEX_ASSIGN_OR_RETURN(const auto start, parts_.adapters.get(claimed.tenant, job.spec().model()));
-    *job.mutable_start_adapter() = desired_adapter(start);
+    const auto start = parts_.adapters.get(claimed.tenant, job.spec().model());
+    DEX_RETURN_IF_ERROR(start.status());
+    *job.mutable_start_adapter() = desired_adapter(*start);
   }
-  const auto fill = [&](const std::string& id, iv1::InputFile& input) -> base::Status {
-    auto file = parts_.files.get(claimed.tenant, id);
+  auto training = input(claimed.tenant, job.spec().training_file());
+  DEX_RETURN_IF_ERROR(training.status());
+  *job.mutable_training_input() = std::move(training).value();
+  if (!job.spec().has_validation_file()) return {};
+  auto validation = input(claimed.tenant, job.spec().validation_file());
+  DEX_RETURN_IF_ERROR(validation.status());
+  *job.mutable_validation_input() = std::move(validation).value();
+  return {};
+}
+
+base::Status Workers::add_evaluation(const store::ClaimedJob& claimed, iv1::ClaimedJob& job) {
+  *job.mutable_evaluation() = stored_evaluation(claimed.spec);
+  for (const std::string& id : claimed.files) {
+    auto file = input(claimed.tenant, id);
     DEX_RETURN_IF_ERROR(file.status());
-    input.set_file(id);
-    input.set_path(DataLayout::blob(file->sha256));
-    input.set_sha256(file->sha256);
-    return {};
-  };
-  DEX_RETURN_IF_ERROR(fill(job.spec().training_file(), *job.mutable_training_input()));
-  if (job.spec().has_validation_file()) {
-    DEX_RETURN_IF_ERROR(fill(job.spec().validation_file(), *job.mutable_validation_input()));
+    *job.add_evaluation_files() = std::move(file).value();
   }
-  return job;
+  std::set<std::string> known;
+  for (const auto& subject : job.evaluation().subjects()) {
+    if (subject.adapter().empty() || !known.insert(subject.adapter()).second) continue;
+    const auto record = parts_.adapters.get(claimed.tenant, subject.adapter());
+    DEX_RETURN_IF_ERROR(record.status());
+    auto& adapter = *job.add_evaluated_adapters();
+    adapter.set_id(record->id);
+    adapter.set_path(record->uri);
+    adapter.set_content_sha256(record->sha256);
+  }
+  return {};
 }
 
 base::Result<iv1::AttemptVerdict> Workers::beat(const std::string& worker,

@@ -9,6 +9,8 @@
 //   silent-success exit code 0 without a result
 //   go-on          success if it was given the adapter of SlotTest to go on from, else exit code 10
 //   where          success, but the result lies outside the attempt's directory
+// As `dex-fake-trainer evaluation` it plays an evaluation's process: success, with an event that
+// names the first file.
 
 #include <unistd.h>
 
@@ -128,13 +130,25 @@ int behave(FrameChannel& channel, const iv1::TrainerStart& start) {
   return 0;
 }
 
+int evaluate(FrameChannel& channel, const iv1::EvaluatorStart& start) {
+  iv1::TrainerReport report;
+  report.mutable_event()->set_type("job_evaluation");
+  report.mutable_event()->set_message(start.files(0).path());
+  send(channel, report);
+  send_result(channel, iv1::OUTCOME_SUCCESS, start.attempt_dir() + "/final");
+  return 0;
+}
+
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
   FrameChannel channel{dex::base::Fd(3)};
   const auto frame = channel.read(kPatience_ms);
   iv1::TrainerCommand command;
-  if (!frame.ok() || !command.ParseFromString(*frame) || !command.has_start()) return 10;
+  if (!frame.ok() || !command.ParseFromString(*frame)) return 10;
+  const bool evaluation = argc > 1 && std::string(argv[1]) == "evaluation";
+  if (evaluation != command.has_evaluate() || evaluation == command.has_start()) return 10;
+  if (evaluation) return evaluate(channel, command.evaluate());
   if (command.start().spec().suffix() == "hang") std::signal(SIGTERM, SIG_IGN);
   return behave(channel, command.start());
 }

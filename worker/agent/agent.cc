@@ -74,6 +74,9 @@ Slot::Options slot_options(const AgentOptions& options, uint32_t index) {
   slot.lock_file = locks / ("dex-cpu-" + options.worker_id + "-" + std::to_string(index) + ".lock");
   slot.attempt.trainer.program = options.trainer_program;
   slot.attempt.trainer.niceness = options.trainer_niceness;
+  slot.attempt.evaluator.program = options.engine_program;
+  slot.attempt.evaluator.args = {"evaluation"};
+  slot.attempt.evaluator.niceness = options.trainer_niceness;
   slot.attempt.threads = options.threads;
   slot.attempt.stop = {options.stop_grace_ms, options.kill_grace_ms};
   slot.attempt.orphan_limit_ms = options.orphan_limit_ms;

@@ -6,10 +6,13 @@
 #include <csignal>
 
 #include "services/base/files.h"
+#include "worker/agent/evaluator_start.h"
 
 namespace dex::agent {
 
 namespace {
+
+constexpr const char* kFineTuning = "finetune";
 
 Verdict cannot_start(const base::Status& status) {
   Verdict verdict;
@@ -58,19 +61,44 @@ void Attempt::order(Order order) {
 }
 
 Verdict Attempt::run(int lock_fd) {
-  auto start = start_message();
-  if (!start.ok()) return cannot_start(start.status());
-  auto trainer_options = options_.trainer;
-  trainer_options.log_file = std::filesystem::path(start->attempt_dir()) / "trainer.log";
-  trainer_options.lock_fd = lock_fd;
-  auto trainer = TrainerProcess::start(trainer_options, *start);
+  if (!job_.kind().empty() && job_.kind() != kFineTuning && job_.kind() != kEvaluation) {
+    Verdict verdict;
+    verdict.outcome = iv1::OUTCOME_RELEASE;
+    verdict.message = "this worker does not know jobs of kind " + job_.kind();
+    return verdict;
+  }
+  const auto attempt_dir = paths_.absolute(job_.attempt_dir());
+  if (!attempt_dir.ok()) return cannot_start(attempt_dir.status());
+  const auto first = first_command(*attempt_dir);
+  if (!first.ok()) return cannot_start(first.status());
+  const bool evaluation = first->has_evaluate();
+  auto process = evaluation ? options_.evaluator : options_.trainer;
+  process.log_file = *attempt_dir / (evaluation ? "evaluator.log" : "trainer.log");
+  process.lock_fd = lock_fd;
+  auto trainer = TrainerProcess::start(process, *first);
   if (!trainer.ok()) return cannot_start(trainer.status());
-  spdlog::info("job {} attempt {} epoch {}: trainer {} started", job_id(), job_.attempt(), epoch(),
-               (*trainer)->process().pid());
+  spdlog::info("job {} attempt {} epoch {}: {} {} started", job_id(), job_.attempt(), epoch(),
+               evaluation ? "evaluator" : "trainer", (*trainer)->process().pid());
   return finish(supervise(**trainer));
 }
 
-base::Result<iv1::TrainerStart> Attempt::start_message() {
+base::Result<iv1::TrainerCommand> Attempt::first_command(const std::filesystem::path& attempt_dir) {
+  iv1::TrainerCommand command;
+  if (job_.kind() == kEvaluation) {
+    DEX_ASSIGN_OR_RETURN(*command.mutable_evaluate(), evaluator_start(job_, models_, paths_));
+    command.mutable_evaluate()->set_attempt_dir(attempt_dir.string());
+    command.mutable_evaluate()->set_threads(options_.threads);
+  } else {
+    DEX_ASSIGN_OR_RETURN(*command.mutable_start(), trainer_start());
+    command.mutable_start()->set_attempt_dir(attempt_dir.string());
+  }
+  // It stands until this attempt offers a newer one.
+  if (job_.has_checkpoint()) log_.set_checkpoint(job_.checkpoint());
+  DEX_RETURN_IF_ERROR(base::make_directories(attempt_dir));
+  return command;
+}
+
+base::Result<iv1::TrainerStart> Attempt::trainer_start() {
   // A scheduler of before says the base only in the spec.
   const std::string& base = job_.base_model().empty() ? job_.spec().model() : job_.base_model();
   const auto* model = find_model(models_, base);
@@ -96,7 +124,6 @@ base::Result<iv1::TrainerStart> Attempt::start_message() {
     DEX_ASSIGN_OR_RETURN(const auto checkpoint, paths_.absolute(job_.checkpoint().uri()));
     start.set_checkpoint_dir(checkpoint.string());
     start.set_checkpoint_manifest_sha256(job_.checkpoint().manifest_sha256());
-    log_.set_checkpoint(job_.checkpoint());  // it stands until this attempt offers a newer one
   }
   if (job_.has_start_adapter()) {
     DEX_ASSIGN_OR_RETURN(const auto adapter, paths_.absolute(job_.start_adapter().path()));
@@ -104,9 +131,6 @@ base::Result<iv1::TrainerStart> Attempt::start_message() {
     start.set_start_adapter_dir(adapter.string());
     start.set_start_adapter_sha256(job_.start_adapter().content_sha256());
   }
-  DEX_ASSIGN_OR_RETURN(const auto attempt_dir, paths_.absolute(job_.attempt_dir()));
-  DEX_RETURN_IF_ERROR(base::make_directories(attempt_dir));
-  start.set_attempt_dir(attempt_dir.string());
   start.set_attempt(job_.attempt());
   start.set_oom_retries(job_.oom_retries());
   start.set_threads(options_.threads);

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -17,12 +18,14 @@
 
 namespace dex::agent {
 
-// One execution of a job: starts the trainer, listens to it, stops it when told, and says how it
-// ended. run() belongs to one thread; orders and log() may come from any.
+// One execution of a job: starts the trainer (or evaluator), listens to it, stops it when told, and
+// says how it ended. A job of a kind that this agent does not know is given back. run() belongs to
+// one thread; orders and log() may come from any.
 class Attempt {
  public:
   struct Options {
     TrainerProcess::Options trainer;
+    TrainerProcess::Options evaluator;  // of evaluations: dex-engine evaluation
     StopSequence::Options stop;
     uint32_t threads = 0;                // 0: all cores
     int64_t first_sign_ms = 1'800'000;   // until the first step: loading may take long
@@ -53,7 +56,9 @@ class Attempt {
   [[nodiscard]] const std::optional<iv1::AttemptResult>& result() const { return result_; }
 
  private:
-  base::Result<iv1::TrainerStart> start_message();
+  // The process's first frame, by the job's kind.
+  base::Result<iv1::TrainerCommand> first_command(const std::filesystem::path& attempt_dir);
+  base::Result<iv1::TrainerStart> trainer_start();
   AttemptEnd supervise(TrainerProcess& trainer);
   void take(const iv1::TrainerReport& report, AttemptEnd& end);
   void take_progress(const iv1::TrainerReport::TrainerProgress& progress);

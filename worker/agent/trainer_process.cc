@@ -13,12 +13,13 @@ TrainerProcess::TrainerProcess(std::unique_ptr<base::Subprocess> process,
     : process_(std::move(process)), channel_(std::move(channel)) {}
 
 base::Result<std::unique_ptr<TrainerProcess>> TrainerProcess::start(
-    const Options& options, const iv1::TrainerStart& start) {
+    const Options& options, const iv1::TrainerCommand& first) {
   DEX_ASSIGN_OR_RETURN(auto pair, base::FrameChannel::pair());
   auto& [channel, child_end] = pair;
   base::Subprocess::Options child;
   child.program = options.program;
-  child.args = {"--frames-fd", "3"};
+  child.args = options.args;
+  child.args.insert(child.args.end(), {"--frames-fd", "3"});
   child.inherit = {child_end.get()};
   if (options.lock_fd >= 0) child.inherit.push_back(options.lock_fd);
   child.stdout_file = options.log_file;
@@ -27,10 +28,8 @@ base::Result<std::unique_ptr<TrainerProcess>> TrainerProcess::start(
   DEX_ASSIGN_OR_RETURN(auto process, base::Subprocess::start(child));
   child_end.reset();  // only the child holds it now: its end is our end of file
 
-  iv1::TrainerCommand command;
-  *command.mutable_start() = start;
   // A child that already died shows in read() and in its exit status.
-  (void)channel->write(command.SerializeAsString(), kWrite_ms).ok();
+  (void)channel->write(first.SerializeAsString(), kWrite_ms).ok();
   return std::unique_ptr<TrainerProcess>(
       new TrainerProcess(std::move(process), std::move(channel)));
 }

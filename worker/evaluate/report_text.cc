@@ -81,36 +81,67 @@ Line line_of(const ResultRow& row) {
   return out;
 }
 
-}  // namespace
-
-std::string rows_as_table(std::span<const ResultRow> rows) {
-  if (rows.empty()) return {};
+// The header, then a line a row. A column that only its header fills is left out: no dims, or no
+// second subject.
+std::vector<Line> lines_of(std::span<const ResultRow> rows) {
   std::array<char, 16> share{};
   std::snprintf(share.data(), share.size(), "%g %%", rows[0].confidence * 100);
   const std::string between_header = std::string(share.data()) + " interval";
   std::vector<Line> lines = {{"metric", "where", "subject", "value", between_header, "by", "n",
                               "delta", between_header, "verdict"}};
   for (const ResultRow& row : rows) lines.push_back(line_of(row));
+  for (size_t c = lines[0].size(); c-- > 0;) {
+    const bool used = std::any_of(lines.begin() + 1, lines.end(),
+                                  [&](const Line& line) { return !line[c].empty(); });
+    if (used) continue;
+    for (Line& line : lines) line.erase(line.begin() + static_cast<std::ptrdiff_t>(c));
+  }
+  return lines;
+}
+
+// A cell of a Markdown table: names in files may hold what ends one.
+std::string cell(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '|') out += '\\';
+    out += c == '\n' || c == '\r' ? ' ' : c;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string rows_as_table(std::span<const ResultRow> rows) {
+  if (rows.empty()) return {};
+  const std::vector<Line> lines = lines_of(rows);
   std::vector<size_t> widths(lines[0].size(), 0);
   for (const Line& line : lines) {
     for (size_t c = 0; c < line.size(); ++c)
       widths[c] = std::max(widths[c], text::count_characters(line[c]));
   }
-  // A column that only its header fills is left out: no dims, or no second subject.
-  for (size_t c = 0; c < widths.size(); ++c) {
-    const bool used = std::any_of(lines.begin() + 1, lines.end(),
-                                  [&](const Line& line) { return !line[c].empty(); });
-    if (!used) widths[c] = 0;
-  }
   std::string out;
   for (const Line& line : lines) {
     std::string text;
-    for (size_t c = 0; c < line.size(); ++c) {
-      if (widths[c] == 0) continue;
+    for (size_t c = 0; c < line.size(); ++c)
       text += line[c] + std::string(widths[c] - text::count_characters(line[c]) + 2, ' ');
-    }
     text.erase(text.find_last_not_of(' ') + 1);
     out += text + "\n";
+  }
+  return out;
+}
+
+std::string rows_as_markdown(std::span<const ResultRow> rows) {
+  if (rows.empty()) return {};
+  const std::vector<Line> lines = lines_of(rows);
+  std::string out;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    out += "|";
+    for (const std::string& text : lines[i]) out += " " + cell(text) + " |";
+    out += "\n";
+    if (i > 0) continue;
+    out += "|";
+    for (size_t c = 0; c < lines[0].size(); ++c) out += " --- |";
+    out += "\n";
   }
   return out;
 }

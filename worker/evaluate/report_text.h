@@ -11,6 +11,9 @@ namespace dex::evaluate {
 // The rows as a table of aligned columns, numbers to four digits behind the point.
 std::string rows_as_table(std::span<const ResultRow> rows);
 
+// The same as a table of Markdown.
+std::string rows_as_markdown(std::span<const ResultRow> rows);
+
 // {"task", "complete", "seed", "rows": [{task, subject, metric, dims, value, low, high, confidence,
 // interval, n, delta?, delta_low?, delta_high?, verdict?}], "notes"}: rows with the names of api.md
 // §2; low and high are null where interval is NONE.

@@ -115,11 +115,11 @@ std::vector<std::shared_ptr<EngineSubject::Reply>> EngineSubject::run(std::vecto
       const std::stop_callback on_stop(stop, cancel_all);
       engine_.run_until_idle();
     }
-    if (!refused.ok()) throw std::runtime_error(label_ + ": " + refused.message());
+    if (!refused.ok()) throw EngineFailure(label_ + ": " + refused.message());
     if (stop.stop_requested()) throw evaluate::Stopped();
     for (size_t i = begin; i < end; ++i) {
       const base::Status& error = replies[i]->outcome.error;
-      if (!error.ok()) throw std::runtime_error(label_ + ": " + error.message());
+      if (!error.ok()) throw EngineFailure(label_ + ": " + error.message());
     }
   }
   return replies;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,12 @@
 #include "worker/serve/text_model.h"
 
 namespace dex::serve {
+
+// The engine did not answer what it was asked: no fault of whoever asked.
+class EngineFailure : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
 
 // A base model or an adapter of it as evaluations see it, computed by the engine: continuous
 // batching, and beginnings that items share come from the KV cache. Uses the engine's step thread,

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
-#include <limits>
 #include <optional>
 #include <ostream>
 #include <stdexcept>
@@ -11,11 +10,7 @@
 
 #include "worker/evaluate/heat_map.h"
 #include "worker/evaluate/report_text.h"
-#include "worker/model/config.h"
-#include "worker/serve/engine.h"
-#include "worker/serve/engine_subject.h"
-#include "worker/serve/serving_model.h"
-#include "worker/serve/text_model.h"
+#include "worker/serve/evaluation_subjects.h"
 
 namespace dex::serve {
 namespace {
@@ -63,61 +58,21 @@ int64_t positions_for(const EvaluateCommand& command) {
   return most;
 }
 
-// The base, then its adapters.
-class Subjects {
- public:
-  // `suffix`: of every label.
-  Subjects(const EvaluateCommand& command, const base::Clock& clock, std::string suffix = "")
-      : suffix_(std::move(suffix)) {
-    std::error_code ignored;
-    if (!std::filesystem::is_directory(command.model, ignored)) {
-      throw std::runtime_error("--model: " + command.model.string() +
-                               " is not a directory with a Hugging Face model");
-    }
-    auto text = TextModel::load(command.model);
-    if (!text.ok()) throw std::runtime_error(text.status().message());
-    text_ = std::move(text).value();
-    if (text_.tokenizer == nullptr) {
-      throw std::runtime_error("--model: " + command.model.string() +
-                               " has no tokenizer.json, and evaluations read text");
-    }
-    model_ =
-        load_serving_model(command.model, parse_dtype(command.dtype), {}, positions_for(command));
-    const auto trained =
-        static_cast<int32_t>(model::load_config(command.model).max_position_embeddings);
-    // Slow machines and long contexts take their time; who is impatient presses Ctrl-C.
-    engine_ = std::make_unique<Engine>(
-        model_, text_.tokenizer.get(),
-        Engine::Options{.threads = command.threads,
-                        .longest_timeout_ms = std::numeric_limits<int64_t>::max() / 2},
-        clock);
-    add(nullptr, "none", trained);
-    const TextHashes hashes = {text_.tokenizer->sha256(),
-                               text_.chat_template ? text_.chat_template->sha256() : ""};
-    for (const std::string& folder : command.adapters) {
-      add(folder == "none" ? nullptr : load_serving_adapter(folder, folder, {}, *model_, hashes),
-          folder, trained);
-    }
+// The base, then its adapters; `suffix` ends every label.
+EvaluationSubjects::Options subjects_of(const EvaluateCommand& command,
+                                        const std::string& suffix = "") {
+  EvaluationSubjects::Options options{.model = command.model,
+                                      .dtype = command.dtype,
+                                      .threads = command.threads,
+                                      .positions = positions_for(command)};
+  std::vector<std::string> labels = {"base"};
+  options.subjects.push_back({labels.back() + suffix, {}, {}});
+  for (const std::string& folder : command.adapters) {
+    labels.push_back(label_for(folder, labels));
+    options.subjects.push_back({labels.back() + suffix, folder == "none" ? "" : folder, {}});
   }
-  [[nodiscard]] const std::vector<evaluate::Subject*>& list() const { return list_; }
-
- private:
-  void add(std::shared_ptr<const ServingAdapter> adapter, const std::string& folder,
-           int32_t trained_context) {
-    labels_.push_back(label_for(folder, labels_));
-    subjects_.push_back(std::make_unique<EngineSubject>(*engine_, text_, std::move(adapter),
-                                                        labels_.back() + suffix_, trained_context));
-    list_.push_back(subjects_.back().get());
-  }
-
-  std::string suffix_;
-  TextModel text_;
-  std::shared_ptr<const ServingModel> model_;
-  std::unique_ptr<Engine> engine_;
-  std::vector<std::string> labels_;
-  std::vector<std::unique_ptr<EngineSubject>> subjects_;
-  std::vector<evaluate::Subject*> list_;
-};
+  return options;
+}
 
 // A line of progress every few seconds, and one at each subject's end.
 class Progress {
@@ -148,8 +103,8 @@ EvaluateCommand in_eight_bits(EvaluateCommand command) {
 }
 
 // What is evaluated together: all subjects, or each beside its twin.
-std::vector<std::vector<evaluate::Subject*>> groups_of(const Subjects& subjects,
-                                                       const std::optional<Subjects>& twins) {
+std::vector<std::vector<evaluate::Subject*>> groups_of(
+    const EvaluationSubjects& subjects, const std::optional<EvaluationSubjects>& twins) {
   if (!twins) return {subjects.list()};
   std::vector<std::vector<evaluate::Subject*>> groups;
   for (size_t i = 0; i < subjects.list().size(); ++i)
@@ -231,7 +186,7 @@ int run_evaluation(const EvaluateCommand& command, const base::StopSignals& sign
   // The file first: reading it takes a moment, loading a model may take a minute.
   const std::unique_ptr<Task> task = make_task(command);
   std::ofstream samples = open_samples(command.samples_out);
-  const Subjects subjects(command, clock);
+  const EvaluationSubjects subjects(subjects_of(command), clock);
   evaluate::Hooks hooks;
   hooks.stop = signals.token();
   hooks.progress = Progress(command.task, clock, log);
@@ -240,8 +195,8 @@ int run_evaluation(const EvaluateCommand& command, const base::StopSignals& sign
       samples << evaluate::sample_as_json(sample) << std::flush;
     };
   }
-  std::optional<Subjects> twins;
-  if (command.against_int8) twins.emplace(in_eight_bits(command), clock, "-int8");
+  std::optional<EvaluationSubjects> twins;
+  if (command.against_int8) twins.emplace(subjects_of(in_eight_bits(command), "-int8"), clock);
   bool complete = true;
   for (const auto& group : groups_of(subjects, twins)) {
     const evaluate::Evaluation evaluation =

@@ -15,6 +15,7 @@
 #include "services/base/version.h"
 #include "worker/evaluate/heads_command.h"
 #include "worker/serve/evaluate_door.h"
+#include "worker/serve/evaluation_frames.h"
 #include "worker/serve/fold_command.h"
 #include "worker/serve/frame_server.h"
 #include "worker/serve/local_commands.h"
@@ -43,6 +44,7 @@ How fast it is here:
   dex-engine measure --model DIR --prompt-tokens 128 --new-tokens 64 --batch 1
 Under an agent (frames of proto/dex/internal/v1/frames.proto over an inherited socket):
   dex-engine serve --frames-fd 3
+  dex-engine evaluation --frames-fd 3
 
 --model is a Hugging Face folder (config.json, *.safetensors, tokenizer.json), --adapter one that DEX trained for it
 (adapter_config.json, adapter_model.safetensors, checksums.json) or a LoRA folder that PEFT saved for it.)";
@@ -155,18 +157,20 @@ int run_local(const std::function<void()>& command) {
   }
 }
 
-int run_framed(int fd) {
+// Serves, or runs one evaluation.
+int run_framed(int fd, bool evaluation) {
   // An agent that is gone takes its engine along; one that went before this line is seen as a
   // closed channel.
   if (!dex::base::die_with_parent()) return 1;
   const dex::base::StopSignals signals;
   const dex::base::SystemClock clock;
   dex::base::SystemRandom random;
-  const auto logging = dex::base::init_logging({.component = "engine"});
+  const auto logging = dex::base::init_logging({.component = evaluation ? "evaluator" : "engine"});
   if (!logging.ok()) std::cerr << "dex-engine: " << logging.message() << std::endl;
   try {
     dex::base::FrameChannel channel((dex::base::Fd(fd)));
-    return serve::serve_frames(channel, signals, clock, random);
+    return evaluation ? serve::run_evaluation_frames(channel, signals, clock)
+                      : serve::serve_frames(channel, signals, clock, random);
   } catch (const std::exception& error) {
     spdlog::error("engine ends: {}", error.what());
     return 1;
@@ -200,7 +204,10 @@ int main(int argc, char** argv) {
   auto* heads_app = add_heads(app, heads);
   serve::EvaluateDoor evaluate(app);
   auto* serve_app = app.add_subcommand("serve", "answers an agent's frames");
-  serve_app->add_option("--frames-fd", frames_fd, "inherited socket to the agent")->required();
+  auto* evaluation_app =
+      app.add_subcommand("evaluation", "runs an evaluation that an agent describes in frames");
+  for (auto* framed : {serve_app, evaluation_app})
+    framed->add_option("--frames-fd", frames_fd, "inherited socket to the agent")->required();
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -218,7 +225,8 @@ int main(int argc, char** argv) {
   if (evaluate.parsed()) return evaluate.run();
   serve::use_one_library_thread();
   const dex::base::SystemClock clock;
-  if (serve_app->parsed()) return run_framed(frames_fd);
+  if (serve_app->parsed() || evaluation_app->parsed())
+    return run_framed(frames_fd, evaluation_app->parsed());
   if (score_app->parsed())
     return run_local([&] { serve::score(where, score_tokens, clock, std::cout); });
   if (fold_app->parsed()) return run_local([&] { serve::fold(where, folded, std::cout); });

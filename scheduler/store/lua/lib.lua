@@ -249,7 +249,7 @@ local FACES = {  -- which event a public end shows as
 }
 local USER_CODES = {
   invalid_training_file = true, invalid_hyperparameter = true, non_finite_loss = true, loss_diverged = true,
-  base_guard_tripped = true, gate_failed = true, adapter_mismatch = true,
+  base_guard_tripped = true, gate_failed = true, adapter_mismatch = true, invalid_evaluation_file = true,
 }
 
 -- The log entry of a terminal state.

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "dex/v1/adapters.pb.h"
+#include "dex/v1/evaluation.pb.h"
 #include "dex/v1/files.pb.h"
 #include "dex/v1/finetuning.pb.h"
 #include "dex/v1/inference.pb.h"
@@ -17,8 +18,8 @@ namespace {
 // Naming a message of each file also makes the linker keep the file, for reflection.
 std::vector<std::string> collect() {
   const google::protobuf::Descriptor* messages[] = {
-      v1::FineTuningJob::descriptor(), v1::File::descriptor(), v1::Adapter::descriptor(),
-      v1::GenerateRequest::descriptor(), v1::Model::descriptor()};
+      v1::FineTuningJob::descriptor(),   v1::File::descriptor(),       v1::Adapter::descriptor(),
+      v1::GenerateRequest::descriptor(), v1::Evaluation::descriptor(), v1::Model::descriptor()};
   std::vector<std::string> names;
   for (const auto* message : messages) {
     const auto* file = message->file();

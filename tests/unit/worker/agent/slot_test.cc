@@ -31,6 +31,8 @@ class SlotTest : public testing::Test {
         disk_(directory_.path(), 0) {
     models_.push_back({"tiny", directory_ / "model", "aa", "bb", "cc"});
     attempt_.trainer.program = DEX_BINARY_DIR "/tests/dex-fake-trainer";
+    attempt_.evaluator.program = attempt_.trainer.program;
+    attempt_.evaluator.args = {"evaluation"};
     attempt_.stop = {.stop_grace_ms = 20'000, .kill_grace_ms = 20'000};
     attempt_.look_ms = 20;
   }
@@ -154,6 +156,40 @@ TEST_F(SlotTest, EveryEventArrivesOnceAndBeforeFinish) {
     }
   }
   EXPECT_EQ(next, 300);
+}
+
+TEST_F(SlotTest, AnEvaluationRunsInItsOwnProgram) {
+  start();
+  iv1::ClaimedJob job;
+  job.set_job_id("eval-1");
+  job.set_kind("evaluation");
+  job.set_epoch(5);
+  job.mutable_evaluation()->add_subjects()->set_model("tiny");
+  job.add_evaluation_files()->set_path("files/a.raw");
+  job.set_attempt_dir("jobs/default/eval-1/attempt-5");
+  scheduler_.offer(job);
+  const auto finish = finished();
+  EXPECT_EQ(finish.outcome(), iv1::OUTCOME_SUCCESS) << finish.message();
+  EXPECT_EQ(finish.result().uri(), "jobs/default/eval-1/attempt-5/final");
+  EXPECT_TRUE(std::filesystem::exists(directory_ / "jobs/default/eval-1/attempt-5/evaluator.log"));
+  std::string heard;
+  for (const auto& [seq, beat] : scheduler_.heard().stored_beats) {
+    for (const auto& event : beat.events()) heard = event.message();
+  }
+  EXPECT_EQ(heard, (directory_ / "files/a.raw").string());
+}
+
+TEST_F(SlotTest, AJobOfAnUnknownKindIsGivenBack) {
+  start();
+  iv1::ClaimedJob job;
+  job.set_job_id("probe-1");
+  job.set_kind("probe");
+  job.set_epoch(5);
+  job.set_attempt_dir("jobs/default/probe-1/attempt-5");
+  scheduler_.offer(job);
+  const auto finish = finished();
+  EXPECT_EQ(finish.outcome(), iv1::OUTCOME_RELEASE);
+  EXPECT_NE(finish.message().find("probe"), std::string::npos);
 }
 
 // The scheduler stores each beat but its answers are lost: what is repeated is the same, and

@@ -84,7 +84,8 @@ TEST(SummaryTest, LossesAreRatiosOfSumsAndLowerIsBetter) {
   EXPECT_NEAR(found[1].comparison->interval->high, -0.05, 1e-9);
   EXPECT_EQ(found[1].comparison->verdict, Verdict::kBetter);
   EXPECT_NEAR(found[2].value, std::exp(total / tokens), 1e-9);
-  // exp keeps order, so the ends of the interval are those of the loss, but for the interpolation between two draws.
+  // exp keeps order, so the ends of the interval are those of the loss, but for the interpolation
+  // between two draws.
   EXPECT_NEAR(found[2].interval->low, std::exp(found[0].interval->low), 1e-6);
   EXPECT_EQ(found[3].comparison->verdict, Verdict::kBetter);
 }
@@ -182,6 +183,16 @@ TEST(ReportTextTest, SamplesAreALineOfJsonWithoutWhatIsEmpty) {
   EXPECT_EQ(json["output"], "a\n\uFFFD");  // cut inside a character
   EXPECT_FALSE(json.contains("logprobs"));
   EXPECT_FALSE(json.contains("dims"));
+}
+
+TEST(ReportTextTest, MarkdownHasTheTablesCells) {
+  auto found = rows({answers("base", "0110")});
+  found[0].dims = {{"tag", "a|b\nc"}};
+  EXPECT_EQ(rows_as_markdown(found),
+            "| metric | where | subject | value | 95 % interval | by | n |\n"
+            "| --- | --- | --- | --- | --- | --- | --- |\n"
+            "| accuracy | tag=a\\|b c | base | 0.5000 | 0.1500 – 0.8500 | WILSON | 4 |\n");
+  EXPECT_EQ(rows_as_markdown({}), "");
 }
 
 }  // namespace

@@ -1,0 +1,99 @@
+#include "client/cli/evaluation_view.h"
+
+#include <map>
+
+#include "client/cli/names.h"
+
+namespace dex::cli {
+
+namespace {
+
+std::string between(bool known, double low, double high) {
+  return known ? fixed(low, 4) + " – " + fixed(high, 4) : "–";
+}
+
+std::string where(const v1::EvaluationRow& row) {
+  std::map<std::string, std::string> dims;  // by name: the message has no order
+  for (const auto& [name, value] : row.dims()) dims[name] = value;
+  std::string text;
+  for (const auto& [name, value] : dims) text += (text.empty() ? "" : " ") + name + "=" + value;
+  return text;
+}
+
+std::string subject_text(const v1::EvaluationSubject& subject) {
+  const std::string what = subject.adapter().empty() ? subject.model() : subject.adapter();
+  return subject.label().empty() ? what : subject.label() + ": " + what;
+}
+
+std::string task_text(const v1::EvaluationTask& task) {
+  const auto* oneof = v1::EvaluationTask::descriptor()->FindOneofByName("task");
+  const auto* field = task.GetReflection()->GetOneofFieldDescriptor(task, oneof);
+  return field == nullptr ? "?" : field->name();
+}
+
+std::string tasks_text(const v1::EvaluationSpec& spec) {
+  std::string text;
+  for (const auto& task : spec.tasks()) text += (text.empty() ? "" : ", ") + task_text(task);
+  return text;
+}
+
+std::string tasks_done(const v1::Evaluation& evaluation) {
+  return std::to_string(evaluation.progress().step()) + "/" +
+         std::to_string(evaluation.progress().total_steps());
+}
+
+}  // namespace
+
+Table evaluation_table(const std::vector<v1::Evaluation>& evaluations) {
+  Table table = {{"ID", "STATE", "TASKS", "DONE", "CREATED"}};
+  for (const auto& evaluation : evaluations) {
+    table.push_back({evaluation.id(), words(short_name(evaluation.state())),
+                     tasks_text(evaluation.spec()), tasks_done(evaluation),
+                     local_time(evaluation.create_time())});
+  }
+  return table;
+}
+
+Table evaluation_details(const v1::Evaluation& evaluation) {
+  Table table = {{"FIELD", "VALUE"},
+                 {"id", evaluation.id()},
+                 {"state", words(short_name(evaluation.state()))},
+                 {"tasks", tasks_text(evaluation.spec())},
+                 {"done", tasks_done(evaluation)}};
+  for (const auto& subject : evaluation.spec().subjects())
+    table.push_back({"subject", subject_text(subject)});
+  if (evaluation.attempt() > 1) table.push_back({"attempt", std::to_string(evaluation.attempt())});
+  if (evaluation.has_error()) {
+    table.push_back({"error", evaluation.error().code()});
+    table.push_back({"message", evaluation.error().message()});
+  }
+  table.push_back({"created", local_time(evaluation.create_time())});
+  return table;
+}
+
+Table row_table(const std::vector<v1::EvaluationRow>& rows) {
+  Table table = {
+      {"METRIC", "WHERE", "SUBJECT", "VALUE", "INTERVAL", "N", "DELTA", "INTERVAL", "VERDICT"}};
+  for (const auto& row : rows) {
+    const bool compared = row.has_delta();
+    table.push_back(
+        {row.metric(), where(row), row.subject(), fixed(row.value(), 4),
+         between(row.has_low(), row.low(), row.high()), std::to_string(row.n()),
+         compared ? fixed(row.delta(), 4) : "",
+         compared ? between(row.has_delta_low(), row.delta_low(), row.delta_high()) : "",
+         compared ? words(short_name(row.verdict())) : ""});
+  }
+  return table;
+}
+
+std::string evaluation_text(const v1::Evaluation& evaluation, const Terminal& terminal) {
+  std::string text = render(evaluation_details(evaluation), terminal);
+  for (const auto& result : evaluation.results()) {
+    text += "\n" + result.task() + ", " + result.file() + "\n" +
+            render(row_table({result.rows().begin(), result.rows().end()}), terminal);
+    for (const auto& note : result.notes()) text += "note: " + note + "\n";
+  }
+  return text;
+}
+
+}  // namespace dex::cli

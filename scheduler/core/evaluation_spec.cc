@@ -1,0 +1,277 @@
+#include "scheduler/core/evaluation_spec.h"
+
+#include <algorithm>
+#include <cctype>
+#include <set>
+
+namespace dex::core {
+
+namespace {
+
+constexpr int kMostTasks = 16;
+constexpr size_t kLongestLabel = 64;
+constexpr double kFlopsASecond = 5e10;
+
+class EvaluationCheck {
+ public:
+  explicit EvaluationCheck(int64_t context) : context_(context) {}
+
+  void missing(const std::string& field) { add("MISSING_FIELD", field, "is missing"); }
+  void add(std::string reason, const std::string& field, std::string what) {
+    problems.push_back({std::move(reason), field, std::move(what)});
+  }
+  void range(const std::string& field, int64_t value, int64_t low, int64_t high) {
+    if (value >= low && value <= high) return;
+    add("VALUE_OUT_OF_RANGE", field,
+        "must be between " + std::to_string(low) + " and " + std::to_string(high) + ", got " +
+            std::to_string(value));
+  }
+  void at_least(const std::string& field, int64_t value, int64_t low) {
+    if (value >= low) return;
+    add("VALUE_OUT_OF_RANGE", field,
+        "must be at least " + std::to_string(low) + ", got " + std::to_string(value));
+  }
+  template <typename Enum>
+  void known(const std::string& field, Enum value, bool valid) {
+    if (!valid)
+      add("INVALID_FIELD", field, "is unknown, got " + std::to_string(static_cast<int>(value)));
+  }
+  [[nodiscard]] int64_t context() const { return context_; }
+
+  std::vector<Problem> problems;
+
+ private:
+  int64_t context_;
+};
+
+void check_task(const v1::PerplexityTask& task, const std::string& at, EvaluationCheck& check) {
+  if (task.file().empty()) check.missing(at + "file");
+  check.known(at + "format", task.format(), v1::TextFormat_IsValid(task.format()));
+  const int64_t width = task.has_context_length() ? task.context_length() : check.context();
+  if (task.has_context_length()) check.range(at + "context_length", width, 2, check.context());
+  if (task.has_stride()) check.range(at + "stride", task.stride(), 1, width);
+  if (task.has_max_tokens()) check.at_least(at + "max_tokens", task.max_tokens(), 2);
+  for (const std::string& key : task.group_by()) {
+    if (key != "tag" && key != "language")
+      check.add("INVALID_FIELD", at + "group_by", "may hold tag and language, got '" + key + "'");
+  }
+}
+
+void check_task(const v1::MultiNeedleTask& task, const std::string& at, EvaluationCheck& check) {
+  if (task.file().empty()) check.missing(at + "file");
+  check.known(at + "format", task.format(), v1::TextFormat_IsValid(task.format()));
+  for (const uint32_t length : task.lengths())
+    check.range(at + "lengths", length, 1, check.context());
+  for (const uint32_t depth : task.depths_percent())
+    check.range(at + "depths_percent", depth, 0, 100);
+  const int64_t needles = task.has_n_needles() ? task.n_needles() : 6;
+  check.range(at + "n_needles", needles, 1, 64);
+  // Two are asked for unless told otherwise, and one needle is then too few.
+  check.range(at + "n_queries", task.has_n_queries() ? task.n_queries() : 2, 1, needles);
+  if (task.has_samples_per_cell())
+    check.range(at + "samples_per_cell", task.samples_per_cell(), 1, 1000);
+}
+
+void check_task(const v1::MultipleChoiceTask& task, const std::string& at, EvaluationCheck& check) {
+  if (task.file().empty()) check.missing(at + "file");
+  if (task.has_n_shot()) check.range(at + "n_shot", task.n_shot(), 0, 1024);
+  if (!task.shots_file().empty() && task.n_shot() == 0)
+    check.add("UNUSED_FIELD", at + "shots_file", "has no effect without n_shot");
+  if (task.has_samples()) check.at_least(at + "samples", task.samples(), 1);
+}
+
+void check_task(const v1::IclTask& task, const std::string& at, EvaluationCheck& check) {
+  if (task.file().empty()) check.missing(at + "file");
+  for (const uint32_t shots : task.shots()) check.range(at + "shots", shots, 0, 1024);
+  if (task.has_n_orders()) check.range(at + "n_orders", task.n_orders(), 1, 100);
+  check.known(at + "order", task.order(), v1::IclTask::Order_IsValid(task.order()));
+  if (task.has_samples()) check.at_least(at + "samples", task.samples(), 1);
+}
+
+void check_task(const v1::AnswersTask& task, const std::string& at, EvaluationCheck& check) {
+  if (task.file().empty()) check.missing(at + "file");
+  if (task.has_max_tokens()) check.range(at + "max_tokens", task.max_tokens(), 1, check.context());
+  if (task.has_samples()) check.at_least(at + "samples", task.samples(), 1);
+}
+
+void check_task(const v1::EvaluationTask& task, const std::string& at, EvaluationCheck& check) {
+  const std::string below = at + "." + task_name(task) + ".";
+  switch (task.task_case()) {
+    case v1::EvaluationTask::kPerplexity:
+      return check_task(task.perplexity(), below, check);
+    case v1::EvaluationTask::kMultiNeedle:
+      return check_task(task.multi_needle(), below, check);
+    case v1::EvaluationTask::kMultipleChoice:
+      return check_task(task.multiple_choice(), below, check);
+    case v1::EvaluationTask::kIcl:
+      return check_task(task.icl(), below, check);
+    case v1::EvaluationTask::kAnswers:
+      return check_task(task.answers(), below, check);
+    case v1::EvaluationTask::TASK_NOT_SET:
+      return check.add("MISSING_FIELD", at,
+                       "must be one of perplexity, multi_needle, multiple_choice, icl, answers");
+  }
+}
+
+void check_subjects(const v1::EvaluationSpec& spec, EvaluationCheck& check) {
+  if (spec.subjects_size() < 1 || spec.subjects_size() > kMostSubjects) {
+    check.add(spec.subjects_size() == 0 ? "MISSING_FIELD" : "VALUE_OUT_OF_RANGE", "subjects",
+              "must have 1 to 4, got " + std::to_string(spec.subjects_size()));
+  }
+  std::set<std::string> labels;
+  for (int i = 0; i < spec.subjects_size(); ++i) {
+    const std::string& label = spec.subjects(i).label();
+    const std::string field = "subjects[" + std::to_string(i) + "].label";
+    const bool plain = std::all_of(label.begin(), label.end(), [](unsigned char c) {
+      return c < 0x80 && (std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-');
+    });
+    if (label.size() > kLongestLabel || !plain)
+      check.add("INVALID_FIELD", field, "must have 1 to 64 of A-Z a-z 0-9 . _ -");
+    if (!label.empty() && !labels.insert(label).second)
+      check.add("INVALID_FIELD", field, "'" + label + "' is another subject's too");
+  }
+}
+
+void check_metadata(const v1::EvaluationSpec& spec, EvaluationCheck& check) {
+  bool fits = spec.metadata_size() <= 16;
+  for (const auto& [key, value] : spec.metadata())
+    fits = fits && !key.empty() && key.size() <= 64 && value.size() <= 512;
+  if (!fits)
+    check.add("VALUE_OUT_OF_RANGE", "metadata",
+              "may have 16 pairs, keys of 1 to 64 and values of up to 512 bytes");
+}
+
+std::string default_label(const v1::EvaluationSubject& subject) {
+  if (subject.adapter().empty()) return "base";
+  // ft:<base>:<tenant>:<suffix>:<ulid>
+  const size_t end = subject.adapter().rfind(':');
+  const size_t begin = end == std::string::npos || end == 0 ? std::string::npos
+                                                            : subject.adapter().rfind(':', end - 1);
+  const std::string suffix = begin == std::string::npos
+                                 ? std::string()
+                                 : subject.adapter().substr(begin + 1, end - begin - 1);
+  return suffix.empty() ? "adapter" : suffix;
+}
+
+v1::TextFormat format_for(v1::TextFormat asked, const std::string& name) {
+  if (asked != v1::TEXT_FORMAT_UNSPECIFIED) return asked;
+  return name.ends_with(".jsonl") || name.ends_with(".json") ? v1::TEXT_FORMAT_JSONL
+                                                             : v1::TEXT_FORMAT_RAW;
+}
+
+// Tokens that a task puts through the model for one subject, about: four bytes a token, each in
+// two windows or prompts.
+double tokens_of(const v1::EvaluationTask& task, double bytes, int64_t context) {
+  const double once = bytes / 4;
+  switch (task.task_case()) {
+    case v1::EvaluationTask::kPerplexity: {
+      const auto& options = task.perplexity();
+      return 2 * std::min<double>(once, options.has_max_tokens()
+                                            ? static_cast<double>(options.max_tokens())
+                                            : 200'000);
+    }
+    case v1::EvaluationTask::kMultiNeedle: {
+      const auto& options = task.multi_needle();
+      double lengths = 2.0 * static_cast<double>(context);  // powers of two up to it
+      if (options.lengths_size() > 0) {
+        lengths = 0;
+        for (const uint32_t length : options.lengths()) lengths += length;
+      }
+      const int depths = options.depths_percent_size() > 0 ? options.depths_percent_size() : 5;
+      return lengths * depths * (options.has_samples_per_cell() ? options.samples_per_cell() : 20);
+    }
+    default:
+      return 2 * once;
+  }
+}
+
+}  // namespace
+
+std::string task_name(const v1::EvaluationTask& task) {
+  const auto* oneof = v1::EvaluationTask::descriptor()->FindOneofByName("task");
+  const auto* field = task.GetReflection()->GetOneofFieldDescriptor(task, oneof);
+  return field == nullptr ? "" : field->name();
+}
+
+std::vector<NamedFile> evaluation_files(const v1::EvaluationSpec& spec) {
+  std::vector<NamedFile> files;
+  for (int i = 0; i < spec.tasks_size(); ++i) {
+    const auto& task = spec.tasks(i);
+    const std::string at = "tasks[" + std::to_string(i) + "]." + task_name(task) + ".";
+    if (task.has_perplexity()) files.push_back({at + "file", task.perplexity().file()});
+    if (task.has_multi_needle()) files.push_back({at + "file", task.multi_needle().file()});
+    if (task.has_icl()) files.push_back({at + "file", task.icl().file()});
+    if (task.has_answers()) files.push_back({at + "file", task.answers().file()});
+    if (!task.has_multiple_choice()) continue;
+    files.push_back({at + "file", task.multiple_choice().file()});
+    if (!task.multiple_choice().shots_file().empty())
+      files.push_back({at + "shots_file", task.multiple_choice().shots_file()});
+  }
+  return files;
+}
+
+std::vector<Problem> check_evaluation(const v1::EvaluationSpec& spec, const v1::Model& model) {
+  EvaluationCheck check(model.context_length());
+  check_subjects(spec, check);
+  if (spec.tasks_size() < 1 || spec.tasks_size() > kMostTasks) {
+    check.add(spec.tasks_size() == 0 ? "MISSING_FIELD" : "VALUE_OUT_OF_RANGE", "tasks",
+              "must have 1 to 16, got " + std::to_string(spec.tasks_size()));
+  }
+  for (int i = 0; i < spec.tasks_size() && i < kMostTasks; ++i)
+    check_task(spec.tasks(i), "tasks[" + std::to_string(i) + "]", check);
+  if (spec.has_seed()) check.at_least("seed", spec.seed(), 0);
+  // Written so that NaN fails too.
+  if (spec.has_confidence() && !(spec.confidence() >= 0.5 && spec.confidence() <= 0.999)) {
+    check.add("VALUE_OUT_OF_RANGE", "confidence",
+              "must be between 0.5 and 0.999, got " + std::to_string(spec.confidence()));
+  }
+  check_metadata(spec, check);
+  return std::move(check.problems);
+}
+
+void fill_evaluation(v1::EvaluationSpec& spec, const std::map<std::string, std::string>& names) {
+  if (!spec.has_seed()) spec.set_seed(0);
+  if (!spec.has_confidence()) spec.set_confidence(0.95);
+  std::set<std::string> taken;
+  for (const auto& subject : spec.subjects()) taken.insert(subject.label());
+  for (auto& subject : *spec.mutable_subjects()) {
+    if (!subject.label().empty()) continue;
+    const std::string plain = default_label(subject);
+    std::string label = plain;
+    for (int i = 2; !taken.insert(label).second; ++i) label = plain + "-" + std::to_string(i);
+    subject.set_label(label);
+  }
+  const auto name_of = [&](const std::string& file) {
+    const auto at = names.find(file);
+    return at == names.end() ? std::string() : at->second;
+  };
+  for (auto& task : *spec.mutable_tasks()) {
+    if (task.has_perplexity()) {
+      auto& options = *task.mutable_perplexity();
+      options.set_format(format_for(options.format(), name_of(options.file())));
+    } else if (task.has_multi_needle()) {
+      auto& options = *task.mutable_multi_needle();
+      options.set_format(format_for(options.format(), name_of(options.file())));
+    }
+  }
+}
+
+double evaluation_seconds(const v1::EvaluationSpec& spec, const v1::Model& model,
+                          const std::map<std::string, int64_t>& bytes) {
+  double tokens = 0;
+  for (const auto& task : spec.tasks()) {
+    v1::EvaluationSpec one;
+    *one.add_tasks() = task;
+    double size = 0;
+    for (const NamedFile& file : evaluation_files(one)) {
+      const auto at = bytes.find(file.id);
+      if (at != bytes.end()) size += static_cast<double>(at->second);
+    }
+    tokens += tokens_of(task, size, model.context_length());
+  }
+  const double flops =
+      2.0 * static_cast<double>(model.parameters()) * tokens * spec.subjects_size();
+  return std::max(1.0, flops / kFlopsASecond);
+}
+
+}  // namespace dex::core

@@ -1,0 +1,45 @@
+#include "scheduler/server/evaluation_rpc.h"
+
+#include "scheduler/server/evaluation_view.h"
+#include "scheduler/server/rpc_parts.h"
+
+namespace dex::server {
+
+grpc::ServerUnaryReactor* EvaluationRpc::CreateEvaluation(Context* ctx,
+                                                          const v1::CreateEvaluationRequest* in,
+                                                          v1::Evaluation* out) {
+  return rpc::run(room_, ctx, in, out, [=, this](rpc::Call& call) {
+    return marked(call, evaluations_.create(call.principal(), *in));
+  });
+}
+
+grpc::ServerUnaryReactor* EvaluationRpc::GetEvaluation(Context* ctx,
+                                                       const v1::GetEvaluationRequest* in,
+                                                       v1::Evaluation* out) {
+  return rpc::run(room_, ctx, in, out,
+                  [=, this](rpc::Call& call) { return evaluations_.get(call.principal(), *in); });
+}
+
+grpc::ServerUnaryReactor* EvaluationRpc::ListEvaluations(Context* ctx,
+                                                         const v1::ListEvaluationsRequest* in,
+                                                         v1::ListEvaluationsResponse* out) {
+  return rpc::run(room_, ctx, in, out,
+                  [=, this](rpc::Call& call) { return evaluations_.list(call.principal(), *in); });
+}
+
+grpc::ServerUnaryReactor* EvaluationRpc::CancelEvaluation(Context* ctx,
+                                                          const v1::CancelEvaluationRequest* in,
+                                                          v1::Evaluation* out) {
+  return rpc::run(room_, ctx, in, out, [=, this](rpc::Call& call) {
+    return marked(call, evaluations_.cancel(call.principal(), *in));
+  });
+}
+
+grpc::ServerWriteReactor<v1::WatchEvaluationResponse>* EvaluationRpc::WatchEvaluation(
+    Context* ctx, const v1::WatchEvaluationRequest* in) {
+  return watch_job<v1::WatchEvaluationResponse>(
+      room_, watches_, ctx, in, {"eval-", "evaluation", auth::Scope::kEvalRead},
+      [](const store::JobRecord& record) { return evaluation_view(record); });
+}
+
+}  // namespace dex::server

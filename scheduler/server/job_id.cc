@@ -1,0 +1,22 @@
+#include "scheduler/server/job_id.h"
+
+#include "services/base/ids.h"
+
+namespace dex::server {
+
+base::Status missing(const std::string& field) {
+  return base::Status(base::Code::kInvalidArgument, "MISSING_FIELD", field + " is missing")
+      .with_violation(field, "is missing");
+}
+
+base::Status check_job_id(const std::string& id, const std::string& prefix,
+                          const std::string& type) {
+  if (id.empty()) return missing("id");
+  if (base::is_id(id, prefix)) return {};
+  const std::string name = id.substr(0, 64);
+  return base::not_found("RESOURCE_NOT_FOUND", "There is no " + type + " '" + name + "'.")
+      .with_metadata("resource_type", type)
+      .with_metadata("resource_name", name);
+}
+
+}  // namespace dex::server

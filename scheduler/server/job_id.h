@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+
+#include "services/base/status.h"
+
+// What the services over the job queue share: kinds, and ids as clients send them.
+namespace dex::server {
+
+// NewJob::kind of evaluations; their ids begin with "eval-". Every other job is "finetune", with
+// "ftjob-".
+inline constexpr const char* kEvaluationKind = "evaluation";
+
+// MISSING_FIELD with the field.
+base::Status missing(const std::string& field);
+
+// MISSING_FIELD for an empty id; RESOURCE_NOT_FOUND for one that `prefix` ("ftjob-") does not
+// begin, exactly as for an object that does not exist. `type` is what is looked for: "job".
+base::Status check_job_id(const std::string& id, const std::string& prefix,
+                          const std::string& type);
+
+}  // namespace dex::server

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "scheduler/server/job_id.h"
+#include "scheduler/server/job_view.h"
+#include "scheduler/server/job_watches.h"
+#include "scheduler/server/request_key.h"
+#include "scheduler/server/times.h"
+#include "services/auth/principal.h"
+#include "services/rpc/stream.h"
+#include "services/rpc/unary.h"
+
+// What several of the gRPC services of this room share.
+namespace dex::server {
+
+// The reply of a mutating call; a repeat is marked (api.md §1, idempotency).
+template <typename Reply>
+base::Result<Reply> marked(rpc::Call& call, base::Result<Answer<Reply>> answer) {
+  DEX_RETURN_IF_ERROR(answer.status());
+  if (answer->replayed) call.add_trailer("dex-replayed", "true");
+  return std::move(answer->reply);
+}
+
+// A watch's client behind a stream of `Message`, which is {event | snapshot | heartbeat}. `View`
+// makes the snapshot from a record.
+template <typename Message, typename View>
+class WatchClient final : public JobWatches::Client {
+ public:
+  using Stream = rpc::ServerStream<Message>;
+  WatchClient(std::shared_ptr<Stream> stream, View view)
+      : stream_(std::move(stream)), view_(std::move(view)) {}
+  bool write(JobNews news) override { return stream_->write(message(std::move(news))); }
+  bool push(JobNews news) override { return stream_->push(message(std::move(news))); }
+  void finish(const base::Status& status) override { stream_->finish(status); }
+  [[nodiscard]] bool gone() const override { return stream_->call().stop().stop_requested(); }
+
+ private:
+  Message message(JobNews news) {
+    Message out;
+    if (const auto* entry = std::get_if<store::LogEntry>(&news.news)) {
+      *out.mutable_event() = event_view(news.job, *entry);
+    } else {
+      *out.mutable_snapshot() = view_(std::get<store::JobRecord>(news.news));
+    }
+    return out;
+  }
+
+  std::shared_ptr<Stream> stream_;
+  View view_;
+};
+
+// What a watch is of: the prefix of its ids, what an error calls it, and who may see it.
+struct Watched {
+  std::string prefix, type;
+  auth::Scope scope;
+};
+
+// A watch of one job, from `after_sequence` on.
+template <typename Message, typename Request, typename View>
+grpc::ServerWriteReactor<Message>* watch_job(rpc::Room& room, JobWatches& watches,
+                                             grpc::CallbackServerContext* ctx, const Request* in,
+                                             const Watched& watched, View view) {
+  auto last = std::make_shared<std::atomic<int64_t>>(in->after_sequence());
+  rpc::StreamOptions<Message> options;
+  options.heartbeat = [last] {
+    Message message;
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    *message.mutable_heartbeat()->mutable_server_time() =
+        timestamp(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
+    message.mutable_heartbeat()->set_last_sequence(*last);
+    return message;
+  };
+  return rpc::stream<Message>(
+      room, ctx, in,
+      [&watches, last, watched, view](std::shared_ptr<rpc::ServerStream<Message>> stream,
+                                      const Request& request) {
+        const auto who = stream->call().principal();
+        if (auto allowed = auth::require(who, watched.scope); !allowed.ok())
+          return stream->finish(allowed);
+        if (request.after_sequence() < 0)
+          return stream->finish(base::invalid_field("after_sequence", "must be ≥ 0"));
+        if (auto known = check_job_id(request.id(), watched.prefix, watched.type); !known.ok())
+          return stream->finish(known);
+        watches.watch(who.tenant(), request.id(), request.after_sequence(),
+                      std::make_shared<WatchClient<Message, View>>(std::move(stream), view), last);
+      },
+      std::move(options));
+}
+
+}  // namespace dex::server

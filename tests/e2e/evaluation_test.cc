@@ -1,0 +1,200 @@
+// Evaluations through every process: dexctl, gateway, scheduler, agent and engine, on a tiny random
+// model. What is compared with is `dex-engine evaluate` on the same file, which asks nobody.
+#include <gmock/gmock.h>
+#include <signal.h>
+
+#include <fstream>
+#include <iostream>
+#include <map>
+
+#include "tests/e2e/small_job.h"
+#include "tests/support/tiny_model.h"
+
+namespace dex {
+namespace {
+
+using support::Outcome;
+using support::RunningPlatform;
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+// One platform with one adapter for all tests.
+class EvaluationTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    directory_ = new support::TemporaryDirectory;
+    platform_ = new RunningPlatform(*directory_ / "data",
+                                    support::write_tiny_model(*directory_ / "models"));
+    platform_->start();
+    const auto training = platform_->upload_rows("code", "train", 20);
+    const auto validation = platform_->upload_rows("code", "validation", 10);
+    const Outcome trained = platform_->ctl(support::with(
+        support::small_job(training, validation, 6, support::kTinyModel), {"--follow"}));
+    EXPECT_EQ(trained.code, 0) << trained.err;
+    adapter_ = new std::string(trained.json().at("fine_tuned_model"));
+    std::ofstream text(*directory_ / "wiki.test.raw");
+    for (int i = 0; i < 150; ++i)
+      text << "The cat number " << i << " sat on the mat and saw " << i * 7 << " birds .\n";
+  }
+  static void TearDownTestSuite() {
+    delete platform_;
+    delete directory_;
+    delete adapter_;
+  }
+
+  static std::vector<std::string> perplexity(const fs::path& file) {
+    return {"evaluations", "create", "--adapter", *adapter_, "--task",
+            "perplexity",  "--file", file,        "--set",   "context_length=128",
+            "--seed",      "5"};
+  }
+  // "subject metric" → row, of those over everything.
+  static std::map<std::string, nlohmann::json> rows(const nlohmann::json& list) {
+    std::map<std::string, nlohmann::json> out;
+    for (const auto& row : list) {
+      if (row.value("dims", nlohmann::json::object()).empty())
+        out[row.at("subject").get<std::string>() + " " + row.at("metric").get<std::string>()] = row;
+    }
+    return out;
+  }
+
+  static support::TemporaryDirectory* directory_;
+  static RunningPlatform* platform_;
+  static std::string* adapter_;
+};
+support::TemporaryDirectory* EvaluationTest::directory_ = nullptr;
+RunningPlatform* EvaluationTest::platform_ = nullptr;
+std::string* EvaluationTest::adapter_ = nullptr;
+
+TEST_F(EvaluationTest, PerplexityOfBaseAndAdapterIsThatOfTheEngineAlone) {
+  const fs::path file = *directory_ / "wiki.test.raw";
+  const Outcome followed = platform_->ctl(support::with(perplexity(file), {"--follow"}));
+  ASSERT_EQ(followed.code, 0) << followed.err;
+  EXPECT_THAT(followed.err, HasSubstr("Task 1 of 1, perplexity, is done."));
+  const auto evaluation = followed.json();
+  EXPECT_EQ(evaluation.at("state"), "JOB_STATE_SUCCEEDED");
+  EXPECT_EQ(evaluation.at("progress").at("step"), 1);
+  const auto got = rows(evaluation.at("results").at(0).at("rows"));
+
+  const fs::path folder = *directory_ / "adapter";
+  ASSERT_EQ(platform_->ctl({"adapters", "download", *adapter_, folder}).code, 0);
+  const Outcome alone = support::run_program(
+      "dex-engine",
+      {"evaluate", "perplexity", "--model", *directory_ / "models" / support::kTinyModel,
+       "--adapter", folder, "--file", file, "--context-length", "128", "--seed", "5", "--json"});
+  ASSERT_EQ(alone.code, 0) << alone.err;
+  const auto expected = rows(nlohmann::json::parse(alone.out).at("rows"));
+  ASSERT_EQ(got.size(), expected.size());
+  for (const std::string metric : {"perplexity", "loss", "bits_per_byte"}) {
+    for (const std::string subject : {"base", "adapter"}) {
+      const auto& one = got.at(subject + " " + metric);
+      const auto& other = expected.at(subject + " " + metric);
+      EXPECT_EQ(one.at("value"), other.at("value")) << subject << " " << metric;
+      EXPECT_EQ(one.at("low"), other.at("low"));
+      EXPECT_EQ(one.at("high"), other.at("high"));
+      EXPECT_LT(one.at("low"), one.at("value"));
+      EXPECT_GT(one.at("high"), one.at("value"));
+    }
+    EXPECT_EQ(got.at("adapter " + metric).at("delta"),
+              expected.at("adapter " + metric).at("delta"));
+  }
+  RecordProperty("perplexity_base", got.at("base perplexity").at("value").dump());
+  std::cout << "perplexity base " << got.at("base perplexity").dump() << "\nperplexity adapter "
+            << got.at("adapter perplexity").dump() << std::endl;
+
+  const std::string id = evaluation.at("id");
+  const Outcome report = platform_->plain_ctl({"evaluations", "get", id, "--markdown"});
+  EXPECT_THAT(report.out, HasSubstr("## perplexity: wiki.test.raw"));
+  EXPECT_THAT(platform_->plain_ctl({"evaluations", "get", id}).out, HasSubstr("VERDICT"));
+  EXPECT_THAT(platform_->plain_ctl({"evaluations", "list"}).out, HasSubstr(id));
+  EXPECT_EQ(platform_->ctl({"jobs", "list"}).out.find(id), std::string::npos);
+}
+
+TEST_F(EvaluationTest, SeveralTasksAndFilesInTheirPublishedFormats) {
+  std::ofstream(*directory_ / "mmlu.csv")
+      << "What is two?,1,2,3,4,B\nWhat is three?,1,2,3,4,C\n\"One, or more?\",1,2,3,4,A\n";
+  std::ofstream(*directory_ / "Age.jsonl")
+      << R"({"context": "A man and a boy met.", "question": "Who was old?", "ans0": "The man",)"
+      << R"( "ans1": "The boy", "ans2": "Unknown", "label": 0, "category": "Age",)"
+      << R"( "context_condition": "ambig"})"
+      << "\n";
+  std::ofstream(*directory_ / "nq.jsonl")
+      << R"({"question": "Who sat?", "context": "The cat sat.", "answers": ["the cat"]})"
+      << "\n";
+  std::ofstream(*directory_ / "spec.json")
+      << R"({"subjects": [{"model": "tiny-random"}], "tasks": [)"
+      << R"({"multiple_choice": {"file": ")" << (*directory_ / "mmlu.csv").string() << R"("}},)"
+      << R"({"multiple_choice": {"file": ")" << (*directory_ / "Age.jsonl").string() << R"("}},)"
+      << R"({"answers": {"file": ")" << (*directory_ / "nq.jsonl").string()
+      << R"(", "max_tokens": 4}}]})";
+  const Outcome outcome =
+      platform_->ctl({"evaluations", "create", "--spec", *directory_ / "spec.json", "--follow"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const auto results = outcome.json().at("results");
+  ASSERT_EQ(results.size(), 3U);
+  EXPECT_EQ(rows(results[0].at("rows")).at("base acc").at("n"), "3") << "64 bits are strings";
+  EXPECT_EQ(rows(results[1].at("rows")).at("base acc").at("interval"), "INTERVAL_WILSON");
+  EXPECT_TRUE(rows(results[2].at("rows")).contains("base f1"));
+}
+
+TEST_F(EvaluationTest, AFileInTheWrongFormatEndsItWithLineAndReason) {
+  std::ofstream(*directory_ / "bad.csv") << "What is two?,1,2,3,4,B\nWhat is three?,1,2\n";
+  const Outcome outcome =
+      platform_->ctl({"evaluations", "create", "--model", support::kTinyModel, "--task",
+                      "multiple_choice", "--file", *directory_ / "bad.csv", "--follow"});
+  EXPECT_EQ(outcome.code, 3) << outcome.err;
+  const auto error = outcome.json().at("error");
+  EXPECT_EQ(error.at("code"), "invalid_evaluation_file");
+  EXPECT_EQ(error.at("param"), "tasks[0].multiple_choice");
+  EXPECT_THAT(error.at("message").get<std::string>(), HasSubstr("bad.csv"));
+  EXPECT_THAT(error.at("message").get<std::string>(), HasSubstr("line 2"));
+}
+
+// Attempt 2 goes on behind the last task that attempt 1 has kept, and every number is the same.
+TEST_F(EvaluationTest, AKilledEvaluatorChangesNoNumber) {
+  std::ofstream(*directory_ / "long.json")
+      << R"({"subjects": [{"model": "tiny-random"}], "seed": 1, "tasks": [)"
+      << R"({"perplexity": {"file": ")" << (*directory_ / "wiki.test.raw").string() << R"("}},)"
+      << R"({"multi_needle": {"file": ")" << (*directory_ / "wiki.test.raw").string()
+      << R"(", "lengths": [512], "n_needles": 2, "n_queries": 1, "samples_per_cell": 100}}]})";
+  const std::vector<std::string> create = {"evaluations", "create", "--spec",
+                                           *directory_ / "long.json"};
+  const Outcome straight = platform_->ctl(support::with(create, {"--follow"}));
+  ASSERT_EQ(straight.code, 0) << straight.err;
+
+  const std::string id = platform_->ctl(create).json().at("id");
+  const auto kept = [&] {  // the first task lies on the disk
+    std::error_code none;
+    const fs::path job = platform_->data_dir() / "jobs/default" / id;
+    for (const auto& attempt : fs::directory_iterator(job, none))
+      if (fs::exists(attempt.path() / "step-1/MANIFEST.json", none)) return true;
+    return false;
+  };
+  ASSERT_TRUE(support::eventually(kept, 120'000));
+  const auto engines = platform_->processes("dex-engine");  // the serving one, then the evaluator
+  ASSERT_EQ(engines.size(), 2U) << "it was over before it could be killed";
+  ASSERT_EQ(kill(engines[1], SIGKILL), 0);
+  const Outcome watched = platform_->ctl({"evaluations", "watch", id});
+  ASSERT_EQ(watched.code, 0) << watched.err;
+  EXPECT_EQ(watched.json().at("attempt"), 2);
+  EXPECT_EQ(watched.json().at("results"), straight.json().at("results"));
+}
+
+TEST_F(EvaluationTest, ACancelledOneStopsAndItsEvaluatorIsGone) {
+  std::ofstream(*directory_ / "endless.json")
+      << R"({"subjects": [{"model": "tiny-random"}], "tasks": [{"multi_needle": {"file": ")"
+      << (*directory_ / "wiki.test.raw").string()
+      << R"(", "lengths": [1000], "samples_per_cell": 1000}}]})";
+  const std::string id =
+      platform_->ctl({"evaluations", "create", "--spec", *directory_ / "endless.json"})
+          .json()
+          .at("id");
+  ASSERT_TRUE(
+      support::eventually([&] { return platform_->processes("dex-engine").size() == 2; }, 120'000));
+  EXPECT_EQ(platform_->ctl({"evaluations", "cancel", id, "--wait"}).code, 0);
+  EXPECT_TRUE(
+      support::eventually([&] { return platform_->processes("dex-engine").size() == 1; }, 60'000));
+  EXPECT_EQ(platform_->ctl({"evaluations", "get", id}).json().at("state"), "JOB_STATE_CANCELLED");
+}
+
+}  // namespace
+}  // namespace dex

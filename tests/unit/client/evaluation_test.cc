@@ -1,0 +1,108 @@
+#include <gmock/gmock.h>
+
+#include <fstream>
+
+#include "client/cli/evaluation_flags.h"
+#include "client/cli/evaluation_view.h"
+#include "client/cli/exit_code.h"
+#include "tests/support/temporary_directory.h"
+
+namespace dex::cli {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(EvaluationFlagsTest, BaseFirstThenAdaptersThenTheTaskWithItsOptions) {
+  EvaluationFlags flags;
+  flags.adapters = {"ft:small:default:night:01", "ft:small:default::02"};
+  flags.task = "multi-needle";
+  flags.file = "book.txt";
+  flags.sets = {"lengths=512,1024", "n_needles=4", "format=jsonl"};
+  flags.seed = "3";
+  flags.confidence = "0.9";
+  flags.metadata = {"study=a"};
+  const auto spec = make_evaluation_spec(flags);
+  ASSERT_TRUE(spec.ok()) << spec.status().to_string();
+  ASSERT_EQ(spec->subjects_size(), 3);
+  EXPECT_EQ(spec->subjects(0).model(), "small") << "named by the adapter";
+  EXPECT_EQ(spec->subjects(0).adapter(), "");
+  EXPECT_EQ(spec->subjects(2).adapter(), "ft:small:default::02");
+  const auto& task = spec->tasks(0).multi_needle();
+  EXPECT_EQ(task.file(), "book.txt");
+  EXPECT_THAT(task.lengths(), testing::ElementsAre(512, 1024));
+  EXPECT_EQ(task.n_needles(), 4U);
+  EXPECT_EQ(task.format(), v1::TEXT_FORMAT_JSONL);
+  EXPECT_EQ(spec->seed(), 3);
+  EXPECT_DOUBLE_EQ(spec->confidence(), 0.9);
+  EXPECT_EQ(spec->metadata().at("study"), "a");
+}
+
+TEST(EvaluationFlagsTest, WhatIsMissingOrUnknownIsSaid) {
+  EvaluationFlags flags;
+  EXPECT_THAT(make_evaluation_spec(flags).status().message(), HasSubstr("--model"));
+  flags.model = "small";
+  EXPECT_THAT(make_evaluation_spec(flags).status().message(), HasSubstr("perplexity"));
+  flags.file = "a.txt";
+  EXPECT_EQ(make_evaluation_spec(flags).status().reason(), "MISSING_FIELD");
+  flags.task = "perplexing";
+  EXPECT_THAT(make_evaluation_spec(flags).status().message(), HasSubstr("multiple_choice"));
+  flags.task = "perplexity";
+  flags.sets = {"strides=3"};
+  EXPECT_THAT(make_evaluation_spec(flags).status().message(), HasSubstr("stride"));
+  flags.sets = {"stride"};
+  EXPECT_EQ(make_evaluation_spec(flags).status().reason(), "INVALID_FIELD");
+  flags.sets = {};
+  flags.shots_file = "dev.csv";
+  EXPECT_FALSE(make_evaluation_spec(flags).ok()) << "perplexity has no examples";
+}
+
+TEST(EvaluationFlagsTest, FlagsAreAddedToASpecFile) {
+  const support::TemporaryDirectory directory;
+  std::ofstream(directory / "spec.json") << R"({"subjects": [{"model": "small"}],
+      "tasks": [{"perplexity": {"file": "file-1"}}, {"icl": {"file": "file-2", "shots": [2]}}]})";
+  EvaluationFlags flags;
+  flags.spec_file = directory / "spec.json";
+  flags.task = "answers";
+  flags.file = "file-3";
+  const auto spec = make_evaluation_spec(flags);
+  ASSERT_TRUE(spec.ok()) << spec.status().to_string();
+  EXPECT_EQ(spec->subjects_size(), 1);
+  ASSERT_EQ(spec->tasks_size(), 3);
+  EXPECT_EQ(spec->tasks(2).answers().file(), "file-3");
+}
+
+TEST(EvaluationViewTest, ShowsIntervalsAndVerdicts) {
+  v1::Evaluation evaluation;
+  evaluation.set_id("eval-1");
+  evaluation.set_state(v1::JOB_STATE_SUCCEEDED);
+  auto& result = *evaluation.add_results();
+  result.set_task("perplexity");
+  result.add_notes("A sentence.");
+  auto& row = *result.add_rows();
+  row.set_subject("night");
+  row.set_metric("perplexity");
+  (*row.mutable_dims())["tag"] = "news";
+  row.set_value(17.5);
+  row.set_low(16);
+  row.set_high(19);
+  row.set_delta(-1.25);
+  row.set_verdict(v1::EvaluationRow::VERDICT_NO_DIFFERENCE);
+  const std::string text = evaluation_text(evaluation, Terminal{});
+  for (const char* part : {"eval-1", "succeeded", "tag=news", "17.5000", "16.0000 – 19.0000",
+                           "-1.2500", "no difference", "note: A sentence."})
+    EXPECT_THAT(text, HasSubstr(part));
+}
+
+TEST(EvaluationViewTest, ExitCodesAreThoseOfJobs) {
+  v1::Evaluation evaluation;
+  evaluation.set_state(v1::JOB_STATE_FAILED);
+  evaluation.mutable_error()->set_category("USER");
+  EXPECT_EQ(exit_code(evaluation), kUserFault);
+  evaluation.set_state(v1::JOB_STATE_CANCELLED);
+  EXPECT_EQ(exit_code(evaluation), kJobStopped);
+  evaluation.set_state(v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(exit_code(evaluation), kDone);
+}
+
+}  // namespace
+}  // namespace dex::cli

@@ -1,0 +1,333 @@
+// protobuf ⇄ plain. This file includes no LibTorch header (performance.md §7).
+#include "worker/serve/evaluation_frames.h"
+
+#include <spdlog/spdlog.h>
+
+#include <atomic>
+#include <new>
+#include <optional>
+#include <thread>
+
+#include "dex/internal/v1/frames.pb.h"
+#include "services/base/version.h"
+#include "worker/serve/evaluation_messages.h"
+#include "worker/serve/evaluation_report.h"
+#include "worker/serve/evaluation_run.h"
+
+namespace dex::serve {
+namespace {
+
+namespace pb = dex::v1;
+using internal::v1::EvaluatorStart;
+using internal::v1::TrainerCommand;
+using internal::v1::TrainerReport;
+using Stop = TrainerCommand::Stop;
+
+constexpr int64_t kStart_ms = 60'000;
+constexpr int64_t kFrame_ms = 10'000;
+constexpr int kRowsAnEvent = 64;
+constexpr const char* kStepManifest = "MANIFEST.json";
+
+// Exit codes of jobs.md §6 that an evaluation has.
+enum EvaluationExit : int {
+  kDone = 0,
+  kBadTask = 10,
+  kBadFile = 11,
+  kOutOfMemory = 13,
+  kDiskFull = 14,
+  kStopped = 16,
+  kBrokenBase = 17,
+  kTryAgain = 18,
+};
+
+struct EvaluationEnd {
+  int exit = kDone;
+  internal::v1::Outcome outcome = internal::v1::OUTCOME_SUCCESS;
+  std::string code, message, param;
+  std::optional<SavedReport> published;
+};
+
+pb::JobPhase phase_message(EvaluationPhase phase) {
+  switch (phase) {
+    case EvaluationPhase::kLoadingDataset:
+      return pb::JOB_PHASE_LOADING_DATASET;
+    case EvaluationPhase::kLoadingModel:
+      return pb::JOB_PHASE_LOADING_MODEL;
+    case EvaluationPhase::kEvaluating:
+      return pb::JOB_PHASE_EVALUATING;
+  }
+  return pb::JOB_PHASE_UNSPECIFIED;
+}
+
+// Reads what the agent says while the evaluation computes, in a thread of its own.
+class StopListener {
+ public:
+  StopListener(base::FrameChannel& channel, const base::StopSignals& signals)
+      : on_signal_(signals.token(), OnSignal{this}),
+        thread_([this, &channel](const std::stop_token& end) { listen(channel, end); }) {}
+
+  [[nodiscard]] std::stop_token token() const { return stop_.get_token(); }
+  [[nodiscard]] Stop::Reason reason() const { return reason_; }
+
+ private:
+  struct OnSignal {
+    StopListener* self;
+    void operator()() const { self->request(Stop::REASON_DRAIN); }
+  };
+
+  // The first reason counts: the agent says what it wants before it sends a signal.
+  void request(Stop::Reason reason) {
+    Stop::Reason none = Stop::REASON_UNSPECIFIED;
+    reason_.compare_exchange_strong(none, reason);
+    stop_.request_stop();
+  }
+  void listen(base::FrameChannel& channel, const std::stop_token& end) {
+    while (!end.stop_requested()) {
+      const auto frame = channel.read(-1, end);
+      if (!frame.ok()) {  // the end of this object, or of the agent
+        if (!end.stop_requested()) request(Stop::REASON_CANCEL);
+        return;
+      }
+      TrainerCommand command;
+      if (command.ParseFromString(*frame) && command.has_stop()) request(command.stop().reason());
+    }
+  }
+
+  std::stop_source stop_;
+  std::atomic<Stop::Reason> reason_ = Stop::REASON_UNSPECIFIED;
+  std::stop_callback<OnSignal> on_signal_;
+  std::jthread thread_;
+};
+
+class FramedEvaluation final : public EvaluationSession {
+ public:
+  FramedEvaluation(const EvaluatorStart& start, EvaluationJob job, base::FrameChannel& channel,
+                   const StopListener& listener, const base::Clock& clock)
+      : start_(start),
+        job_(std::move(job)),
+        channel_(channel),
+        listener_(listener),
+        clock_(clock),
+        began_ms_(clock.steady_ms()) {}
+
+  // Everything from what an earlier attempt left to the published result.
+  SavedReport run() {
+    take_up();
+    run_evaluation_job(job_, done(), *this, clock_);
+    send_progress(pb::JOB_PHASE_FINALIZING, done(), 1);
+    std::vector<std::string> names;
+    for (const auto& result : report_.results()) names.push_back(name_of(result.file()));
+    return save_report(directory() / "final", "checksums.json", report_,
+                       report_markdown(report_, names));
+  }
+
+  void progress(EvaluationPhase phase, size_t done, double ratio) override {
+    send_progress(phase_message(phase), done, ratio);
+  }
+
+  void finished(size_t task, const evaluate::Evaluation& evaluation) override {
+    const auto files = file_of(start_.spec().tasks(static_cast<int>(task)));
+    *report_.add_results() = result_message(job_.tasks[task], files, evaluation);
+    keep();
+    tell(task);
+  }
+
+  [[nodiscard]] std::stop_token stop() const override { return listener_.token(); }
+
+ private:
+  [[nodiscard]] size_t done() const { return static_cast<size_t>(report_.results_size()); }
+  [[nodiscard]] std::filesystem::path directory() const { return start_.attempt_dir(); }
+
+  static std::string file_of(const pb::EvaluationTask& task) {
+    if (task.has_perplexity()) return task.perplexity().file();
+    if (task.has_multi_needle()) return task.multi_needle().file();
+    if (task.has_multiple_choice()) return task.multiple_choice().file();
+    return task.has_icl() ? task.icl().file() : task.answers().file();
+  }
+  [[nodiscard]] std::string name_of(const std::string& file) const {
+    for (const auto& known : start_.files()) {
+      if (known.file() == file) return known.filename();
+    }
+    return file;
+  }
+
+  // A step that can't be read costs time and nothing else: every number can be computed again.
+  void take_up() {
+    if (start_.checkpoint_dir().empty()) return;
+    try {
+      report_ =
+          load_report(start_.checkpoint_dir(), kStepManifest, start_.checkpoint_manifest_sha256());
+    } catch (const std::runtime_error& error) {
+      spdlog::warn("evaluation {} starts anew: {}", start_.job_id(), error.what());
+    }
+    if (done() > job_.tasks.size()) report_.Clear();
+  }
+
+  void keep() {
+    const int64_t begin_ms = clock_.steady_ms();
+    const auto saved =
+        save_report(directory() / ("step-" + std::to_string(done())), kStepManifest, report_, "");
+    TrainerReport report;
+    auto& out = *report.mutable_checkpoint();
+    out.set_uri(saved.path.string());
+    out.set_manifest_sha256(saved.manifest_sha256);
+    out.set_step(static_cast<uint32_t>(done()));
+    out.set_bytes(saved.bytes);
+    out.set_seconds(static_cast<double>(clock_.steady_ms() - begin_ms) / 1000);
+    send(report);
+  }
+
+  void tell(size_t task) {
+    const auto& result = report_.results(static_cast<int>(task));
+    TrainerReport report;
+    auto& event = *report.mutable_event();
+    event.set_type("job_evaluation");
+    event.set_level(pb::FineTuningEvent::LEVEL_INFO);
+    event.set_message("Task " + std::to_string(task + 1) + " of " +
+                      std::to_string(job_.tasks.size()) + ", " + result.task() + ", is done.");
+    event.set_attempt(start_.attempt());
+    stamp(*event.mutable_create_time());
+    auto& data = *event.mutable_job_evaluation();
+    data.set_index(static_cast<uint32_t>(task));
+    data.set_task(result.task());
+    for (const auto& row : result.rows()) {
+      if (row.dims().empty() && data.rows_size() < kRowsAnEvent) *data.add_rows() = row;
+    }
+    send(report);
+  }
+
+  void send_progress(pb::JobPhase phase, size_t done, double ratio) {
+    TrainerReport report;
+    auto& out = *report.mutable_progress();
+    out.set_phase(phase);
+    auto& figures = *out.mutable_progress();
+    figures.set_step(static_cast<uint32_t>(done));
+    figures.set_total_steps(static_cast<uint32_t>(job_.tasks.size()));
+    figures.set_progress_percentage(100 * ratio);
+    const auto passed_s = static_cast<double>(clock_.steady_ms() - began_ms_) / 1000;
+    if (first_ratio_ < 0) first_ratio_ = ratio;  // an earlier attempt's share took no time here
+    if (ratio > first_ratio_)
+      figures.set_estimated_remaining_seconds(passed_s * (1 - ratio) / (ratio - first_ratio_));
+    stamp(*figures.mutable_last_updated_time());
+    channel_.offer(report.SerializeAsString());
+  }
+
+  void stamp(google::protobuf::Timestamp& out) const {
+    const int64_t now_ms = clock_.now_ms();
+    out.set_seconds(now_ms / 1000);
+    out.set_nanos(static_cast<int32_t>(now_ms % 1000 * 1'000'000));
+  }
+
+  void send(const TrainerReport& report) {
+    if (!channel_.write(report.SerializeAsString(), kFrame_ms).ok()) throw evaluate::Stopped();
+  }
+
+  const EvaluatorStart& start_;
+  const EvaluationJob job_;
+  base::FrameChannel& channel_;
+  const StopListener& listener_;
+  const base::Clock& clock_;
+  const int64_t began_ms_;
+  double first_ratio_ = -1;
+  pb::EvaluationReport report_;
+};
+
+EvaluationEnd failed(int exit, internal::v1::Outcome outcome, std::string code,
+                     const std::string& message, std::string param = "") {
+  return {exit, outcome, std::move(code), message, std::move(param), std::nullopt};
+}
+
+EvaluationEnd end_of(const EvaluationFailure& failure) {
+  using Kind = EvaluationFailure::Kind;
+  const std::string what = failure.what();
+  switch (failure.kind()) {
+    case Kind::kFile:
+      return failed(kBadFile, internal::v1::OUTCOME_FAIL_FINAL, "invalid_evaluation_file", what,
+                    failure.param());
+    case Kind::kTask:
+      return failed(kBadTask, internal::v1::OUTCOME_FAIL_FINAL, "invalid_hyperparameter", what,
+                    failure.param());
+    case Kind::kAdapter:
+      return failed(kBadTask, internal::v1::OUTCOME_FAIL_FINAL, "adapter_mismatch", what,
+                    failure.param());
+    case Kind::kBase:
+      return failed(kBrokenBase, internal::v1::OUTCOME_RELEASE, "internal", what);
+    case Kind::kEngine:
+      return failed(kTryAgain, internal::v1::OUTCOME_FAIL_RETRY, "internal", what);
+  }
+  return failed(kTryAgain, internal::v1::OUTCOME_FAIL_RETRY, "internal", what);
+}
+
+EvaluationEnd stopped(Stop::Reason reason) {
+  const auto outcome = reason == Stop::REASON_CANCEL  ? internal::v1::OUTCOME_CANCELLED
+                       : reason == Stop::REASON_PAUSE ? internal::v1::OUTCOME_PAUSED
+                                                      : internal::v1::OUTCOME_RELEASE;
+  return failed(kStopped, outcome, "", "stopped on request");
+}
+
+EvaluationEnd run_start(const EvaluatorStart& start, base::FrameChannel& channel,
+                        const base::StopSignals& signals, const base::Clock& clock) {
+  const StopListener listener(channel, signals);
+  try {
+    TrainerReport ready;
+    ready.mutable_ready()->set_version(std::string(base::version()));
+    ready.mutable_ready()->set_device("cpu");
+    if (!channel.write(ready.SerializeAsString(), kFrame_ms).ok()) throw evaluate::Stopped();
+    EvaluationEnd end;
+    end.published = FramedEvaluation(start, evaluation_job(start), channel, listener, clock).run();
+    return end;
+  } catch (const evaluate::Stopped&) {
+    return stopped(listener.reason());
+  } catch (const EvaluationFailure& failure) {
+    return end_of(failure);
+  } catch (const DiskFailure& failure) {
+    if (failure.full())
+      return failed(kDiskFull, internal::v1::OUTCOME_DISK_FULL, "disk_full", failure.what());
+    return failed(kTryAgain, internal::v1::OUTCOME_FAIL_RETRY, "internal", failure.what());
+  } catch (const std::bad_alloc&) {
+    return failed(kOutOfMemory, internal::v1::OUTCOME_OOM, "out_of_memory",
+                  "there is not enough memory for the model and this evaluation's lengths");
+  } catch (const std::exception& error) {
+    return failed(kTryAgain, internal::v1::OUTCOME_FAIL_RETRY, "internal", error.what());
+  }
+}
+
+std::string last_frame(const EvaluationEnd& end) {
+  TrainerReport report;
+  auto& out = *report.mutable_result();
+  out.set_outcome(end.outcome);
+  out.set_code(end.code);
+  out.set_message(end.message);
+  out.set_param(end.param);
+  if (end.published) {
+    out.mutable_result()->set_uri(end.published->path.string());
+    out.mutable_result()->set_manifest_sha256(end.published->manifest_sha256);
+    out.mutable_result()->set_bytes(end.published->bytes);
+  }
+  return report.SerializeAsString();
+}
+
+}  // namespace
+
+int run_evaluation_frames(base::FrameChannel& channel, const base::StopSignals& signals,
+                          const base::Clock& clock) {
+  const auto frame = channel.read(kStart_ms, signals.token());
+  if (!frame.ok()) {
+    spdlog::error("no start frame: {}", frame.status().message());
+    return kStopped;
+  }
+  TrainerCommand command;
+  EvaluationEnd end;
+  if (!command.ParseFromString(*frame) || !command.has_evaluate()) {
+    end = failed(kTryAgain, internal::v1::OUTCOME_FAIL_RETRY, "internal",
+                 "the first frame must be EvaluatorStart");
+  } else {
+    end = run_start(command.evaluate(), channel, signals, clock);
+  }
+  if (end.exit != kDone) spdlog::info("evaluation ends: {} {}", end.code, end.message);
+  // An agent that is gone reads the exit code.
+  (void)channel.write(last_frame(end), kFrame_ms).ok();
+  return end.exit;
+}
+
+}  // namespace dex::serve

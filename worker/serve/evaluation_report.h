@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+
+#include "dex/v1/evaluation.pb.h"
+
+// What an evaluation leaves on the disk: step-<n>/ with the first n tasks' results, so that a later
+// attempt goes on behind them, and final/, which is published (jobs.md §7). Everything blocks on
+// the disk.
+namespace dex::serve {
+
+// The disk did not take what was to be saved.
+class DiskFailure : public std::runtime_error {
+ public:
+  DiskFailure(const std::string& message, bool full) : std::runtime_error(message), full_(full) {}
+  [[nodiscard]] bool full() const { return full_; }  // another worker, or a little later
+
+ private:
+  bool full_;
+};
+
+struct SavedReport {
+  std::filesystem::path path;
+  std::string manifest_sha256;
+  int64_t bytes = 0;
+};
+
+// Writes `directory`: results.json (EvaluationReport in protobuf JSON), report.md when `markdown`
+// is not empty, and `manifest`, {file: sha256}, last. Whole or not at all. Throws DiskFailure.
+SavedReport save_report(const std::filesystem::path& directory, const std::string& manifest,
+                        const dex::v1::EvaluationReport& report, const std::string& markdown);
+
+// Reads results.json of a step back and holds it against the manifest, the manifest against its
+// hash. Throws std::runtime_error when anything is not what was saved.
+dex::v1::EvaluationReport load_report(const std::filesystem::path& directory,
+                                      const std::string& manifest,
+                                      const std::string& manifest_sha256);
+
+}  // namespace dex::serve

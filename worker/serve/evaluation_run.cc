@@ -1,0 +1,89 @@
+#include "worker/serve/evaluation_run.h"
+
+#include <memory>
+
+namespace dex::serve {
+namespace {
+
+using Kind = EvaluationFailure::Kind;
+using Tasks = std::vector<std::unique_ptr<evaluate::Task>>;
+
+std::string with_names(std::string text, const EvaluationJob& job) {
+  for (const auto& [path, name] : job.shown_paths) {
+    for (size_t at = 0; (at = text.find(path, at)) != std::string::npos; at += name.size())
+      text.replace(at, path.size(), name);
+  }
+  return text;
+}
+
+// Empty where a task is done already.
+Tasks read_tasks(const EvaluationJob& job, size_t first) {
+  Tasks tasks(job.tasks.size());
+  for (size_t i = first; i < tasks.size(); ++i) {
+    try {
+      tasks[i] = make_task(job.tasks[i]);
+    } catch (const std::runtime_error& error) {
+      throw EvaluationFailure(Kind::kFile, with_names(error.what(), job), job.task_fields[i]);
+    }
+  }
+  return tasks;
+}
+
+std::unique_ptr<EvaluationSubjects> load_subjects(const EvaluationJob& job,
+                                                  const base::Clock& clock) {
+  try {
+    return std::make_unique<EvaluationSubjects>(job.subjects, clock);
+  } catch (const BrokenAdapter& error) {
+    throw EvaluationFailure(Kind::kAdapter, with_names(error.what(), job), "subjects");
+  } catch (const BrokenBase& error) {
+    throw EvaluationFailure(Kind::kBase, error.what(), "");
+  }
+}
+
+// Which subject a label is, for the share of a task that is done.
+size_t index_of(const std::string& label, const std::vector<SubjectSource>& subjects) {
+  for (size_t i = 0; i < subjects.size(); ++i) {
+    if (subjects[i].label == label) return i;
+  }
+  return 0;
+}
+
+}  // namespace
+
+void run_evaluation_job(const EvaluationJob& job, size_t first, EvaluationSession& session,
+                        const base::Clock& clock) {
+  if (first >= job.tasks.size()) return;  // an earlier attempt only failed to publish
+  const auto all = static_cast<double>(job.tasks.size());
+  const auto before = [&](size_t task) { return static_cast<double>(task) / all; };
+  session.progress(EvaluationPhase::kLoadingDataset, first, before(first));
+  const Tasks tasks = read_tasks(job, first);
+  if (session.stop().stop_requested()) throw evaluate::Stopped();
+  session.progress(EvaluationPhase::kLoadingModel, first, before(first));
+  const auto subjects = load_subjects(job, clock);
+  const auto subject_count = static_cast<double>(job.subjects.subjects.size());
+  for (size_t i = first; i < tasks.size(); ++i) {
+    session.progress(EvaluationPhase::kEvaluating, i, before(i));
+    evaluate::Hooks hooks;
+    hooks.stop = session.stop();
+    hooks.progress = [&](const std::string& subject, int64_t done, int64_t total) {
+      const double share = total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 0;
+      const auto ended = static_cast<double>(index_of(subject, job.subjects.subjects));
+      session.progress(EvaluationPhase::kEvaluating, i,
+                       before(i) + (ended + share) / subject_count / all);
+    };
+    evaluate::Evaluation evaluation;
+    try {
+      evaluation =
+          evaluate::evaluate(*tasks[i], subjects->list(), {job.confidence, job.seed}, hooks);
+    } catch (const EngineFailure& error) {
+      throw EvaluationFailure(Kind::kEngine, error.what(), job.task_fields[i]);
+    } catch (const std::runtime_error& error) {
+      // A task refuses what can't be before it computes anything (worker/evaluate/task.h).
+      throw EvaluationFailure(Kind::kTask, with_names(error.what(), job), job.task_fields[i]);
+    }
+    if (!evaluation.complete) throw evaluate::Stopped();
+    session.finished(i, evaluation);
+  }
+}
+
+}  // namespace dex::serve
