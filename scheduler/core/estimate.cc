@@ -61,7 +61,8 @@ double flops_per_token(const dex::v1::Model& m, int64_t trained, int64_t beside,
       static_cast<double>(m.parameters()) -
       (m.tied_embeddings() ? 0.0 : static_cast<double>(m.vocab_size()) * m.hidden_size());
   const double attention =
-      4.0 * (static_cast<double>(length) / 2) * m.query_heads() * m.head_dim() * m.layers();
+      (m.differential() ? 8.0 : 4.0) *  // each map is made for both halves of the values
+      (static_cast<double>(length) / 2) * m.query_heads() * m.head_dim() * m.layers();
   return 4.0 * (matrices + static_cast<double>(beside)) + 2.0 * static_cast<double>(trained) +
          3.5 * attention;
 }
@@ -80,13 +81,22 @@ int64_t more_activations(const dex::v1::FineTuningJobSpec& spec, const dex::v1::
          adapter_places(spec) * (m.hidden_size() + spec.adapter().size());
 }
 
+// What is kept between two maps beside what attention keeps anyway: both halves' values and
+// outputs, their difference before its norm; for λ's gradient the halves side by side.
+int64_t differential_activations(const dex::v1::FineTuningJobSpec& spec, const dex::v1::Model& m) {
+  if (!m.differential()) return 0;
+  const int64_t halves = trained_weights(spec) == TrainedWeights::kAll ? 5 : 3;
+  return (halves * m.query_heads() + m.kv_heads()) * m.head_dim();
+}
+
 // What one token of a micro-batch keeps for the backward pass: performance.md §2, fused SwiGLU.
 int64_t activation_bytes_per_token(const dex::v1::FineTuningJobSpec& spec,
                                    const dex::v1::Model& m) {
   const int64_t d = m.head_dim();
   const int64_t queries_and_keys = (m.query_heads() + m.kv_heads()) * d;
   const int64_t elements = 3 * m.hidden_size() + (m.qk_norm() ? 3 : 2) * queries_and_keys +
-                           2 * m.intermediate_size() + more_activations(spec, m);
+                           2 * m.intermediate_size() + more_activations(spec, m) +
+                           differential_activations(spec, m);
   return elements * m.layers() * kFloat;
 }
 

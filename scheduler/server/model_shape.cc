@@ -20,9 +20,11 @@ struct Family {
   Has mlp_bias;          // key mlp_bias
   bool qk_norm;
   int32_t head_dim;  // of a config without the key; 0: hidden_size / num_attention_heads
+  bool differential = false;
 };
 
 constexpr Family kFamilies[] = {
+    {"diffllama", Has::kAsKeySays, Has::kAsKeySays, Has::kNo, false, 0, true},
     {"llama", Has::kAsKeySays, Has::kAsKeySays, Has::kAsKeySays, false, 0},
     {"mistral", Has::kNo, Has::kNo, Has::kNo, false, 0},
     {"qwen2", Has::kYes, Has::kNo, Has::kNo, false, 0},
@@ -74,6 +76,7 @@ int64_t parameter_count(const v1::Model& m, bool mlp_bias) {
   if (m.output_bias()) layer += hidden;
   if (mlp_bias) layer += 2 * intermediate + hidden;
   if (m.qk_norm()) layer += 2 * m.head_dim();
+  if (m.differential()) layer += 4 * m.head_dim();
   const int64_t embedding = int64_t{m.vocab_size()} * hidden;
   return m.layers() * layer + hidden + embedding * (m.tied_embeddings() ? 1 : 2);
 }
@@ -103,6 +106,7 @@ base::Status read_model_shape(const json& config, v1::Model& model) {
   model.set_attention_bias(has(family.qkv_bias, config, "attention_bias"));
   model.set_output_bias(has(family.o_bias, config, "attention_bias"));
   model.set_qk_norm(family.qk_norm);
+  model.set_differential(family.differential);
   model.set_tied_embeddings(flag(config, "tie_word_embeddings"));
   model.set_parameters(parameter_count(model, has(family.mlp_bias, config, "mlp_bias")));
   return {};

@@ -223,6 +223,9 @@ Adapter load_adapter(const fs::path& dir, const BaseIdentity& base, const Adapte
   const nlohmann::json checksums = read_checksums(dir, options);
   Adapter adapter = read_config(dir, checksums, base.config);
   if (!checksums.is_null()) check_base(adapter, base, dir / kConfigFile);
+  if (const auto refusal = branch_refusal(base.config);
+      adapter.adaptation.options.has_branch() && !refusal.empty())
+    fail((dir / kConfigFile).string(), refusal);
   const DexOptions& method = adapter.adaptation.options;
   const bool patterned = method.train == Train::kLora;  // its terms have their places already
   for (size_t i = 0; !patterned && method.has_lora() && i < adapter.adaptation.layers.size(); ++i) {

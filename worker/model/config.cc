@@ -147,6 +147,20 @@ void refuse_other_architectures(const JsonFields& fields) {
   }
 }
 
+// What transformers asks of a differential model too.
+void check_differential(const JsonFields& fields, const Config& config) {
+  if (config.kv_heads % 2 != 0) {
+    fields.fail("num_key_value_heads",
+                "an even number, since a " + config.model_type + " subtracts heads in pairs",
+                std::to_string(config.kv_heads));
+  }
+  const char* dropout = "attention_dropout";
+  if (fields.has(dropout) && fields.number(dropout) != 0) {
+    fields.fail(dropout, "0, the one value that has a meaning between two maps",
+                fields.raw(dropout).dump());
+  }
+}
+
 }  // namespace
 
 int64_t Config::parameter_count() const {
@@ -157,6 +171,7 @@ int64_t Config::parameter_count() const {
   if (o_bias) layer += hidden_size;
   if (qk_norm) layer += 2 * head_dim;
   if (mlp_bias) layer += 2 * intermediate_size + hidden_size;
+  if (differential()) layer += 4 * head_dim;
   const int64_t ends = vocab_size * hidden_size * (tie_word_embeddings ? 1 : 2) + hidden_size;
   return layers * layer + ends;
 }
@@ -199,6 +214,8 @@ Config parse_config(std::string_view json, const std::string& source) {
   config.max_position_embeddings = fields.integer("max_position_embeddings", 1, kMaxPositions);
   config.rms_norm_eps = positive(fields, "rms_norm_eps");
   read_rope(fields, config);
+  config.attention = family.attention;
+  if (config.differential()) check_differential(fields, config);
   config.sliding_window = read_window(fields, family, config);
   config.tie_word_embeddings =
       fields.has("tie_word_embeddings") && fields.boolean("tie_word_embeddings");

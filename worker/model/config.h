@@ -19,6 +19,14 @@ struct RopeScaling {
   int64_t original_max_position_embeddings = 0;  // tokens
 };
 
+// What a layer makes of its query heads' maps.
+enum class Attention {
+  kSoftmax,  // each mixes values by itself
+  // Pairs of heads are subtracted: V1 of method.md §8, in DiffLlama's layout, with pairs (i, i +
+  // H/2) and values twice as wide as keys, V head j with V head j + K/2. H and K are even.
+  kDifferential,
+};
+
 // The shape of a decoder of one of the families (families.h), as its config.json states it. Plain
 // numbers, no defaults for what decides the result: a missing or odd value is refused by the key's
 // name.
@@ -38,6 +46,7 @@ struct Config {
   // A token sees itself and the sliding_window − 1 tokens before it. 0: all before it; so a window
   // that max_position_embeddings never fills.
   int64_t sliding_window = 0;
+  Attention attention = Attention::kSoftmax;
   bool tie_word_embeddings = false;
   bool qkv_bias = false;  // biases on q, k and v
   bool o_bias = false;    // bias on o
@@ -47,6 +56,7 @@ struct Config {
   std::vector<int64_t> eos_token_ids;  // may be empty
 
   [[nodiscard]] int64_t heads_per_kv() const { return heads / kv_heads; }
+  [[nodiscard]] bool differential() const { return attention == Attention::kDifferential; }
   [[nodiscard]] int64_t parameter_count() const;  // tied embeddings counted once
 };
 

@@ -161,6 +161,9 @@ std::vector<std::string> problems(const DexOptions& options, const Config& confi
                                   const std::vector<std::vector<int64_t>>& selected_heads,
                                   int64_t updates);
 
+// Why no branch can be on a model of this kind, by name and with the way out; empty: one can.
+std::string branch_refusal(const Config& config);
+
 // Only the rules about heads: number of layers, range, duplicates.
 std::vector<std::string> head_problems(const Config& config,
                                        const std::vector<std::vector<int64_t>>& selected_heads);

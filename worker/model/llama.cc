@@ -17,6 +17,8 @@
 #include "worker/kernels/rope.h"
 #include "worker/kernels/swiglu.h"
 #include "worker/model/causal_attention.h"
+#include "worker/model/dex_options.h"
+#include "worker/model/differential_attention.h"
 #include "worker/model/rope_frequencies.h"
 
 namespace dex::model {
@@ -103,10 +105,27 @@ class Pass {
         cos_, sin_);
     const Tensor v = by_head(project(layer, Linear::kV, x, w.v, w.v_bias), config_.kv_heads);
     if (observer_.on_entropy) observer_.on_entropy(layer, entropy(q.detach(), k.detach()));
-    const Tensor o = mix(q, k, v);  // [N, H, d]
+    const Tensor o = config_.differential() ? subtracted(layer, q, k, v) : mix(q, k, v);
     if (observer_.on_heads) observer_.on_heads(layer, q.detach(), k.detach(), o.detach());
     const Tensor y = output(layer, o, v);
     return w.o_bias.defined() ? y + w.o_bias : y;
+  }
+
+  // H/2 heads of width 2d of a differential model, as [N, H, d] like everybody's.
+  [[nodiscard]] Tensor subtracted(int64_t layer, const Tensor& q, const Tensor& k,
+                                  const Tensor& v) const {
+    const LayerWeights& w = weights_.layers[static_cast<size_t>(layer)];
+    const int64_t pairs = config_.kv_heads / 2;
+    const double init = lambda_init(layer);
+    const DifferentialV1 how{
+        .lambda = differential_lambda({w.lambda_q1, w.lambda_k1, w.lambda_q2, w.lambda_k2}, init),
+        .lambda_init = init,
+        .eps = config_.rms_norm_eps};
+    return differential_v1(q, k, {v.narrow(1, 0, pairs), v.narrow(1, pairs, pairs)}, how,
+                           [this](const Tensor& queries, const Tensor& keys, const Tensor& values) {
+                             return mix(queries, keys, values);
+                           })
+        .view_as(q);
   }
 
   [[nodiscard]] Tensor by_head(const Tensor& x, int64_t heads) const {
@@ -232,6 +251,19 @@ void check_batch(const Batch& batch, const Config& config) {
   if (!good) throw std::runtime_error("[llama] bounds must rise from 0 to N");
 }
 
+// Branch and measures are defined on a head's own map and output (method.md §3.6).
+void check_single_heads(const Config& config, const Adaptation& adaptation,
+                        const Observer& observer) {
+  if (!config.differential()) return;
+  if (observer.on_entropy || observer.on_heads || !observer.head_gates.empty()) {
+    throw std::runtime_error("[llama] model_type " + config.model_type +
+                             " subtracts one head's map from another's: measures of single heads "
+                             "have no meaning on it");
+  }
+  if (adaptation.options.has_branch() && !adaptation.layers.empty())
+    throw std::runtime_error("[llama] " + branch_refusal(config));
+}
+
 }  // namespace
 
 Batch pack(const std::vector<std::vector<int64_t>>& documents) {
@@ -267,6 +299,7 @@ Tensor Llama::hidden(const Batch& batch, const Adaptation& adaptation,
     throw std::runtime_error("[llama] adaptation must have " + std::to_string(config_.layers) +
                              " layers, got " + std::to_string(adaptation.layers.size()));
   }
+  check_single_heads(config_, adaptation, observer);
   return Pass(config_, weights_, batch, adaptation, observer).run();
 }
 

@@ -34,6 +34,12 @@ void visit_layer(const Config& c, const std::string& prefix, LayerWeights& layer
     visit(prefix + "self_attn.q_norm.weight", {c.head_dim}, layer.q_norm);
     visit(prefix + "self_attn.k_norm.weight", {c.head_dim}, layer.k_norm);
   }
+  if (c.differential()) {
+    visit(prefix + "self_attn.lambda_q1", {c.head_dim}, layer.lambda_q1);
+    visit(prefix + "self_attn.lambda_k1", {c.head_dim}, layer.lambda_k1);
+    visit(prefix + "self_attn.lambda_q2", {c.head_dim}, layer.lambda_q2);
+    visit(prefix + "self_attn.lambda_k2", {c.head_dim}, layer.lambda_k2);
+  }
   visit(prefix + "post_attention_layernorm.weight", {D}, layer.post_norm);
   visit(prefix + "mlp.gate_proj.weight", {F, D}, layer.gate);
   visit(prefix + "mlp.up_proj.weight", {F, D}, layer.up);
@@ -61,6 +67,7 @@ Config with_every_tensor() {
   Config config;
   config.heads = config.kv_heads = 1;
   config.qkv_bias = config.o_bias = config.mlp_bias = config.qk_norm = true;
+  config.attention = Attention::kDifferential;
   return config;
 }
 

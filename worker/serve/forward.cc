@@ -44,6 +44,7 @@ Forward::Forward(const ServingModel& model, KvPool& pool, kernels::ThreadPool& t
   const int64_t widest = std::max({config_.hidden_size, width, config_.intermediate_size});
   for (auto* buffer : {&x_, &normed_}) buffer->resize(max_rows * config_.hidden_size);
   for (auto* buffer : {&q_, &o_}) buffer->resize(max_rows * width);
+  if (config_.differential()) wide_.resize(max_rows * 2 * width);
   for (auto* buffer : {&k_, &v_}) buffer->resize(max_rows * kv_width);
   for (auto* buffer : {&gate_, &up_}) buffer->resize(max_rows * config_.intermediate_size);
   for (int i = 0; i < threads.threads(); ++i) {
@@ -71,7 +72,8 @@ void Forward::run(std::span<const Segment> segments, Kernel kernel) {
     add_terms(layer, Linear::kV, v_.data());
     multiply();
 
-    kernel == Kernel::kFew ? attend_few(layer) : attend_many(layer);
+    // A differential head mixes the values of other key heads too: all are stored first.
+    kernel == Kernel::kFew && !config_.differential() ? attend_few(layer) : attend_many(layer);
     if (!branches_.empty()) branches_.apply(layer, o_.data(), v_.data());
 
     prepare(o_.data(), config_.heads * config_.head_dim);
@@ -345,9 +347,18 @@ void Forward::attend_many(int64_t layer) {
     const auto [first, count] = tiles_[i / config_.kv_heads];
     tile(layer, first, count, i % config_.kv_heads, thread);
   });
+  if (!config_.differential()) return;
+  threads_.run(static_cast<int>(rows_.size()),
+               [&](int row, int) { subtract(model_.layers[layer], row); });
 }
 
 void Forward::tile(int64_t layer, int64_t first, int64_t count, int64_t kv_head, int thread) {
+  if (config_.differential()) return tile_halves(layer, first, count, kv_head, thread);
+  attend(layer, first, count, kv_head, kv_head, o_.data(), config_.head_dim, thread);
+}
+
+void Forward::attend(int64_t layer, int64_t first, int64_t count, int64_t kv_head,
+                     int64_t value_head, float* out, int64_t stride, int thread) {
   const int64_t d = config_.head_dim, group = config_.heads_per_kv();
   const float* queries[kernels::kMostQueries];
   float* outputs[kernels::kMostQueries];
@@ -360,9 +371,9 @@ void Forward::tile(int64_t layer, int64_t first, int64_t count, int64_t kv_head,
     size_t n = 0;
     for (int64_t row = first; row < first + count; ++row) {
       for (int64_t h = h0; h < h1; ++h, ++n) {
-        const int64_t at = (row * config_.heads + kv_head * group + h) * d;
-        queries[n] = q_.data() + at;
-        outputs[n] = o_.data() + at;
+        const int64_t head = row * config_.heads + kv_head * group + h;
+        queries[n] = q_.data() + head * d;
+        outputs[n] = out + head * stride;
         visible[n] = rows_[row].position + 1;
         hidden[n] = std::max<int64_t>(0, visible[n] - window);
       }
@@ -376,7 +387,8 @@ void Forward::tile(int64_t layer, int64_t first, int64_t count, int64_t kv_head,
                      .queries = {queries, n},
                      .visible = {visible, n},
                      .outputs = {outputs, n},
-                     .hidden = {hidden, window == 0 ? 0 : n}},
+                     .hidden = {hidden, window == 0 ? 0 : n},
+                     .value_head = value_head},
                     attention_[thread]);
   }
 }

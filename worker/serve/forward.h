@@ -96,7 +96,16 @@ class Forward {
   void attend_many(int64_t layer);
   void place_head(const WeightView& norm, int32_t position, float* head) const;
   void rotate_and_store(int64_t layer, int64_t row, int64_t kv_head);
+  // The queries of rows [first, first + count) that read one key head.
   void tile(int64_t layer, int64_t first, int64_t count, int64_t kv_head, int thread);
+  // The same with the values of a head of choice; query head h of row r goes to
+  // out + (r·H + h)·stride.
+  void attend(int64_t layer, int64_t first, int64_t count, int64_t kv_head, int64_t value_head,
+              float* out, int64_t stride, int thread);
+  // Differential models (forward_differential.cc): both halves of the wide values, then a row's
+  // heads subtracted, normed and scaled into o_.
+  void tile_halves(int64_t layer, int64_t first, int64_t count, int64_t kv_head, int thread);
+  void subtract(const LayerView& layer, int64_t row);
 
   const ServingModel& model_;
   const model::Config& config_;
@@ -122,6 +131,7 @@ class Forward {
   const float* in_ = nullptr;  // what prepare() was given, or packed_
   int64_t in_columns_ = 0;
   std::vector<float> x_, normed_, q_, k_, v_, o_, gate_, up_, packed_;
+  std::vector<float> wide_;                           // [rows, H, 2d], of a differential model
   std::vector<std::vector<float>> scratch_;           // a thread
   std::vector<kernels::AttentionScratch> attention_;  // a thread
 };

@@ -12,6 +12,7 @@
 #include "services/base/sha256.h"
 #include "worker/kernels/rope.h"
 #include "worker/model/adapter.h"
+#include "worker/model/differential_attention.h"
 #include "worker/model/fold.h"
 #include "worker/model/rope_frequencies.h"
 #include "worker/model/weights.h"
@@ -75,6 +76,15 @@ LayerView view_layer(const model::LayerWeights& w, Storage& storage, bool round)
                                                              {&w.down_bias, &out.down_bias}};
   for (const auto& [tensor, view] : views) *view = storage.view(*tensor, round);
   return out;
+}
+
+// λ of a differential layer depends on nothing but weights: a number, once.
+void view_lambda(const model::LayerWeights& w, int64_t layer, LayerView& out) {
+  const double init = model::lambda_init(layer);
+  out.lambda_init = static_cast<float>(init);
+  out.lambda =
+      model::differential_lambda({w.lambda_q1, w.lambda_k1, w.lambda_q2, w.lambda_k2}, init)
+          .item<float>();
 }
 
 std::vector<float> copy(const at::Tensor& tensor) {
@@ -188,8 +198,11 @@ std::shared_ptr<const ServingModel> load_serving_model(const std::filesystem::pa
   model->embed = storage->views.view(w.embed, !f32);
   model->lm_head = w.lm_head.is_same(w.embed) ? model->embed : storage->views.view(w.lm_head, !f32);
   model->norm = storage->views.view(w.norm, false);
-  for (const auto& layer : w.layers)
-    model->layers.push_back(view_layer(layer, storage->views, !f32));
+  for (size_t i = 0; i < w.layers.size(); ++i) {
+    model->layers.push_back(view_layer(w.layers[i], storage->views, !f32));
+    if (model->config.differential())
+      view_lambda(w.layers[i], static_cast<int64_t>(i), model->layers.back());
+  }
   const auto [cos, sin] =
       kernels::rope_angles(at::arange(model->config.max_position_embeddings, at::kLong),
                            model::rope_frequencies(model->config));

@@ -65,6 +65,9 @@ void Job::load_model() {
                       identity_.base_weights_sha256 + ", expected " + spec_.base_weights_sha256,
                   "model");
   }
+  if (const auto refusal = model::branch_refusal(config_);
+      spec_.dex.has_branch() && !refusal.empty())
+    throw bad_spec("method", refusal);
   llama_ = std::make_unique<model::Llama>(config_, base_);
   // Lists given by hand can be judged before the data is read.
   if (spec_.heads.criterion == evaluate::Criterion::kExplicit && spec_.dex.has_branch()) {

@@ -62,6 +62,10 @@ TEST(ModelCatalogTest, CountsEveryFamily) {
   EXPECT_EQ(read("qwen2").parameters(), 13'820);
   EXPECT_EQ(read("qwen3").parameters(), 9'080);
   EXPECT_EQ(read("qwen3_biased").parameters(), 12'612);
+  EXPECT_EQ(read("diffllama").parameters(), 25'248);
+  EXPECT_EQ(read("diffllama_biased").parameters(), 9'280);
+  EXPECT_TRUE(read("diffllama").differential());
+  EXPECT_FALSE(read("llama3").differential());
   EXPECT_EQ(read("qwen2").family(), "qwen2");
   EXPECT_TRUE(read("qwen2").attention_bias());
   EXPECT_FALSE(read("qwen2").output_bias());
@@ -92,8 +96,8 @@ TEST(ModelCatalogTest, BrokenListsAreNamed) {
       << R"({"num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 8,
              "model_type": "gemma2"})";
   EXPECT_EQ(reason(R"({"models": [{"name": "x", "folder": "empty"}]})"),
-            "model 'x': config.json: 'model_type' must be one of llama, mistral, qwen2, qwen3, got "
-            "'gemma2'; take the model off the list");
+            "model 'x': config.json: 'model_type' must be one of diffllama, llama, mistral, qwen2, "
+            "qwen3, got 'gemma2'; take the model off the list");
 }
 
 }  // namespace

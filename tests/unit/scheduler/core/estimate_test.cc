@@ -51,6 +51,22 @@ TEST(EstimateTest, CountsBiasesAndNorms) {
             estimate(resolved("paper"), smollm2(), DeviceFacts{}).peak_host_memory_bytes());
 }
 
+// Both halves of the wide values are kept for the backward pass, and for λ's gradient side by side.
+TEST(EstimateTest, CountsWhatLiesBetweenTwoMaps) {
+  const auto memory = [](bool differential, bool full) {
+    ResolveInput in = input();
+    in.model.set_differential(differential);
+    full ? static_cast<void>(in.spec.mutable_full())
+         : static_cast<void>(in.spec.mutable_kvo_only());
+    const Resolved result = resolve(in).value();
+    const auto& hyper = result.config.spec().hyperparameters();
+    const int64_t tokens = int64_t{hyper.micro_batch_size()} * hyper.max_seq_length();
+    return estimate(result, in.model, DeviceFacts{}).peak_host_memory_bytes() / (tokens * 30 * 4);
+  };
+  EXPECT_NEAR(memory(true, false) - memory(false, false), (3 * 9 + 3) * 64, 1);
+  EXPECT_NEAR(memory(true, true) - memory(false, true), (5 * 9 + 3) * 64, 1);
+}
+
 // The same table: LoRA r = 8 on q, k, v, o 921,600, adapter 4,462,080, everything 134,515,008.
 TEST(EstimateTest, CountsTheBaselinesExactly) {
   const auto of = [](const std::function<void(v1::FineTuningJobSpec&)>& choose) {

@@ -182,6 +182,19 @@ TEST(ResolveTest, DeadPointsAreRefused) {
   EXPECT_EQ(refused(empty).reason(), "DEAD_CONFIGURATION");
 }
 
+// method.md §3.6: no form is defined on a difference of maps; the rivals are.
+TEST(ResolveTest, DifferentialModelsTakeNoDex) {
+  auto in = input();
+  in.model.set_family("diffllama");
+  in.model.set_differential(true);
+  const auto status = refused(in);
+  EXPECT_THAT(status.message(),
+              HasSubstr("dex has no defined meaning on a diffllama, which subtracts attention maps "
+                        "by itself: use kvo_only, lora, adapter or full"));
+  in.spec.mutable_kvo_only();
+  EXPECT_TRUE(resolve(in).ok());
+}
+
 // A bottleneck starts at 0 whatever w_d_init says (method.md §2.5), so that cannot save it.
 TEST(ResolveTest, ABottleneckHasNoLinearStart) {
   auto in = input("paper");
