@@ -73,8 +73,8 @@ TEST_P(DifferentialJobTest, FullTrainsLambdaToo) {
   EXPECT_THAT(session.numbers("export_complete", "maxAbsLogitDiff"), Each(Le(1e-4)));
   const auto config = model::load_config(published.path);
   EXPECT_TRUE(config.differential());
-  const auto was = model::load_weights(directory_ / "model", config),
-             now = model::load_weights(published.path, config);
+  const auto was = model::load_weights(directory_ / "model", config, {.dtype = at::kFloat}),
+             now = model::load_weights(published.path, config, {.dtype = at::kFloat});
   for (size_t i = 0; i < was.layers.size(); ++i) {
     EXPECT_FALSE(now.layers[i].lambda_q1.equal(was.layers[i].lambda_q1));
     EXPECT_FALSE(now.layers[i].lambda_k2.equal(was.layers[i].lambda_k2));
