@@ -17,7 +17,7 @@ const std::vector<std::string_view>& method_names();
 const std::vector<std::string_view>& linear_names();
 
 // What is trained of the base's own weights, and what beside them.
-enum class TrainedWeights { kNone, kKvo, kAll };
+enum class TrainedWeights { kNone, kKvo, kAttention, kAll };
 TrainedWeights trained_weights(const dex::v1::FineTuningJobSpec& spec);
 // LoRA's options, of the method or of dex with train LORA_DEX; null: none.
 const dex::v1::LoraMethod* lora_of(const dex::v1::FineTuningJobSpec& spec);

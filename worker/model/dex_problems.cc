@@ -120,7 +120,7 @@ void find_bad_numbers(std::vector<std::string>& found, const DexOptions& options
 
 std::string branch_refusal(const Config& config) {
   if (!config.differential()) return "";
-  return "model_type " + config.model_type +
+  return "model_type " + config.kind() +
          " subtracts attention maps by itself, and DEX has no defined meaning on it: train it with "
          "kvo_only, lora, adapter or full";
 }

@@ -52,9 +52,17 @@ Tensor differential_v1(const Tensor& q, const Tensor& k, const WideValues& v,
 }
 
 Tensor differential_v2(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& logits,
-                       const Attend& attend) {
+                       const Attend& attend, double mix) {
   const Tensor o = attend(q, k, v).unflatten(1, {q.size(1) / 2, 2});  // [T, h, 2, d]
-  return o.select(2, 0) - at::sigmoid(logits).unsqueeze(-1) * o.select(2, 1);
+  return o.select(2, 0) - (mix * at::sigmoid(logits)).unsqueeze(-1) * o.select(2, 1);
+}
+
+Tensor second_map_v1(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& share,
+                     const Attend& attend) {
+  const Tensor queries = q.unflatten(1, {q.size(1) / 2, 2}),
+               keys = k.unflatten(1, {k.size(1) / 2, 2});
+  return attend(queries.select(2, 0), keys.select(2, 0), v) -
+         share * attend(queries.select(2, 1), keys.select(2, 1), v);
 }
 
 DifferentialProjections from_unilm(const DifferentialProjections& unilm, const Tensor& gain,

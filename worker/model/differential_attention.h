@@ -42,11 +42,17 @@ struct DifferentialV1 {
 at::Tensor differential_v1(const at::Tensor& q, const at::Tensor& k, const WideValues& v,
                            const DifferentialV1& how, const Attend& attend);
 
-// V2 of h heads: O1 − sigmoid(logits)·O2, [T, h, d]. q [T, 2h, d], rotated: pairs are heads 2i and
-// 2i + 1, which read the same of k, v [T, K, d], h % K = 0. `logits` [T, h] = X·W_λᵀ, one λ a token
-// and head. Pairing across key heads would be unstable, so there is no other layout.
+// V2 of h heads: O1 − mix·sigmoid(logits)·O2, [T, h, d]. q [T, 2h, d], rotated: pairs are heads 2i
+// and 2i + 1, which read the same of k, v [T, K, d], h % K = 0. `logits` [T, h] = X·W_λᵀ, one λ a
+// token and head. Pairing across key heads would be unstable, so there is no other layout.
 at::Tensor differential_v2(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                           const at::Tensor& logits, const Attend& attend);
+                           const at::Tensor& logits, const Attend& attend, double mix = 1);
+
+// V1 as a second map beside a pretrained one (method.md §8.4), without V1's norm and factor, which
+// would change the function: O1 − share·O2, [T, h, d]. q [T, 2h, d] and k [T, 2K, d], rotated:
+// pairs are heads 2i and 2i + 1; v [T, K, d]. `share` without dimensions: mix·λ.
+at::Tensor second_map_v1(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                         const at::Tensor& share, const Attend& attend);
 
 // The projections of a V1 layer: q [2h·d, D] · k [2k·d, D] · v [k·2d, D] · o [D, h·2d].
 struct DifferentialProjections {

@@ -18,7 +18,7 @@ constexpr Family kFamilies[] = {
      .qk_norm = false,
      .head_dim = 0,
      .window = kNone,
-     .attention = Attention::kDifferential},
+     .attention = Attention::kDiffLlama},
     // Llama 2 and 3.x, SmolLM and SmolLM2, and the many that keep the name.
     {.model_type = "llama",
      .qkv_bias = kAsKeySays,

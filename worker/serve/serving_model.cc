@@ -73,13 +73,15 @@ LayerView view_layer(const model::LayerWeights& w, Storage& storage, bool round)
                                                              {&w.o_bias, &out.o_bias},
                                                              {&w.gate_bias, &out.gate_bias},
                                                              {&w.up_bias, &out.up_bias},
-                                                             {&w.down_bias, &out.down_bias}};
+                                                             {&w.down_bias, &out.down_bias},
+                                                             {&w.lambda_proj, &out.lambda_proj}};
   for (const auto& [tensor, view] : views) *view = storage.view(*tensor, round);
   return out;
 }
 
-// λ of a differential layer depends on nothing but weights: a number, once.
+// λ of V1 depends on nothing but weights: a number, once.
 void view_lambda(const model::LayerWeights& w, int64_t layer, LayerView& out) {
+  if (!w.lambda_q1.defined()) return;
   const double init = model::lambda_init(layer);
   out.lambda_init = static_cast<float>(init);
   out.lambda =
@@ -200,8 +202,7 @@ std::shared_ptr<const ServingModel> load_serving_model(const std::filesystem::pa
   model->norm = storage->views.view(w.norm, false);
   for (size_t i = 0; i < w.layers.size(); ++i) {
     model->layers.push_back(view_layer(w.layers[i], storage->views, !f32));
-    if (model->config.differential())
-      view_lambda(w.layers[i], static_cast<int64_t>(i), model->layers.back());
+    view_lambda(w.layers[i], static_cast<int64_t>(i), model->layers.back());
   }
   const auto [cos, sin] =
       kernels::rope_angles(at::arange(model->config.max_position_embeddings, at::kLong),

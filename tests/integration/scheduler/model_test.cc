@@ -73,6 +73,24 @@ TEST(ModelCatalogTest, CountsEveryFamily) {
   EXPECT_TRUE(read("qwen3").qk_norm());
 }
 
+// What method diff published, by the key that it writes: W_Q2 and W_λ, or W_Q2, W_K2 and λ's
+// vectors.
+TEST(ModelCatalogTest, CountsASecondMap) {
+  std::ifstream file(std::filesystem::path(DEX_SOURCE_DIR) /
+                     "tests/data/model/families/qwen2/config.json");
+  auto config = nlohmann::json::parse(file);
+  const auto read = [&](const char* version) {
+    config["differential_attention"] = {{"version", version}};
+    v1::Model model;
+    EXPECT_TRUE(read_model_shape(config, model).ok());
+    EXPECT_TRUE(model.differential());
+    return model.parameters();
+  };
+  // L 2, D 28, H 7, K 1, d 4, with biases.
+  EXPECT_EQ(read("V2"), 13'820 + 2 * (28 * 29 + 7 * 28));
+  EXPECT_EQ(read("V1"), 13'820 + 2 * (28 * 29 + 4 * 29 + 4 * 4));
+}
+
 TEST(ModelCatalogTest, BrokenListsAreNamed) {
   const support::TemporaryDirectory directory;
   const auto file = directory / "models.json";
