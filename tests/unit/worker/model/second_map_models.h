@@ -57,12 +57,12 @@ inline SecondMapModel second_map_model(const std::filesystem::path& base,
 
 // As a folder, like the artefact of a job.
 inline void write_second_map(const std::filesystem::path& base, const std::filesystem::path& out,
-                             const SecondMapCase& which, const SecondMapModel& model) {
+                             const SecondMapCase& which, const SecondMapModel& made) {
   std::filesystem::create_directories(out);
   nlohmann::json config = nlohmann::json::parse(std::ifstream(base / "config.json"));
   config[model::kSecondMapKey] = {{"version", model::name(which.version)}};
   std::ofstream(out / "config.json") << config;
-  model::write_safetensors(out / "model.safetensors", model::named_weights(model.weights));
+  model::write_safetensors(out / "model.safetensors", model::named_weights(made.weights));
 }
 
 }  // namespace dex::testing
