@@ -73,7 +73,8 @@ LossCurvature measure_loss_curvature(const model::Llama& llama, const model::Wei
     const auto gradient = [&](const at::Tensor& at) {
       vector.set(at);
       const at::Tensor hidden = llama.hidden(batch.batch, trained);
-      cross_entropy.loss(hidden, llama.lm_head(), batch.targets, batch.weights.div(batch.weight))
+      cross_entropy
+          .loss(hidden, llama.lm_head(trained), batch.targets, batch.weights.div(batch.weight))
           .backward();
       if (between) between();
       return vector.gradients();

@@ -9,7 +9,7 @@
 namespace dex::evaluate {
 namespace {
 
-enum : int32_t { kAccuracy, kAll };
+enum : int32_t { kNeedleAccuracy, kAllNeedles };
 
 constexpr int32_t kShortestLength = 1024;
 constexpr int32_t kSamplesOfMethod = 50;
@@ -158,8 +158,8 @@ void MultiNeedle::observe(const Subject& subject, const Hooks& hooks, const Prom
                           std::vector<Observation>& out) const {
   const int32_t found = numbers_found(answer, prompt.draw.needles, options_.queries);
   const double asked = options_.queries;
-  out.push_back({kAccuracy, item, prompt.dims, static_cast<double>(found), asked});
-  out.push_back({kAll, item, prompt.dims, found == options_.queries ? 1.0 : 0.0, 1});
+  out.push_back({kNeedleAccuracy, item, prompt.dims, static_cast<double>(found), asked});
+  out.push_back({kAllNeedles, item, prompt.dims, found == options_.queries ? 1.0 : 0.0, 1});
   if (!hooks.sample) return;
   Sample sample{.task = name(),
                 .subject = subject.label(),

@@ -20,4 +20,7 @@ struct WeightView {
   int64_t columns = 0;  // inputs
 };
 
+// A linear without a bias. One object, since jobs hold pointers to their views.
+inline constexpr WeightView kNoBias;
+
 }  // namespace dex::kernels

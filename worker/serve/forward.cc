@@ -10,6 +10,7 @@
 namespace dex::serve {
 namespace {
 
+using kernels::kNoBias;
 using kernels::kTileRows;
 using kernels::Store;
 using model::Linear;
@@ -18,8 +19,6 @@ using model::Linear;
 constexpr int64_t kRowsWorthSharing = 8;
 // Outputs of a slice: a multiple of every block that the kernels work in.
 constexpr int64_t kSliceOutputs = 48;
-// Jobs hold pointers, so this lives as long as they do.
-constexpr WeightView kNoBias;
 
 int64_t round_up(int64_t value, int64_t to) {
   return (value + to - 1) / to * to;

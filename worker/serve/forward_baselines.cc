@@ -9,9 +9,8 @@
 namespace dex::serve {
 namespace {
 
+using kernels::kNoBias;
 using kernels::Store;
-
-constexpr WeightView kNoBias;
 
 const BottleneckView* adapter_of(const ServingAdapter* adapter, int64_t layer,
                                  BottleneckView LayerOverride::*place) {
