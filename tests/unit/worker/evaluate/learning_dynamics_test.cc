@@ -106,7 +106,7 @@ TEST(LossCurvatureTest, IsTheDominantEigenvalueOfTheDenseHessian) {
     }
     for (Tensor& each : leaves) each.mutable_grad() = Tensor();
     cross_entropy
-        .loss(llama.hidden(batch.batch, moved), llama.lm_head(), batch.targets,
+        .loss(llama.hidden(batch.batch, moved), llama.lm_head(moved), batch.targets,
               batch.weights.div(batch.weight))
         .backward();
     const at::NoGradGuard no_grad;

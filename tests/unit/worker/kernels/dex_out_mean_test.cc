@@ -51,10 +51,11 @@ Tensor make_mask(at::ScalarType type) {
   return at::tensor({0.0, 1.0, 0.5, 0.0}, type);
 }
 
-using Path = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
-                        const Tensor&, const Tensor&, double, const std::vector<int64_t>&);
+using MeanPath = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+                            const Tensor&, const Tensor&, const Tensor&, double,
+                            const std::vector<int64_t>&);
 
-std::function<Tensor(const std::vector<Tensor>&)> with(Path path, const MeanCase& c) {
+std::function<Tensor(const std::vector<Tensor>&)> with(MeanPath path, const MeanCase& c) {
   return [=](const std::vector<Tensor>& in) {
     const bool uniform = c.map == kMeanUniform;
     return path(in[0], uniform ? in[4] : Tensor(), in[1], uniform ? Tensor() : in[4], in[2], in[3],

@@ -122,7 +122,7 @@ TEST_F(AdapterTest, KeepsTheSoftFloor) {
   options.soft_floor = 0.3;
   const Adapter written = make(options);
   write_adapter(path, written);
-  EXPECT_EQ(nlohmann::json::parse(slurp(path / kConfig))["soft_floor"], 0.3);
+  EXPECT_EQ(nlohmann::json::parse(support::content_of(path / kConfig))["soft_floor"], 0.3);
   const Adapter read = load_adapter(path, base);
   EXPECT_EQ(read.selected_heads, testing::some_heads(config));
   for (size_t i = 0; i < read.adaptation.layers.size(); ++i) {
@@ -135,7 +135,7 @@ TEST_F(AdapterTest, KeepsTheSoftFloor) {
 TEST_F(AdapterTest, ReadsWhatOlderVersionsWrote) {
   DexOptions options = testing::option(Form::kHeadMean, Projection::kBottleneck);
   write_adapter(path, make(options));
-  const auto json = nlohmann::json::parse(slurp(path / kConfig));
+  const auto json = nlohmann::json::parse(support::content_of(path / kConfig));
   EXPECT_EQ(json["bottleneck_activation"], "none");  // written since the first version
   EXPECT_FALSE(json.contains("soft_floor"));
   EXPECT_EQ(load_adapter(path, base).adaptation.options.soft_floor, 0);

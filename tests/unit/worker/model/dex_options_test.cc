@@ -116,10 +116,9 @@ TEST(OptionNamesTest, ReadWhatTheyWrite) {
     parse_form("sequence_mean");
     FAIL();
   } catch (const std::runtime_error& error) {
-    EXPECT_EQ(
-        std::string(error.what()),
-        "[options] form must be one of none, paper, head_mean, prefix_mean, uniform_map, got "
-        "\"sequence_mean\"");
+    EXPECT_EQ(std::string(error.what()),
+              "[options] form must be one of none, paper, head_mean, prefix_mean, uniform_map, got "
+              "\"sequence_mean\"");
   }
 }
 

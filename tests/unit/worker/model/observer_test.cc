@@ -14,14 +14,15 @@ namespace {
 
 using testing::expect_close;
 
-const std::vector<int64_t> kObserved{3, 14, 15, 9, 26, 5, 35, 8}, kSecond{57, 1, 42, 11, 30};
+const std::vector<int64_t> kObserved{3, 14, 15, 9, 26, 5, 35, 8},
+    kObservedSecond{57, 1, 42, 11, 30};
 
 class ObserverTest : public ::testing::Test {
  protected:
   Config config = testing::tiny_config();
   Weights weights = testing::tiny_weights(config);
   Llama llama{config, weights};
-  Batch batch = pack({kObserved, kSecond});
+  Batch batch = pack({kObserved, kObservedSecond});
 };
 
 // method.md §4.1 by the definition, for layer 0 whose input is the embedding.
@@ -34,7 +35,7 @@ TEST_F(ObserverTest, EntropyIsThatOfTheMap) {
   llama.hidden(batch, {}, observer);
   ASSERT_EQ(found.sizes(), (at::IntArrayRef{13, config.heads}));
   const LayerWeights& w = weights.layers[0];
-  for (const auto& [document, from] : {std::pair(kObserved, 0), std::pair(kSecond, 8)}) {
+  for (const auto& [document, from] : {std::pair(kObserved, 0), std::pair(kObservedSecond, 8)}) {
     const auto n = static_cast<int64_t>(document.size());
     const Batch alone = pack({document});
     at::Tensor x = weights.embed.index_select(0, alone.tokens);
