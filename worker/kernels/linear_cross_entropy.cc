@@ -17,6 +17,7 @@
 #include <string>
 
 #include "worker/kernels/check.h"
+#include "worker/kernels/optional_tensor.h"
 #include "worker/kernels/parallel.h"
 #include "worker/kernels/rows.h"
 
@@ -45,7 +46,7 @@ struct Precomputed : torch::autograd::Function<Precomputed> {
     if (scaled.size(0) != rows) {
       scaled = at::zeros({rows, scaled.size(1)}, scaled.options()).index_copy_(0, saved[1], scaled);
     }
-    const at::Tensor head = saved[2].defined() ? saved[2] * grads[0] : at::Tensor();
+    const at::Tensor head = unpacked(saved[2]).defined() ? saved[2] * grads[0] : at::Tensor();
     return {scaled, head, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
@@ -136,7 +137,7 @@ at::Tensor LinearCrossEntropy::loss(const at::Tensor& hidden, const at::Tensor& 
   const at::Tensor total = (losses * scales.to(at::kDouble)).sum().to(hidden.scalar_type());
   if (!wants_gradient) return total;
   at::AutoGradMode grad(true);
-  return Precomputed::apply(hidden, head, total, gradient, index, head_gradient);
+  return Precomputed::apply(hidden, head, total, gradient, index, packed(head_gradient, x));
 }
 
 at::Tensor LinearCrossEntropy::row_losses(const at::Tensor& hidden, const at::Tensor& head,
