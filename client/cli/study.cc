@@ -27,7 +27,7 @@ constexpr const char* kPrompt = "The following is a list of things that are know
 
 struct StudyArguments {
   SpecFlags spec;
-  std::string methods = "dex,kvo_only", seeds = "1,2,3";
+  std::string methods = "dex,kvo_only,lora,full,adapter", seeds = "1,2,3";
   std::string preset = "auto";
   std::string out = "study";
   int speed_pairs = 3;

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "tests/e2e/small_job.h"
+#include "tests/support/tiny_model.h"
 
 namespace dex {
 namespace {
@@ -15,19 +16,20 @@ using support::RunningPlatform;
 using testing::ContainsRegex;
 using testing::HasSubstr;
 
-constexpr const char* kModel = "smollm2-135m-instruct";
+constexpr const char* kModel = support::kTinyModel;
 
 // One platform with one finished job for all tests.
 class DexctlTest : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     directory_ = new support::TemporaryDirectory;
-    platform_ = new RunningPlatform(*directory_ / "data");
+    platform_ = new RunningPlatform(*directory_ / "data",
+                                    support::write_tiny_model(*directory_ / "models"));
     platform_->start();
     file_ = new std::string(platform_->upload_rows("code", "train", 20));
     const std::string validation = platform_->upload_rows("code", "validation", 10);
-    const Outcome followed =
-        platform_->ctl(support::with(support::small_job(*file_, validation, 4), {"--follow"}));
+    const Outcome followed = platform_->ctl(
+        support::with(support::small_job(*file_, validation, 4, kModel), {"--follow"}));
     EXPECT_EQ(followed.code, 0) << followed.err;
     job_ = new nlohmann::json(followed.json());
   }
@@ -65,16 +67,16 @@ TEST_F(DexctlTest, WhatPeopleRead) {
       {{"jobs", "events", id()}, "eval_complete"},
       {{"jobs", "heads", id()}, "chosen ones in brackets"},
       {{"jobs", "watch", id()}, "succeeded"},
-      {{"adapters", "list"}, "ft:smollm2"},
+      {{"adapters", "list"}, "ft:tiny"},
       {{"adapters", "get", adapter()}, "KVO"},
-      {{"adapters", "load", adapter()}, "ft:smollm2"},
-      {{"adapters", "unload", adapter()}, "ft:smollm2"},
+      {{"adapters", "load", adapter()}, "ft:tiny"},
+      {{"adapters", "unload", adapter()}, "ft:tiny"},
       {{"presets", "list"}, "long_text"},
       {{"presets", "show", "code"}, "lambda"},
       {{"models", "list"}, kModel},
-      {{"models", "show", kModel}, "135"},
+      {{"models", "show", kModel}, "Tiny, random"},
       {{"version"}, "server"},
-      {{"chat", kModel, "--message", "Say hello.", "--max-tokens", "4"}, "[a-zA-Z]"},
+      {{"chat", kModel, "--message", "Say hello.", "--max-tokens", "4"}, "."},
   };
   for (const auto& test : cases) {
     const Outcome outcome = platform_->plain_ctl(test.args);
@@ -144,7 +146,8 @@ TEST_F(DexctlTest, ExitCodesTellWhoHasToAct) {
 }
 
 TEST_F(DexctlTest, CtrlCEndsTheWatchingAndNotTheJob) {
-  const std::string job = platform_->ctl(support::small_job(*file_, *file_, 400)).json().at("id");
+  const std::string job =
+      platform_->ctl(support::small_job(*file_, *file_, 100'000, kModel)).json().at("id");
   base::Subprocess::Options options;
   options.program = std::string(DEX_BINARY_DIR) + "/bin/dexctl";
   options.args = {"jobs", "watch", job, "--server", platform_->server()};

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "tests/e2e/small_job.h"
+#include "tests/support/tiny_model.h"
 
 namespace dex {
 namespace {
@@ -118,17 +119,17 @@ bool has_sample(const std::string& page, const Metric& metric) {
 // jobs.md §12: every process, checked by promtool, and every row of that table.
 TEST(MetricsTest, EveryProcessExportsWhatPromtoolAccepts) {
   const support::TemporaryDirectory directory;
-  RunningPlatform platform(directory / "data");
+  RunningPlatform platform(directory / "data", support::write_tiny_model(directory / "models"));
   platform.start();
-  const auto job = platform.ctl(
-      support::with(support::small_job(platform.upload_rows("code", "train", 20),
-                                       platform.upload_rows("code", "validation", 10), 3),
-                    {"--follow"}));
+  const auto job = platform.ctl(support::with(
+      support::small_job(platform.upload_rows("code", "train", 20),
+                         platform.upload_rows("code", "validation", 10), 3, support::kTinyModel),
+      {"--follow"}));
   ASSERT_EQ(job.code, 0) << job.err;
   const auto generate = [&platform](const std::string& model) {
     return platform.ctl({"generate", model, "--prompt", "a", "--max-tokens", "4"}).code;
   };
-  ASSERT_EQ(generate("smollm2-135m-instruct"), 0);
+  ASSERT_EQ(generate(support::kTinyModel), 0);
   ASSERT_EQ(generate("no-such-model"), 3);  // refused by the gateway
 
   for (const auto& [process, expected] : table()) {

@@ -193,7 +193,9 @@ TEST_F(AdapterTest, DamageIsFound) {
 
 TEST_F(AdapterTest, LyingConfigsAreRefusedByKey) {
   const std::vector<std::pair<std::string, std::function<void(nlohmann::json&)>>> lies{
-      {"peft_type", [](auto& j) { j["peft_type"] = "LORA"; }},
+      {"peft_type", [](auto& j) { j["peft_type"] = "IA3"; }},
+      // Read as one of PEFT's, which has no such key.
+      {"base_weights_sha256", [](auto& j) { j["peft_type"] = "LORA"; }},
       {"dex_format_version", [](auto& j) { j["dex_format_version"] = 2; }},
       {"form", [](auto& j) { j["form"] = "sequence_mean"; }},
       {"projection", [](auto& j) { j["projection"] = "global"; }},
