@@ -58,6 +58,7 @@ constexpr Limits kLimits[] = {
     {"lora.alpha", 0, 1e6, true},
     {"lora.dropout", 0, 0.99},
     {"adapter.size", 1, 4096},
+    {"diff.mix_in_ratio", 0, 1, true},
 
     {"hyperparameters.n_epochs", 1, 100},
     {"hyperparameters.max_steps", 0, kUpdates},

@@ -18,7 +18,7 @@ struct SpecFlags {
 };
 
 // What --method may be: the members of the spec's oneof. `-` may stand for `_`.
-inline constexpr const char* kMethods[] = {"dex", "kvo_only", "lora", "adapter", "full"};
+inline constexpr const char* kMethods[] = {"dex", "kvo_only", "lora", "adapter", "full", "diff"};
 std::string method_names();  // the same, for people: "dex, kvo_only, …"
 // The method whose field `path` names: "lora.r" → "lora"; "" for what all methods share.
 std::string method_of(const std::string& path);

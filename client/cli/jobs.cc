@@ -34,7 +34,7 @@ void add_spec_flags(CLI::App& verb, SpecFlags& flags) {
                   "likewise; without it rows are held out of the training file");
   verb.add_option(
       "--method", flags.method,
-      "dex (default); kvo_only, the control without a branch; or lora, adapter, full, whose "
+      "dex (default); kvo_only, the control without a branch; or lora, adapter, full, diff, whose "
       "options are --set lora.r=16 and the like");
   verb.add_option("--preset", flags.preset,
                   "auto (default), paper, small, medium, large, code, long-text, multilingual: "

@@ -55,7 +55,7 @@ double branch_reach(const Resolved& resolved, const dex::v1::Model& model) {
 std::vector<std::string> advice_at_creation(const Resolved& resolved, const dex::v1::Model& model) {
   std::vector<std::string> warnings;
   const auto& spec = resolved.config.spec();
-  if (trained_weights(spec) == TrainedWeights::kAll) {
+  if (artifact_class(spec, model) == "MODEL") {
     warnings.push_back(
         "model_artifact: the result is a whole checkpoint; it can be downloaded and served as a "
         "base model of its own, but not loaded beside other adapters");

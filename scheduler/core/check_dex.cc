@@ -151,6 +151,13 @@ void check_dead_points(const DexMethod& dex, int64_t updates, Collector& check) 
 
 void check_dex(const DexMethod& dex, const dex::v1::Model& model, bool goes_on, int64_t updates,
                Collector& check) {
+  if (model.differential()) {
+    check.add(
+        "CONFLICTING_FIELDS", "method",
+        "dex has no defined meaning on a " + model.family() +
+            ", which subtracts attention maps by itself: use kvo_only, lora, adapter or full");
+    return;
+  }
   check_needed(dex, check);
   check_head_lists(dex.head_selection(), model, check);
   check_projection(dex, model, check);

@@ -160,6 +160,20 @@ const std::vector<Effect>& effects() {
   return list;
 }
 
+// What the trainer refuses too (worker/model/second_map.h).
+void check_diff(const dex::v1::DiffMethod& diff, const dex::v1::Model& model, Collector& check) {
+  if (model.differential()) {
+    check.add("CONFLICTING_FIELDS", "method",
+              "diff has nothing to convert: " + model.name() +
+                  " subtracts attention maps already; use kvo_only, lora, adapter or full");
+  }
+  if (model.qk_norm() && diff.init() == dex::v1::DiffMethod::INIT_ZERO) {
+    check.add("CONFLICTING_FIELDS", "diff.init",
+              "ZERO has no usable gradient on a " + model.family() +
+                  ", which norms its queries: use MIRROR");
+  }
+}
+
 }  // namespace
 
 base::Status to_status(const std::vector<Problem>& problems) {
@@ -232,6 +246,7 @@ std::vector<Problem> check_resolved(const FineTuningJobSpec& spec, const dex::v1
               "needs held-out rows: give a validation_file, or a validation_split above 0");
   }
   if (spec.has_dex()) check_dex(spec.dex(), model, goes_on(spec), updates, check);
+  if (spec.has_diff()) check_diff(spec.diff(), model, check);
   return check.problems;
 }
 

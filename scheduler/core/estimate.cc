@@ -23,6 +23,23 @@ int64_t kvo_parameters(const dex::v1::Model& m) {
   return m.layers() * (weights + biases);
 }
 
+// All of self_attn.
+int64_t attention_parameters(const dex::v1::Model& m) {
+  const int64_t q = m.query_heads() * m.head_dim(), kv = m.kv_heads() * m.head_dim(),
+                D = m.hidden_size();
+  const int64_t biases = (m.attention_bias() ? q + 2 * kv : 0) + (m.output_bias() ? D : 0);
+  return m.layers() * (D * (2 * q + 2 * kv) + biases + (m.qk_norm() ? 2 * m.head_dim() : 0));
+}
+
+// What a second map adds (worker/model/second_map.h).
+int64_t second_map_parameters(const dex::v1::FineTuningJobSpec& spec, const dex::v1::Model& m) {
+  if (!spec.has_diff()) return 0;
+  const int64_t q = m.query_heads() * m.head_dim(), kv = m.kv_heads() * m.head_dim(),
+                D = m.hidden_size(), row = D + (m.attention_bias() ? 1 : 0);
+  const bool keys = spec.diff().version() == dex::v1::DiffMethod::VERSION_V1;
+  return m.layers() * (keys ? (q + kv) * row + 4 * m.head_dim() : q * row + m.query_heads() * D);
+}
+
 // [out, in] of a linear that LoRA may change.
 std::pair<int64_t, int64_t> shape_of(const std::string& linear, const dex::v1::Model& m) {
   const int64_t q = m.query_heads() * m.head_dim(), kv = m.kv_heads() * m.head_dim();
@@ -56,12 +73,15 @@ int64_t adapter_parameters(const dex::v1::FineTuningJobSpec& spec, const dex::v1
 
 // Forward, input gradients, and weight gradients of what is trained (performance.md §2), a token.
 // What stands beside the base's weights costs all three by itself.
-double flops_per_token(const dex::v1::Model& m, int64_t trained, int64_t beside, int64_t length) {
+double flops_per_token(const dex::v1::Model& m, int64_t trained, int64_t beside, int64_t length,
+                       bool second_map) {
   const double matrices =
       static_cast<double>(m.parameters()) -
       (m.tied_embeddings() ? 0.0 : static_cast<double>(m.vocab_size()) * m.hidden_size());
   const double attention =
-      4.0 * (static_cast<double>(length) / 2) * m.query_heads() * m.head_dim() * m.layers();
+      // Each map of a DiffLlama is made for both halves of the values.
+      (m.differential() || second_map ? 8.0 : 4.0) * (static_cast<double>(length) / 2) *
+      m.query_heads() * m.head_dim() * m.layers();
   return 4.0 * (matrices + static_cast<double>(beside)) + 2.0 * static_cast<double>(trained) +
          3.5 * attention;
 }
@@ -80,13 +100,29 @@ int64_t more_activations(const dex::v1::FineTuningJobSpec& spec, const dex::v1::
          adapter_places(spec) * (m.hidden_size() + spec.adapter().size());
 }
 
+// What is kept between two maps beside what attention keeps anyway: both halves' values and
+// outputs, their difference before its norm; for λ's gradient the halves side by side.
+int64_t differential_activations(const dex::v1::FineTuningJobSpec& spec, const dex::v1::Model& m) {
+  if (!m.differential()) return 0;
+  const int64_t halves = trained_weights(spec) == TrainedWeights::kAll ? 5 : 3;
+  return (halves * m.query_heads() + m.kv_heads()) * m.head_dim();
+}
+
+// Of a second map: queries before and after RoPE, its result, the difference; keys with V1.
+int64_t second_map_activations(const dex::v1::FineTuningJobSpec& spec, const dex::v1::Model& m) {
+  if (!spec.has_diff()) return 0;
+  const bool keys = spec.diff().version() == dex::v1::DiffMethod::VERSION_V1;
+  return (5 * m.query_heads() + (keys ? 2 * m.kv_heads() : 0)) * m.head_dim();
+}
+
 // What one token of a micro-batch keeps for the backward pass: performance.md §2, fused SwiGLU.
 int64_t activation_bytes_per_token(const dex::v1::FineTuningJobSpec& spec,
                                    const dex::v1::Model& m) {
   const int64_t d = m.head_dim();
   const int64_t queries_and_keys = (m.query_heads() + m.kv_heads()) * d;
   const int64_t elements = 3 * m.hidden_size() + (m.qk_norm() ? 3 : 2) * queries_and_keys +
-                           2 * m.intermediate_size() + more_activations(spec, m);
+                           2 * m.intermediate_size() + more_activations(spec, m) +
+                           differential_activations(spec, m) + second_map_activations(spec, m);
   return elements * m.layers() * kFloat;
 }
 
@@ -107,9 +143,9 @@ int64_t peak_memory(const dex::v1::FineTuningJobSpec& spec, const dex::v1::Model
   const bool all = trained_weights(spec) == TrainedWeights::kAll;
   const int64_t head_gradients = all ? 2 * int64_t{m.vocab_size()} * m.hidden_size() * kFloat : 0;
   // Base in fp32; weights, gradients and two moments of what is trained.
-  return m.parameters() * kFloat + 4 * trained * kFloat + kept_apart_bytes(spec, trained) +
-         micro_tokens * activation_bytes_per_token(spec, m) + logits_chunk + head_gradients +
-         runtime;
+  return (m.parameters() + second_map_parameters(spec, m)) * kFloat + 4 * trained * kFloat +
+         kept_apart_bytes(spec, trained) + micro_tokens * activation_bytes_per_token(spec, m) +
+         logits_chunk + head_gradients + runtime;
 }
 
 }  // namespace
@@ -117,12 +153,16 @@ int64_t peak_memory(const dex::v1::FineTuningJobSpec& spec, const dex::v1::Model
 ParameterCount count_parameters(const dex::v1::FineTuningJobSpec& spec,
                                 const dex::v1::Model& model) {
   ParameterCount count;
-  count.added = lora_parameters(spec, model) + adapter_parameters(spec, model);
+  count.added = lora_parameters(spec, model) + adapter_parameters(spec, model) +
+                second_map_parameters(spec, model);
   if (spec.has_dex()) count.added += branch_parameters(spec.dex(), model);
   count.trained = count.added;
   switch (trained_weights(spec)) {
     case TrainedWeights::kAll:
       count.trained += model.parameters();
+      break;
+    case TrainedWeights::kAttention:
+      count.trained += attention_parameters(model);
       break;
     case TrainedWeights::kKvo:
       count.trained += kvo_parameters(model);
@@ -144,9 +184,11 @@ dex::v1::Estimate estimate(const Resolved& resolved, const dex::v1::Model& model
   out.set_total_steps(work.updates);
   out.set_train_tokens(work.tokens_per_update * work.updates);
   out.set_valid_tokens(std::min<int64_t>(work.validation_tokens, spec.evaluation().max_tokens()));
-  const double per_token = flops_per_token(
-      model, count.trained, lora_parameters(spec, model) + adapter_parameters(spec, model),
-      spec.hyperparameters().max_seq_length());
+  const double per_token =
+      flops_per_token(model, count.trained,
+                      lora_parameters(spec, model) + adapter_parameters(spec, model) +
+                          second_map_parameters(spec, model),
+                      spec.hyperparameters().max_seq_length(), spec.has_diff());
   const double evaluations =
       2.0 + static_cast<double>(work.updates) / std::max(1u, spec.evaluation().every_steps());
   // Evaluation is a forward pass: about 2.3 of the 6.3 units that a trained token costs.
@@ -161,8 +203,10 @@ dex::v1::Estimate estimate(const Resolved& resolved, const dex::v1::Model& model
   out.set_added_parameters(count.added);
   out.set_artifact_class(artifact_class(spec, model));
   // A checkpoint has the branch folded in.
-  const bool whole = trained_weights(spec) == TrainedWeights::kAll;
-  out.set_artifact_bytes((whole ? model.parameters() : count.trained) * kFloat);
+  const bool whole = out.artifact_class() == "MODEL";
+  const int64_t published =
+      whole ? model.parameters() + second_map_parameters(spec, model) : count.trained;
+  out.set_artifact_bytes(published * kFloat);
   out.set_checkpoint_bytes(3 * count.trained * kFloat + kept_apart_bytes(spec, count.trained));
   out.set_peak_host_memory_bytes(peak_memory(spec, model, count.trained));
   out.set_fits(device.memory_bytes == 0 || out.peak_host_memory_bytes() <= device.memory_bytes);

@@ -10,6 +10,7 @@ namespace {
 
 using dex::v1::AdapterMethod;
 using dex::v1::DexMethod;
+using dex::v1::DiffMethod;
 using dex::v1::FineTuningJobSpec;
 using dex::v1::LoraMethod;
 
@@ -24,7 +25,8 @@ void set_lora_defaults(std::initializer_list<const char*> targets, LoraMethod& l
 }  // namespace
 
 const std::vector<std::string_view>& method_names() {
-  static const std::vector<std::string_view> names = {"dex", "kvo_only", "lora", "adapter", "full"};
+  static const std::vector<std::string_view> names = {"dex",     "kvo_only", "lora",
+                                                      "adapter", "full",     "diff"};
   return names;
 }
 
@@ -40,6 +42,9 @@ TrainedWeights trained_weights(const FineTuningJobSpec& spec) {
       return TrainedWeights::kKvo;
     case FineTuningJobSpec::kFull:
       return TrainedWeights::kAll;
+    case FineTuningJobSpec::kDiff:
+      return spec.diff().train() == DiffMethod::TRAIN_ALL ? TrainedWeights::kAll
+                                                          : TrainedWeights::kAttention;
     case FineTuningJobSpec::kLora:
     case FineTuningJobSpec::kAdapter:
       return TrainedWeights::kNone;
@@ -62,9 +67,16 @@ const LoraMethod* lora_of(const FineTuningJobSpec& spec) {
   return spec.dex().train() == DexMethod::TRAIN_LORA_DEX ? &spec.dex().lora() : nullptr;
 }
 
+bool publishes_model(const FineTuningJobSpec& spec) {
+  const TrainedWeights weights = trained_weights(spec);
+  // Attention as a whole is trained by method diff alone: a second map is no adapter.
+  return weights == TrainedWeights::kAll || weights == TrainedWeights::kAttention;
+}
+
 std::string artifact_class(const FineTuningJobSpec& spec, const dex::v1::Model& model) {
   switch (trained_weights(spec)) {
     case TrainedWeights::kAll:
+    case TrainedWeights::kAttention:
       return "MODEL";
     case TrainedWeights::kKvo:
       return "KVO";
@@ -87,6 +99,13 @@ FineTuningJobSpec method_defaults(const FineTuningJobSpec& spec, SizeClass size)
     adapter.set_size(64);
     adapter.set_placement(AdapterMethod::PLACEMENT_BOTH);
     adapter.set_activation(AdapterMethod::ACTIVATION_RELU);
+    out.mutable_hyperparameters()->set_learning_rate(1e-4);
+  }
+  if (spec.has_diff()) {
+    DiffMethod& diff = *out.mutable_diff();
+    diff.set_version(DiffMethod::VERSION_V2);
+    diff.set_mix_in_ratio(0.3);
+    diff.set_train(DiffMethod::TRAIN_ATTENTION);
     out.mutable_hyperparameters()->set_learning_rate(1e-4);
   }
   if (trained_weights(spec) == TrainedWeights::kAll)

@@ -17,10 +17,13 @@ const std::vector<std::string_view>& method_names();
 const std::vector<std::string_view>& linear_names();
 
 // What is trained of the base's own weights, and what beside them.
-enum class TrainedWeights { kNone, kKvo, kAll };
+enum class TrainedWeights { kNone, kKvo, kAttention, kAll };
 TrainedWeights trained_weights(const dex::v1::FineTuningJobSpec& spec);
 // LoRA's options, of the method or of dex with train LORA_DEX; null: none.
 const dex::v1::LoraMethod* lora_of(const dex::v1::FineTuningJobSpec& spec);
+
+// Whether what is published is a whole model, class MODEL, rather than an adapter.
+bool publishes_model(const dex::v1::FineTuningJobSpec& spec);
 
 // LIGHT, KVO or MODEL (api.md §3) of a resolved spec. A map over all heads together is KVO: it is
 // as large as the projections.

@@ -117,6 +117,12 @@ void fill_automatic(const ResolveInput& input, FineTuningJobSpec& spec, Sources&
   const bool text = input.training.format == dex::v1::FILE_FORMAT_TEXT;
   fill([&](auto& s, auto&) { s.set_seed(input.seed); });
   fill([&](auto& s, auto&) { s.set_pool(input.default_pool); });
+  if (spec.has_diff()) {  // the gradient of a norm at 0 is of no use (method.md §8.4)
+    fill([&](auto& s, auto&) {
+      s.mutable_diff()->set_init(input.model.qk_norm() ? dex::v1::DiffMethod::INIT_MIRROR
+                                                       : dex::v1::DiffMethod::INIT_ZERO);
+    });
+  }
   if (!input.validation) {
     fill([&](auto& s, auto&) { s.set_validation_split(automatic_split(input)); });
   }

@@ -106,12 +106,12 @@ std::string base_model_of(const std::string& model) {
 }
 
 base::Status take_over(const StartAdapter& start, FineTuningJobSpec& spec, Sources& sources) {
-  if (trained_weights(start.spec) == TrainedWeights::kAll) {
-    return mismatch(start.id, {{"model",
-                                "is a whole model, not an adapter; serve it as a base "
-                                "model and train on that"}});
-  }
   const std::string made_by = method_of(start.spec), asked = method_of(spec);
+  if (publishes_model(start.spec)) {
+    return mismatch(start.id, {{"model", "is a whole model, not an adapter (method " + made_by +
+                                             " made it); serve it as a base model and train on "
+                                             "that"}});
+  }
   if (!asked.empty() && asked != made_by)
     return mismatch(start.id, {{asked, "is not the adapter's method, which is " + made_by}});
   const FineTuningJobSpec shape = shape_of(start.spec), lambda = lambda_of(start);

@@ -20,9 +20,11 @@ struct Family {
   Has mlp_bias;          // key mlp_bias
   bool qk_norm;
   int32_t head_dim;  // of a config without the key; 0: hidden_size / num_attention_heads
+  bool differential = false;
 };
 
 constexpr Family kFamilies[] = {
+    {"diffllama", Has::kAsKeySays, Has::kAsKeySays, Has::kNo, false, 0, true},
     {"llama", Has::kAsKeySays, Has::kAsKeySays, Has::kAsKeySays, false, 0},
     {"mistral", Has::kNo, Has::kNo, Has::kNo, false, 0},
     {"qwen2", Has::kYes, Has::kNo, Has::kNo, false, 0},
@@ -64,8 +66,19 @@ bool has(Has has, const json& config, const char* key) {
   return has == Has::kYes || (has == Has::kAsKeySays && flag(config, key));
 }
 
+// What method diff added to a layer (worker/model/second_map.h); 0 of any other model.
+int64_t second_map_parameters(const json& config, const v1::Model& m) {
+  const auto block = config.find("differential_attention");
+  if (block == config.end() || !block->is_object()) return 0;
+  const int64_t hidden = m.hidden_size(), row = hidden + (m.attention_bias() ? 1 : 0);
+  const int64_t query = int64_t{m.query_heads()} * m.head_dim();
+  const int64_t key = int64_t{m.kv_heads()} * m.head_dim();
+  if (block->value("version", "") == "V1") return (query + key) * row + 4 * m.head_dim();
+  return query * row + m.query_heads() * hidden;
+}
+
 // Every weight, counted from the shape; a tied embedding once.
-int64_t parameter_count(const v1::Model& m, bool mlp_bias) {
+int64_t parameter_count(const v1::Model& m, bool mlp_bias, int64_t second_map) {
   const int64_t hidden = m.hidden_size(), intermediate = m.intermediate_size();
   const int64_t query = int64_t{m.query_heads()} * m.head_dim();
   const int64_t key_value = int64_t{m.kv_heads()} * m.head_dim();
@@ -74,6 +87,8 @@ int64_t parameter_count(const v1::Model& m, bool mlp_bias) {
   if (m.output_bias()) layer += hidden;
   if (mlp_bias) layer += 2 * intermediate + hidden;
   if (m.qk_norm()) layer += 2 * m.head_dim();
+  if (m.differential() && second_map == 0) layer += 4 * m.head_dim();
+  layer += second_map;
   const int64_t embedding = int64_t{m.vocab_size()} * hidden;
   return m.layers() * layer + hidden + embedding * (m.tied_embeddings() ? 1 : 2);
 }
@@ -103,8 +118,11 @@ base::Status read_model_shape(const json& config, v1::Model& model) {
   model.set_attention_bias(has(family.qkv_bias, config, "attention_bias"));
   model.set_output_bias(has(family.o_bias, config, "attention_bias"));
   model.set_qk_norm(family.qk_norm);
+  const int64_t second_map = second_map_parameters(config, model);
+  model.set_differential(family.differential || second_map != 0);
   model.set_tied_embeddings(flag(config, "tie_word_embeddings"));
-  model.set_parameters(parameter_count(model, has(family.mlp_bias, config, "mlp_bias")));
+  model.set_parameters(
+      parameter_count(model, has(family.mlp_bias, config, "mlp_bias"), second_map));
   return {};
 }
 

@@ -49,8 +49,7 @@ AttentionScratch::AttentionScratch(const KvLayout& layout)
 
 void attend_plain(const AttentionTile& tile) {
   const KvLayout& layout = *tile.layout;
-  const int64_t keys = tile.kv_head * layout.head_elements();
-  const int64_t values = keys + kBlockTokens * layout.head_dim;
+  const int64_t keys = tile.keys_at(), values = tile.values_at();
   for (size_t q = 0; q < tile.queries.size(); ++q) {
     std::vector<double> p(static_cast<size_t>(tile.visible[q]));
     const int64_t hidden = tile.hidden.empty() ? 0 : tile.hidden[q];

@@ -44,7 +44,16 @@ struct AttentionTile {
   std::span<const int64_t> visible;       // tokens up to each query's own, itself included: ≥ 1
   std::span<float* const> outputs;        // [head_dim] each
   std::span<const int64_t> hidden = {};   // of those, the first so many are not seen; empty: 0
+  // The head whose values are mixed where it is not the keys' own, as differential attention has
+  // it (method.md §8.2); −1: kv_head.
+  int64_t value_head = -1;
 
+  // Of a block: its first element of this tile's keys, of its values.
+  [[nodiscard]] int64_t keys_at() const { return kv_head * layout->head_elements(); }
+  [[nodiscard]] int64_t values_at() const {
+    return (value_head < 0 ? kv_head : value_head) * layout->head_elements() +
+           kBlockTokens * layout->head_dim;
+  }
   [[nodiscard]] const void* block(int64_t position) const {
     return static_cast<const char*>(memory) + blocks[position / kBlockTokens] * stride_bytes;
   }

@@ -137,8 +137,7 @@ void attend_as(const AttentionTile& tile, AttentionScratch& scratch) {
   const KvLayout& layout = *tile.layout;
   const auto count = static_cast<int64_t>(tile.queries.size());
   const int64_t dim = layout.head_dim, padded = layout.padded_dim();
-  const int64_t keys_at = tile.kv_head * layout.head_elements(),
-                values_at = keys_at + kBlockTokens * dim;
+  const int64_t keys_at = tile.keys_at(), values_at = tile.values_at();
   float* scores = scratch.scores();
   float* sums = scratch.sums();
   float maximum[kMostQueries];

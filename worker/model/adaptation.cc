@@ -69,6 +69,8 @@ Adaptation initial_adaptation(const DexOptions& options, const Config& config, c
 }
 
 void set_lambda(Adaptation& adaptation, int64_t t) {
+  if (adaptation.options.has_second_map())
+    adaptation.mix = mix_at(adaptation.options.second_map, t);
   if (!adaptation.options.has_branch()) return;
   for (size_t i = 0; i < adaptation.layers.size(); ++i) {
     adaptation.layers[i].lambda =

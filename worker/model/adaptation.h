@@ -32,6 +32,7 @@ struct LayerAdaptation : LayerWeights {
 struct Adaptation {
   DexOptions options;
   std::vector<LayerAdaptation> layers;
+  double mix = 1;  // of the second map, where the model has one (method.md §8.4): 0 … 1
   at::Tensor embed, norm, lm_head;  // replacements, as in Weights; with a tied head `lm_head` stays
                                     // undefined and `embed` is both
 };
@@ -40,15 +41,15 @@ struct Adaptation {
 // (branch, LoRA, adapters) is not in it; folded_weights (fold.h) has that too.
 Weights replaced_weights(const Weights& base, const Adaptation& adaptation);
 
-// The start of a job: fp32 copies of the weights that `options.train` trains, initial branches,
-// LoRA terms and adapters, masks of the selected heads, λ at t = 0. No tensor requires a gradient
-// yet.
+// The start of a job on `base` (method diff: of add_second_map): fp32 copies of the weights that
+// `options.train` trains, initial branches, LoRA terms and adapters, masks of the selected heads, λ
+// at t = 0. No tensor requires a gradient yet.
 Adaptation initial_adaptation(const DexOptions& options, const Config& config, const Weights& base,
                               const std::vector<std::vector<int64_t>>& selected_heads,
                               uint64_t seed);
 
-// Sets every layer's λ to that of update t. Call it once before the forward passes of update u with
-// t = u.
+// Sets every layer's λ, and the mix of a second map, to that of update t. Call it once before the
+// forward passes of update u with t = u.
 void set_lambda(Adaptation& adaptation, int64_t t);
 
 // λ of each layer as a number, as it acts now.

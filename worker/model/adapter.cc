@@ -75,19 +75,19 @@ void add_adapter(std::vector<Entry>& list, BottleneckAdapter& adapter, const std
 std::vector<Entry> entries(Adaptation& adaptation, const Config& config, at::ScalarType dtype) {
   const DexOptions& options = adaptation.options;
   const int64_t D = config.hidden_size, q = config.heads * config.head_dim,
-                kv = config.kv_heads * config.head_dim;
+                k = config.key_heads() * config.head_dim, v = config.kv_heads * config.head_dim;
   std::vector<Entry> list;
   for (size_t i = 0; i < adaptation.layers.size(); ++i) {
     LayerAdaptation& layer = adaptation.layers[i];
     const std::string layer_prefix = "base_model.model.model.layers." + std::to_string(i) + ".",
                       prefix = layer_prefix + "self_attn.";
     if (options.trains_kvo()) {
-      list.push_back({prefix + "k_proj.weight", {kv, D}, dtype, &layer.k});
-      list.push_back({prefix + "v_proj.weight", {kv, D}, dtype, &layer.v});
+      list.push_back({prefix + "k_proj.weight", {k, D}, dtype, &layer.k});
+      list.push_back({prefix + "v_proj.weight", {v, D}, dtype, &layer.v});
       list.push_back({prefix + "o_proj.weight", {D, q}, dtype, &layer.o});
       if (config.qkv_bias) {
-        list.push_back({prefix + "k_proj.bias", {kv}, dtype, &layer.k_bias});
-        list.push_back({prefix + "v_proj.bias", {kv}, dtype, &layer.v_bias});
+        list.push_back({prefix + "k_proj.bias", {k}, dtype, &layer.k_bias});
+        list.push_back({prefix + "v_proj.bias", {v}, dtype, &layer.v_bias});
       }
       if (config.o_bias) list.push_back({prefix + "o_proj.bias", {D}, dtype, &layer.o_bias});
     }
@@ -223,6 +223,9 @@ Adapter load_adapter(const fs::path& dir, const BaseIdentity& base, const Adapte
   const nlohmann::json checksums = read_checksums(dir, options);
   Adapter adapter = read_config(dir, checksums, base.config);
   if (!checksums.is_null()) check_base(adapter, base, dir / kConfigFile);
+  if (const auto refusal = branch_refusal(base.config);
+      adapter.adaptation.options.has_branch() && !refusal.empty())
+    fail((dir / kConfigFile).string(), refusal);
   const DexOptions& method = adapter.adaptation.options;
   const bool patterned = method.train == Train::kLora;  // its terms have their places already
   for (size_t i = 0; !patterned && method.has_lora() && i < adapter.adaptation.layers.size(); ++i) {
@@ -241,8 +244,10 @@ Adapter load_adapter(const fs::path& dir, const BaseIdentity& base, const Adapte
 
 void write_adapter(const fs::path& dir, const Adapter& adapter) {
   const DexOptions& options = adapter.adaptation.options;
-  if (options.trains_all())
-    fail(dir.string(), "all weights are trained: that is a checkpoint, not an adapter");
+  if (options.publishes_model()) {
+    fail(dir.string(), "method " + std::string(method_name(options.train)) +
+                           " makes a checkpoint, not an adapter");
+  }
   Adaptation adaptation = adapter.adaptation;  // tensors are shared; the list below is of places
   NamedTensors tensors;
   for (const Trainable& entry : trainables(adaptation)) {

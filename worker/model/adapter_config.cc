@@ -190,7 +190,7 @@ DexOptions read_options(const JsonFields& fields) {
   DexOptions options;
   options.form = named(fields, "form", parse_form);
   options.train = named(fields, "train", parse_train);
-  const bool stored_here = !options.trains_all() && options.train != Train::kLora;
+  const bool stored_here = !options.publishes_model() && options.train != Train::kLora;
   if (!stored_here || options.has_branch() != parts_of(options.train).branch) {
     fields.fail("train",
                 options.has_branch() ? "kvo+dex, dex_only or lora+dex with this form"

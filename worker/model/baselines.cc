@@ -52,16 +52,16 @@ Linear parse_linear(std::string_view text) {
 }
 
 LinearShape shape_of(Linear value, const Config& config) {
-  const int64_t D = config.hidden_size, F = config.intermediate_size,
-                q = config.heads * config.head_dim, kv = config.kv_heads * config.head_dim;
+  const int64_t D = config.hidden_size, F = config.intermediate_size, d = config.head_dim;
   switch (value) {
     case Linear::kQ:
-      return {q, D};
+      return {config.query_heads() * d, D};
     case Linear::kK:
+      return {config.key_heads() * d, D};
     case Linear::kV:
-      return {kv, D};
+      return {config.kv_heads * d, D};
     case Linear::kO:
-      return {D, q};
+      return {D, config.heads * d};
     case Linear::kGate:
     case Linear::kUp:
       return {F, D};

@@ -147,16 +147,56 @@ void refuse_other_architectures(const JsonFields& fields) {
   }
 }
 
+// The key that second_map.h writes.
+Attention read_attention(const JsonFields& fields, const Family& family) {
+  const char* key = "differential_attention";
+  if (!fields.has(key)) return family.attention;
+  if (family.attention != Attention::kSoftmax) {
+    fields.fail(key, "nothing for a " + std::string(family.model_type), fields.raw(key).dump());
+  }
+  const JsonFields block = fields.object(key);
+  const std::string version = block.text("version");
+  if (version == "V1") return Attention::kSecondMapV1;
+  if (version == "V2") return Attention::kSecondMapV2;
+  block.fail("version", "\"V1\" or \"V2\"", "\"" + version.substr(0, 60) + "\"");
+}
+
+// What transformers asks of a DiffLlama too.
+void check_pairs(const JsonFields& fields, const Config& config) {
+  if (config.kv_heads % 2 != 0) {
+    fields.fail("num_key_value_heads",
+                "an even number, since a " + config.model_type + " subtracts heads in pairs",
+                std::to_string(config.kv_heads));
+  }
+  const char* dropout = "attention_dropout";
+  if (fields.has(dropout) && fields.number(dropout) != 0) {
+    fields.fail(dropout, "0, the one value that has a meaning between two maps",
+                fields.raw(dropout).dump());
+  }
+}
+
 }  // namespace
 
+std::string Config::kind() const {
+  if (!has_second_map()) return model_type;
+  return model_type + " with differential_attention " +
+         (attention == Attention::kSecondMapV1 ? "V1" : "V2");
+}
+
 int64_t Config::parameter_count() const {
-  const int64_t q = heads * head_dim, kv = kv_heads * head_dim;
+  const int64_t q = query_heads() * head_dim, k = key_heads() * head_dim, v = kv_heads * head_dim,
+                o = heads * head_dim;
   int64_t layer =
-      hidden_size * (2 * q + 2 * kv) + 3 * hidden_size * intermediate_size + 2 * hidden_size;
-  if (qkv_bias) layer += q + 2 * kv;
+      hidden_size * (q + k + v + o) + 3 * hidden_size * intermediate_size + 2 * hidden_size;
+  if (qkv_bias) layer += q + k + v;
   if (o_bias) layer += hidden_size;
   if (qk_norm) layer += 2 * head_dim;
   if (mlp_bias) layer += 2 * intermediate_size + hidden_size;
+  if (attention == Attention::kSecondMapV2) {
+    layer += heads * hidden_size;
+  } else if (differential()) {
+    layer += 4 * head_dim;
+  }
   const int64_t ends = vocab_size * hidden_size * (tie_word_embeddings ? 1 : 2) + hidden_size;
   return layers * layer + ends;
 }
@@ -199,6 +239,8 @@ Config parse_config(std::string_view json, const std::string& source) {
   config.max_position_embeddings = fields.integer("max_position_embeddings", 1, kMaxPositions);
   config.rms_norm_eps = positive(fields, "rms_norm_eps");
   read_rope(fields, config);
+  config.attention = read_attention(fields, family);
+  if (config.attention == Attention::kDiffLlama) check_pairs(fields, config);
   config.sliding_window = read_window(fields, family, config);
   config.tie_word_embeddings =
       fields.has("tie_word_embeddings") && fields.boolean("tie_word_embeddings");

@@ -19,6 +19,19 @@ struct RopeScaling {
   int64_t original_max_position_embeddings = 0;  // tokens
 };
 
+// What a layer makes of its query heads' maps.
+enum class Attention {
+  kSoftmax,  // each mixes values by itself
+  // Pairs of heads are subtracted: V1 of method.md §8, in DiffLlama's layout, with pairs (i, i +
+  // H/2) and values twice as wide as keys, V head j with V head j + K/2. H and K are even.
+  kDiffLlama,
+  // A model that method `diff` made (second_map.h): beside each query head a second one, whose map
+  // is subtracted from the first's; with V1 beside each key head too. Heads 2i and 2i + 1 of q_proj
+  // (V1: of k_proj) are a pair.
+  kSecondMapV1,
+  kSecondMapV2,
+};
+
 // The shape of a decoder of one of the families (families.h), as its config.json states it. Plain
 // numbers, no defaults for what decides the result: a missing or odd value is refused by the key's
 // name.
@@ -38,6 +51,7 @@ struct Config {
   // A token sees itself and the sliding_window − 1 tokens before it. 0: all before it; so a window
   // that max_position_embeddings never fills.
   int64_t sliding_window = 0;
+  Attention attention = Attention::kSoftmax;
   bool tie_word_embeddings = false;
   bool qkv_bias = false;  // biases on q, k and v
   bool o_bias = false;    // bias on o
@@ -46,7 +60,18 @@ struct Config {
   int64_t bos_token_id = -1;  // -1: none
   std::vector<int64_t> eos_token_ids;  // may be empty
 
-  [[nodiscard]] int64_t heads_per_kv() const { return heads / kv_heads; }
+  [[nodiscard]] bool differential() const { return attention != Attention::kSoftmax; }
+  [[nodiscard]] bool has_second_map() const {
+    return attention == Attention::kSecondMapV1 || attention == Attention::kSecondMapV2;
+  }
+  // Heads of q_proj and k_proj. V has kv_heads and o_proj reads H·d numbers, always.
+  [[nodiscard]] int64_t query_heads() const { return has_second_map() ? 2 * heads : heads; }
+  [[nodiscard]] int64_t key_heads() const {
+    return attention == Attention::kSecondMapV1 ? 2 * kv_heads : kv_heads;
+  }
+  [[nodiscard]] int64_t heads_per_kv() const { return query_heads() / key_heads(); }
+  // "llama", "diffllama", "llama with differential_attention V2".
+  [[nodiscard]] std::string kind() const;
   [[nodiscard]] int64_t parameter_count() const;  // tied embeddings counted once
 };
 

@@ -32,14 +32,17 @@ constexpr std::array<std::pair<Activation, std::string_view>, 3> kActivations{
     {{Activation::kNone, "none"}, {Activation::kSilu, "silu"}, {Activation::kGelu, "gelu"}}};
 constexpr std::array<std::pair<Sign, std::string_view>, 2> kSigns{
     {{Sign::kMinus, "minus"}, {Sign::kPlus, "plus"}}};
-constexpr std::array<std::pair<Train, std::string_view>, 8> kTrains{{{Train::kKvoDex, "kvo+dex"},
-                                                                     {Train::kDexOnly, "dex_only"},
-                                                                     {Train::kKvoOnly, "kvo_only"},
-                                                                     {Train::kLoraDex, "lora+dex"},
-                                                                     {Train::kFullDex, "full+dex"},
-                                                                     {Train::kLora, "lora"},
-                                                                     {Train::kAdapter, "adapter"},
-                                                                     {Train::kFull, "full"}}};
+constexpr std::array<std::pair<Train, std::string_view>, 10> kTrains{
+    {{Train::kKvoDex, "kvo+dex"},
+     {Train::kDexOnly, "dex_only"},
+     {Train::kKvoOnly, "kvo_only"},
+     {Train::kLoraDex, "lora+dex"},
+     {Train::kFullDex, "full+dex"},
+     {Train::kLora, "lora"},
+     {Train::kAdapter, "adapter"},
+     {Train::kFull, "full"},
+     {Train::kDiffAttention, "diff_attention"},
+     {Train::kDiffAll, "diff_all"}}};
 constexpr std::array<std::pair<BranchInit, std::string_view>, 2> kInits{
     {{BranchInit::kZeros, "zeros"}, {BranchInit::kLinear, "linear"}}};
 constexpr std::array<std::pair<Schedule, std::string_view>, 4> kSchedules{
@@ -67,6 +70,10 @@ Parts parts_of(Train train) {
       return {.lora = true};
     case Train::kAdapter:
       return {.adapter = true};
+    case Train::kDiffAttention:
+      return {.weights = kAttention, .second_map = true};
+    case Train::kDiffAll:
+      return {.weights = kAll, .second_map = true};
     case Train::kFull:
       break;
   }
@@ -75,6 +82,7 @@ Parts parts_of(Train train) {
 
 bool trains_weight(Train train, std::string_view name) {
   const Parts::Weights weights = parts_of(train).weights;
+  if (weights == Parts::Weights::kAttention) return name.find("self_attn.") != name.npos;
   if (weights != Parts::Weights::kKvo) return weights == Parts::Weights::kAll;
   for (const std::string_view part : {".k_proj.", ".v_proj.", ".o_proj."}) {
     if (name.find(part) != std::string_view::npos) return true;
@@ -83,7 +91,8 @@ bool trains_weight(Train train, std::string_view name) {
 }
 
 std::string_view method_name(Train train) {
-  return parts_of(train).branch ? "dex" : name(train);
+  const Parts parts = parts_of(train);
+  return parts.branch ? "dex" : parts.second_map ? "diff" : name(train);
 }
 
 double usual_learning_rate(Train train) {
@@ -170,7 +179,7 @@ int64_t bottleneck_width(const DexOptions& options, const Config& config) {
 }
 
 std::string_view artifact_class(const DexOptions& options, const Config& config) {
-  if (options.trains_all()) return "MODEL";
+  if (options.publishes_model()) return "MODEL";
   const bool wide = options.has_projection() && projected_width(options, config) != config.head_dim;
   return options.trains_kvo() || wide ? "KVO" : "LIGHT";
 }
@@ -193,6 +202,11 @@ std::vector<std::pair<std::string, std::vector<int64_t>>> branch_shapes(const De
   if (options.has_gate()) shapes.push_back({"gate", {heads}});
   if (options.learns_lambda()) shapes.push_back({"lambda_learn", {1}});
   return shapes;
+}
+
+double mix_at(const SecondMapOptions& options, int64_t t) {
+  if (options.mix_updates <= 0) return 1;
+  return std::min(1.0, static_cast<double>(t) / options.mix_updates);
 }
 
 double lambda_init(int64_t layer) {

@@ -21,7 +21,18 @@ enum class BottleneckScope { kShared, kPerHead, kDense };
 enum class Activation { kNone, kSilu, kGelu };  // of a bottleneck; gelu is the exact one (erf)
 enum class Sign { kMinus, kPlus };
 // What is trained: §3.5, and the baselines of §7 with form none.
-enum class Train { kKvoDex, kDexOnly, kKvoOnly, kLoraDex, kFullDex, kLora, kAdapter, kFull };
+enum class Train {
+  kKvoDex,
+  kDexOnly,
+  kKvoOnly,
+  kLoraDex,
+  kFullDex,
+  kLora,
+  kAdapter,
+  kFull,
+  kDiffAttention,  // method diff (§8.4): all of self_attn, with a second map
+  kDiffAll,        // the same: everything
+};
 enum class Start { kIdentity, kLiteral };   // §3.5
 enum class BranchInit { kZeros, kLinear };  // §2.3: of w_d; a bottleneck has its own start
 enum class Schedule { kPaperEq4, kSeedCosine, kConstant, kLearned };  // §3.3
@@ -40,20 +51,32 @@ struct LambdaOptions {
 // follows (start, trained set, artefact, folding, serving) asks for these parts, never for the
 // method.
 struct Parts {
-  enum class Weights { kNone, kKvo, kAll };  // of the base, replaced by trained copies
+  // Of the base, replaced by trained copies.
+  enum class Weights { kNone, kKvo, kAttention, kAll };
   Weights weights = Weights::kNone;
-  bool branch = false, lora = false, adapter = false;  // added to it
+  bool branch = false, lora = false, adapter = false, second_map = false;  // added to it
 };
 Parts parts_of(Train train);
 
 // Whether a weight of the base, by its Hugging Face name, is trained.
 bool trains_weight(Train train, std::string_view name);
 
-// The method of api.md §3 that a Train belongs to: "dex", "kvo_only", "lora", "adapter", "full".
+// The method of api.md §3 that a Train belongs to: "dex", "kvo_only", "lora", "adapter", "full",
+// "diff".
 std::string_view method_name(Train train);
 
 // The peak rate of the base's weights, LoRA and adapters where nobody gives one (§2.3, §7).
 double usual_learning_rate(Train train);
+
+// Method diff (§8.4): the second map of second_map.h and how it is mixed in.
+struct SecondMapOptions {
+  enum class Version { kV1, kV2 };
+  enum class Init { kZero, kMirror };
+  Version version = Version::kV2;
+  Init init = Init::kZero;
+  double mix_updates = 0;  // mix_in_ratio·N; mix(t) = min(1, t / mix_updates), 1 where it is 0
+};
+double mix_at(const SecondMapOptions& options, int64_t t);
 
 struct DexOptions {
   Form form = Form::kPaper;
@@ -70,12 +93,16 @@ struct DexOptions {
   LambdaOptions lambda;
   LoraOptions lora;                  // with has_lora()
   BottleneckAdapterOptions adapter;  // with has_adapter()
+  SecondMapOptions second_map;       // with has_second_map()
 
   [[nodiscard]] bool has_branch() const { return form != Form::kNone; }
   [[nodiscard]] bool trains_kvo() const { return parts_of(train).weights == Parts::Weights::kKvo; }
   [[nodiscard]] bool trains_all() const { return parts_of(train).weights == Parts::Weights::kAll; }
   [[nodiscard]] bool has_lora() const { return parts_of(train).lora; }
   [[nodiscard]] bool has_adapter() const { return parts_of(train).adapter; }
+  [[nodiscard]] bool has_second_map() const { return parts_of(train).second_map; }
+  // Whether what is published is a whole checkpoint, no adapter.
+  [[nodiscard]] bool publishes_model() const { return trains_all() || has_second_map(); }
   // Whether P of §3.2 exists: uniform_map has none.
   [[nodiscard]] bool has_projection() const { return has_branch() && form != Form::kUniformMap; }
   [[nodiscard]] bool has_gate() const { return has_branch() && form != Form::kPaper; }
@@ -160,6 +187,9 @@ double lambda_at(const LambdaOptions& options, int64_t layer, int64_t t, double 
 std::vector<std::string> problems(const DexOptions& options, const Config& config,
                                   const std::vector<std::vector<int64_t>>& selected_heads,
                                   int64_t updates);
+
+// Why no branch can be on a model of this kind, by name and with the way out; empty: one can.
+std::string branch_refusal(const Config& config);
 
 // Only the rules about heads: number of layers, range, duplicates.
 std::vector<std::string> head_problems(const Config& config,

@@ -118,6 +118,13 @@ void find_bad_numbers(std::vector<std::string>& found, const DexOptions& options
 
 }  // namespace
 
+std::string branch_refusal(const Config& config) {
+  if (!config.differential()) return "";
+  return "model_type " + config.kind() +
+         " subtracts attention maps by itself, and DEX has no defined meaning on it: train it with "
+         "kvo_only, lora, adapter or full";
+}
+
 std::vector<std::string> head_problems(const Config& config,
                                        const std::vector<std::vector<int64_t>>& selected_heads) {
   std::vector<std::string> found;
@@ -159,6 +166,7 @@ std::vector<std::string> problems(const DexOptions& options, const Config& confi
     found.push_back("train " + std::string(name(options.train)) + " needs a form, got none");
     return found;
   }
+  if (auto refusal = branch_refusal(config); !refusal.empty()) found.push_back(std::move(refusal));
   find_bad_numbers(found, options, config);
   auto heads = head_problems(config, selected_heads);
   found.insert(found.end(), heads.begin(), heads.end());

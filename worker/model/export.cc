@@ -10,6 +10,7 @@
 #include "worker/model/json_fields.h"
 #include "worker/model/provenance.h"
 #include "worker/model/safetensors_bytes.h"
+#include "worker/model/second_map.h"
 
 namespace dex::model {
 
@@ -40,8 +41,22 @@ const char* torch_name(at::ScalarType type) {
   }
 }
 
+// What config.json of a child says otherwise than the base's.
+struct ConfigChange {
+  at::ScalarType dtype;
+  std::string second_map;  // the version; empty: as the base
+};
+
+std::string changed_config(const std::string& text, const ConfigChange& change) {
+  nlohmann::ordered_json config = nlohmann::ordered_json::parse(text);
+  config[config.contains("torch_dtype") ? "torch_dtype" : "dtype"] = torch_name(change.dtype);
+  if (!change.second_map.empty()) config[kSecondMapKey] = {{"version", change.second_map}};
+  return config.dump(2) + "\n";
+}
+
 // Everything of the base but its weights; config.json with the type that the new weights have.
-void copy_companions(base::AtomicDirectory& out, const fs::path& base_dir, at::ScalarType dtype) {
+void copy_companions(base::AtomicDirectory& out, const fs::path& base_dir,
+                     const ConfigChange& change) {
   for (const auto& entry : fs::directory_iterator(base_dir)) {
     const std::string name = entry.path().filename().string();
     const bool weights =
@@ -54,20 +69,15 @@ void copy_companions(base::AtomicDirectory& out, const fs::path& base_dir, at::S
     if (weights || !text || of_origin || !entry.is_regular_file()) continue;
     const auto content = base::read_file(entry.path(), kMaxCopiedBytes);
     require(content.status(), entry.path());
-    std::string bytes = *content;
-    if (name == "config.json") {
-      nlohmann::ordered_json config = nlohmann::ordered_json::parse(bytes);
-      config[config.contains("torch_dtype") ? "torch_dtype" : "dtype"] = torch_name(dtype);
-      bytes = config.dump(2) + "\n";
-    }
-    require(out.write(name, bytes), entry.path());
+    const bool config = name == "config.json";
+    require(out.write(name, config ? changed_config(*content, change) : *content), entry.path());
   }
 }
 
 base::AtomicDirectory begin_checkpoint(const fs::path& out, const fs::path& base_dir,
-                                       const Weights& weights, at::ScalarType dtype) {
+                                       const Weights& weights, const ConfigChange& change) {
   NamedTensors tensors = named_weights(weights);
-  for (auto& [name, tensor] : tensors) tensor = tensor.detach().to(dtype);
+  for (auto& [name, tensor] : tensors) tensor = tensor.detach().to(change.dtype);
   auto directory = base::AtomicDirectory::create(out);
   require(directory.status(), out);
   auto writer = directory->open("model.safetensors");
@@ -75,7 +85,7 @@ base::AtomicDirectory begin_checkpoint(const fs::path& out, const fs::path& base
   stream_safetensors(tensors, {{"format", "pt"}}, out.string(),
                      [&](std::string_view bytes) { require(writer->append(bytes), out); });
   require(directory->finish(std::move(*writer)), out);
-  copy_companions(*directory, base_dir, dtype);
+  copy_companions(*directory, base_dir, change);
   return std::move(*directory);
 }
 
@@ -88,7 +98,7 @@ void export_folded(const fs::path& out, const fs::path& base_dir, const Config& 
   const std::string reason = not_foldable(adaptation.options);
   if (!reason.empty()) fail(reason);  // before the base is read
   auto directory = begin_checkpoint(
-      out, base_dir, folded_weights(load_weights(base_dir, config), adaptation), dtype);
+      out, base_dir, folded_weights(load_weights(base_dir, config), adaptation), {dtype, ""});
   const nlohmann::ordered_json report = {{"dtype", type_name},
                                          {"largest_logit_difference", certificate.largest},
                                          {"mean_logit_difference", certificate.mean}};
@@ -97,8 +107,16 @@ void export_folded(const fs::path& out, const fs::path& base_dir, const Config& 
 
 void write_checkpoint(const fs::path& out, const fs::path& base_dir, const Weights& base,
                       const Adapter& adapter) {
-  auto directory =
-      begin_checkpoint(out, base_dir, folded_weights(base, adapter.adaptation), adapter.dtype);
+  const Adaptation& adaptation = adapter.adaptation;
+  if (adaptation.mix != 1) {
+    throw std::runtime_error("[write_checkpoint] mix is " + std::to_string(adaptation.mix) +
+                             ": a second map is published when it is mixed in whole, at 1");
+  }
+  const DexOptions& options = adaptation.options;
+  auto directory = begin_checkpoint(
+      out, base_dir, folded_weights(base, adaptation),
+      {adapter.dtype,
+       options.has_second_map() ? std::string(name(options.second_map.version)) : std::string()});
   require(directory.write(kProvenanceFile, provenance_json(adapter)), out);
   nlohmann::ordered_json checksums;
   for (const auto& entry : directory.entries()) checksums[entry.name] = entry.sha256;

@@ -10,6 +10,15 @@ using enum Family::Has;
 using enum Family::Window;
 
 constexpr Family kFamilies[] = {
+    // The Differential Transformer as transformers has it (differential_attention.h).
+    {.model_type = "diffllama",
+     .qkv_bias = kAsKeySays,
+     .o_bias = kAsKeySays,
+     .mlp_bias = kNo,
+     .qk_norm = false,
+     .head_dim = 0,
+     .window = kNone,
+     .attention = Attention::kDiffLlama},
     // Llama 2 and 3.x, SmolLM and SmolLM2, and the many that keep the name.
     {.model_type = "llama",
      .qkv_bias = kAsKeySays,

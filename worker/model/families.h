@@ -4,6 +4,8 @@
 #include <span>
 #include <string_view>
 
+#include "worker/model/config.h"
+
 namespace dex::model {
 
 // A family of base models: what `model_type` of config.json decides by itself, as transformers'
@@ -23,6 +25,7 @@ struct Family {
   bool qk_norm;          // RMSNorm over each query and key head, before RoPE
   int64_t head_dim;      // of a config without the key; 0: hidden_size / num_attention_heads
   Window window;
+  Attention attention = Attention::kSoftmax;
 };
 
 // In alphabetical order.

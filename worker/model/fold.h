@@ -45,7 +45,8 @@ void export_folded(const std::filesystem::path& out, const std::filesystem::path
 
 // The artefact of a method that trains all weights (class MODEL), folded: the same kind of
 // checkpoint, in the adapter's dtype, with provenance.json, and checksums.json of all files last.
-// Serves as a base model by itself.
+// Serves as a base model by itself. Of method diff, `base` is that of add_second_map, and a mix
+// below 1 is refused.
 void write_checkpoint(const std::filesystem::path& out, const std::filesystem::path& base_dir,
                       const Weights& base, const Adapter& adapter);
 

@@ -17,6 +17,8 @@
 #include "worker/kernels/rope.h"
 #include "worker/kernels/swiglu.h"
 #include "worker/model/causal_attention.h"
+#include "worker/model/dex_options.h"
+#include "worker/model/differential_attention.h"
 #include "worker/model/rope_frequencies.h"
 
 namespace dex::model {
@@ -95,18 +97,39 @@ class Pass {
   Tensor attention(int64_t layer, const Tensor& x) const {
     const LayerWeights& w = weights_.layers[static_cast<size_t>(layer)];
     const Tensor q = kernels::rope(
-        head_norm(by_head(project(layer, Linear::kQ, x, w.q, w.q_bias), config_.heads), w.q_norm),
+        head_norm(by_head(project(layer, Linear::kQ, x, w.q, w.q_bias), config_.query_heads()),
+                  w.q_norm),
         cos_, sin_);
     const Tensor k = kernels::rope(
-        head_norm(by_head(project(layer, Linear::kK, x, w.k, w.k_bias), config_.kv_heads),
+        head_norm(by_head(project(layer, Linear::kK, x, w.k, w.k_bias), config_.key_heads()),
                   w.k_norm),
         cos_, sin_);
     const Tensor v = by_head(project(layer, Linear::kV, x, w.v, w.v_bias), config_.kv_heads);
     if (observer_.on_entropy) observer_.on_entropy(layer, entropy(q.detach(), k.detach()));
-    const Tensor o = mix(q, k, v);  // [N, H, d]
+    const Tensor o = config_.differential() ? subtracted(layer, x, q, k, v) : mix(q, k, v);
     if (observer_.on_heads) observer_.on_heads(layer, q.detach(), k.detach(), o.detach());
     const Tensor y = output(layer, o, v);
     return w.o_bias.defined() ? y + w.o_bias : y;
+  }
+
+  // Of a differential model, [N, H, d] like everybody's; DiffLlama's H/2 heads have width 2d.
+  [[nodiscard]] Tensor subtracted(int64_t layer, const Tensor& x, const Tensor& q, const Tensor& k,
+                                  const Tensor& v) const {
+    const LayerWeights& w = weights_.layers[static_cast<size_t>(layer)];
+    const Attend attend = [this](const Tensor& queries, const Tensor& keys, const Tensor& values) {
+      return mix(queries, keys, values);
+    };
+    if (config_.attention == Attention::kSecondMapV2)
+      return differential_v2(q, k, v, at::mm(x, w.lambda_proj.t()), attend, adaptation_.mix);
+    const double init = lambda_init(layer);
+    const Tensor lambda =
+        differential_lambda({w.lambda_q1, w.lambda_k1, w.lambda_q2, w.lambda_k2}, init);
+    if (config_.attention == Attention::kSecondMapV1)
+      return second_map_v1(q, k, v, adaptation_.mix * lambda, attend);
+    const int64_t pairs = config_.kv_heads / 2;
+    const DifferentialV1 how{.lambda = lambda, .lambda_init = init, .eps = config_.rms_norm_eps};
+    return differential_v1(q, k, {v.narrow(1, 0, pairs), v.narrow(1, pairs, pairs)}, how, attend)
+        .view_as(q);
   }
 
   [[nodiscard]] Tensor by_head(const Tensor& x, int64_t heads) const {
@@ -232,6 +255,19 @@ void check_batch(const Batch& batch, const Config& config) {
   if (!good) throw std::runtime_error("[llama] bounds must rise from 0 to N");
 }
 
+// Branch and measures are defined on a head's own map and output (method.md §3.6).
+void check_single_heads(const Config& config, const Adaptation& adaptation,
+                        const Observer& observer) {
+  if (!config.differential()) return;
+  if (observer.on_entropy || observer.on_heads || !observer.head_gates.empty()) {
+    throw std::runtime_error("[llama] model_type " + config.kind() +
+                             " subtracts one head's map from another's: measures of single heads "
+                             "have no meaning on it");
+  }
+  if (adaptation.options.has_branch() && !adaptation.layers.empty())
+    throw std::runtime_error("[llama] " + branch_refusal(config));
+}
+
 }  // namespace
 
 Batch pack(const std::vector<std::vector<int64_t>>& documents) {
@@ -267,6 +303,7 @@ Tensor Llama::hidden(const Batch& batch, const Adaptation& adaptation,
     throw std::runtime_error("[llama] adaptation must have " + std::to_string(config_.layers) +
                              " layers, got " + std::to_string(adaptation.layers.size()));
   }
+  check_single_heads(config_, adaptation, observer);
   return Pass(config_, weights_, batch, adaptation, observer).run();
 }
 

@@ -14,54 +14,66 @@ namespace {
 using Visit = std::function<void(const std::string& name, const std::vector<int64_t>& shape,
                                  at::Tensor& tensor)>;
 
+// Whose tensors a walk visits: a model's, or every one that some model has.
+struct Walk {
+  const Config& config;
+  bool every = false;
+  [[nodiscard]] bool has(bool of_config) const { return every || of_config; }
+  [[nodiscard]] bool has(Attention attention) const {
+    return every || config.attention == attention;
+  }
+};
+
 // The one list of names, shapes and places: loading and listing both walk it.
-void visit_layer(const Config& c, const std::string& prefix, LayerWeights& layer,
+void visit_layer(const Walk& walk, const std::string& prefix, LayerWeights& layer,
                  const Visit& visit) {
-  const int64_t D = c.hidden_size, F = c.intermediate_size, q = c.heads * c.head_dim,
-                kv = c.kv_heads * c.head_dim;
+  const Config& c = walk.config;
+  const int64_t D = c.hidden_size, F = c.intermediate_size, d = c.head_dim, o = c.heads * d,
+                q = c.query_heads() * d, k = c.key_heads() * d, v = c.kv_heads * d;
   visit(prefix + "input_layernorm.weight", {D}, layer.input_norm);
   visit(prefix + "self_attn.q_proj.weight", {q, D}, layer.q);
-  visit(prefix + "self_attn.k_proj.weight", {kv, D}, layer.k);
-  visit(prefix + "self_attn.v_proj.weight", {kv, D}, layer.v);
-  visit(prefix + "self_attn.o_proj.weight", {D, q}, layer.o);
-  if (c.qkv_bias) {
+  visit(prefix + "self_attn.k_proj.weight", {k, D}, layer.k);
+  visit(prefix + "self_attn.v_proj.weight", {v, D}, layer.v);
+  visit(prefix + "self_attn.o_proj.weight", {D, o}, layer.o);
+  if (walk.has(c.qkv_bias)) {
     visit(prefix + "self_attn.q_proj.bias", {q}, layer.q_bias);
-    visit(prefix + "self_attn.k_proj.bias", {kv}, layer.k_bias);
-    visit(prefix + "self_attn.v_proj.bias", {kv}, layer.v_bias);
+    visit(prefix + "self_attn.k_proj.bias", {k}, layer.k_bias);
+    visit(prefix + "self_attn.v_proj.bias", {v}, layer.v_bias);
   }
-  if (c.o_bias) visit(prefix + "self_attn.o_proj.bias", {D}, layer.o_bias);
-  if (c.qk_norm) {
-    visit(prefix + "self_attn.q_norm.weight", {c.head_dim}, layer.q_norm);
-    visit(prefix + "self_attn.k_norm.weight", {c.head_dim}, layer.k_norm);
+  if (walk.has(c.o_bias)) visit(prefix + "self_attn.o_proj.bias", {D}, layer.o_bias);
+  if (walk.has(c.qk_norm)) {
+    visit(prefix + "self_attn.q_norm.weight", {d}, layer.q_norm);
+    visit(prefix + "self_attn.k_norm.weight", {d}, layer.k_norm);
   }
+  if (walk.has(Attention::kDiffLlama) || walk.has(Attention::kSecondMapV1)) {
+    visit(prefix + "self_attn.lambda_q1", {d}, layer.lambda_q1);
+    visit(prefix + "self_attn.lambda_k1", {d}, layer.lambda_k1);
+    visit(prefix + "self_attn.lambda_q2", {d}, layer.lambda_q2);
+    visit(prefix + "self_attn.lambda_k2", {d}, layer.lambda_k2);
+  }
+  if (walk.has(Attention::kSecondMapV2))
+    visit(prefix + "self_attn.lambda_proj.weight", {c.heads, D}, layer.lambda_proj);
   visit(prefix + "post_attention_layernorm.weight", {D}, layer.post_norm);
   visit(prefix + "mlp.gate_proj.weight", {F, D}, layer.gate);
   visit(prefix + "mlp.up_proj.weight", {F, D}, layer.up);
   visit(prefix + "mlp.down_proj.weight", {D, F}, layer.down);
-  if (c.mlp_bias) {
+  if (walk.has(c.mlp_bias)) {
     visit(prefix + "mlp.gate_proj.bias", {F}, layer.gate_bias);
     visit(prefix + "mlp.up_proj.bias", {F}, layer.up_bias);
     visit(prefix + "mlp.down_proj.bias", {D}, layer.down_bias);
   }
 }
 
-void visit_all(const Config& c, Weights& weights, const Visit& visit) {
+void visit_all(const Walk& walk, Weights& weights, const Visit& visit) {
+  const Config& c = walk.config;
   weights.layers.resize(static_cast<size_t>(c.layers));
   visit("model.embed_tokens.weight", {c.vocab_size, c.hidden_size}, weights.embed);
   for (size_t i = 0; i < weights.layers.size(); ++i) {
-    visit_layer(c, "model.layers." + std::to_string(i) + ".", weights.layers[i], visit);
+    visit_layer(walk, "model.layers." + std::to_string(i) + ".", weights.layers[i], visit);
   }
   visit("model.norm.weight", {c.hidden_size}, weights.norm);
   if (!c.tie_word_embeddings)
     visit("lm_head.weight", {c.vocab_size, c.hidden_size}, weights.lm_head);
-}
-
-// For walks in which only the names and places matter, not the shapes.
-Config with_every_tensor() {
-  Config config;
-  config.heads = config.kv_heads = 1;
-  config.qkv_bias = config.o_bias = config.mlp_bias = config.qk_norm = true;
-  return config;
 }
 
 [[noreturn]] void fail(const std::string& what) {
@@ -76,7 +88,7 @@ std::string shape_text(const std::vector<int64_t>& shape) {
 
 // Ends a message about a tensor that config.json and the weights disagree on.
 std::string of_config(const Config& config) {
-  return "; config.json says " + config.model_type + " of " + std::to_string(config.layers) +
+  return "; config.json says " + config.kind() + " of " + std::to_string(config.layers) +
          " layers: take it and the weights from one model";
 }
 
@@ -122,7 +134,7 @@ Weights load_weights(const std::filesystem::path& dir, const Config& config,
   const WeightFiles files = WeightFiles::open(dir);
   Weights weights;
   std::set<std::string> used;
-  visit_all(config, weights,
+  visit_all({config}, weights,
             [&](const std::string& name, const std::vector<int64_t>& shape, at::Tensor& tensor) {
               used.insert(name);
               const at::Tensor stored = checked(files, config, name, shape);
@@ -142,7 +154,8 @@ std::string base_weights_sha256(const std::filesystem::path& dir) {
 
 std::vector<std::pair<std::string, at::Tensor*>> layer_places(LayerWeights& layer) {
   std::vector<std::pair<std::string, at::Tensor*>> places;
-  visit_layer(with_every_tensor(), "", layer,
+  const Config none;
+  visit_layer({none, true}, "", layer,
               [&](const std::string& name, const std::vector<int64_t>&, at::Tensor& tensor) {
                 places.emplace_back(name, &tensor);
               });
@@ -150,12 +163,12 @@ std::vector<std::pair<std::string, at::Tensor*>> layer_places(LayerWeights& laye
 }
 
 std::vector<std::pair<std::string, at::Tensor>> named_weights(const Weights& weights) {
-  Config shape = with_every_tensor();
+  Config shape;
   shape.layers = static_cast<int64_t>(weights.layers.size());
   shape.tie_word_embeddings = weights.lm_head.is_same(weights.embed);
   std::vector<std::pair<std::string, at::Tensor>> named;
   Weights copy = weights;
-  visit_all(shape, copy,
+  visit_all({shape, true}, copy,
             [&](const std::string& name, const std::vector<int64_t>&, at::Tensor& tensor) {
               if (tensor.defined()) named.emplace_back(name, tensor);
             });

@@ -14,11 +14,15 @@ namespace dex::model {
 // One decoder layer. A Linear weight is [out, in] as in torch; a bias or norm that the model lacks
 // is undefined.
 struct LayerWeights {
-  at::Tensor input_norm;                     // [D]
-  at::Tensor q, k, v, o;                     // [H·d, D] [K·d, D] [K·d, D] [D, H·d]
-  at::Tensor q_bias, k_bias, v_bias;         // with qkv_bias
-  at::Tensor o_bias;                         // [D], with o_bias
-  at::Tensor q_norm, k_norm;                 // [d] both, one for all heads; with qk_norm
+  at::Tensor input_norm;  // [D]
+  at::Tensor q, k, v, o;  // [H·d, D] [K·d, D] [K·d, D] [D, H·d]; with a second map q
+                          // and k have config.query_heads(), key_heads()
+  at::Tensor q_bias, k_bias, v_bias;  // with qkv_bias
+  at::Tensor o_bias;                  // [D], with o_bias
+  at::Tensor q_norm, k_norm;          // [d] both, one for all heads; with qk_norm
+  // λ of a differential model (differential_attention.h): [d] each of V1, [H, D] of V2.
+  at::Tensor lambda_q1, lambda_k1, lambda_q2, lambda_k2;
+  at::Tensor lambda_proj;
   at::Tensor post_norm;                      // [D], before the MLP
   at::Tensor gate, up, down;                 // [F, D] [F, D] [D, F]
   at::Tensor gate_bias, up_bias, down_bias;  // with mlp_bias

@@ -24,7 +24,7 @@ int thread_count(int asked) {
 }
 
 kernels::KvLayout kv_layout(const ServingModel& model) {
-  return {model.config.kv_heads, model.config.head_dim, model.number};
+  return {model.config.key_heads(), model.config.head_dim, model.number};
 }
 
 int64_t block_count(const ServingModel& model, int64_t cache_bytes) {

@@ -39,11 +39,16 @@ Forward::Forward(const ServingModel& model, KvPool& pool, kernels::ThreadPool& t
       max_rows_(max_rows),
       branches_(model.config, threads) {
   const int64_t width = config_.heads * config_.head_dim,
-                kv_width = config_.kv_heads * config_.head_dim;
+                key_width = config_.key_heads() * config_.head_dim,
+                value_width = config_.kv_heads * config_.head_dim;
   const int64_t widest = std::max({config_.hidden_size, width, config_.intermediate_size});
   for (auto* buffer : {&x_, &normed_}) buffer->resize(max_rows * config_.hidden_size);
-  for (auto* buffer : {&q_, &o_}) buffer->resize(max_rows * width);
-  for (auto* buffer : {&k_, &v_}) buffer->resize(max_rows * kv_width);
+  q_.resize(max_rows * config_.query_heads() * config_.head_dim);
+  o_.resize(max_rows * width);
+  if (config_.differential()) maps_.resize(max_rows * 2 * width);
+  if (config_.attention == model::Attention::kSecondMapV2) lambda_.resize(max_rows * config_.heads);
+  k_.resize(max_rows * key_width);
+  v_.resize(max_rows * value_width);
   for (auto* buffer : {&gate_, &up_}) buffer->resize(max_rows * config_.intermediate_size);
   for (int i = 0; i < threads.threads(); ++i) {
     scratch_.emplace_back(kernels::linear_scratch(widest));
@@ -68,9 +73,15 @@ void Forward::run(std::span<const Segment> segments, Kernel kernel) {
     add_terms(layer, Linear::kQ, q_.data());
     add_terms(layer, Linear::kK, k_.data());
     add_terms(layer, Linear::kV, v_.data());
+    if (w.lambda_proj.data != nullptr) add(w.lambda_proj, kNoBias, lambda_.data(), Store::kSet);
     multiply();
 
-    kernel == Kernel::kFew ? attend_few(layer) : attend_many(layer);
+    // A DiffLlama's head mixes the values of other key heads too: all are stored first.
+    const bool wide = config_.attention == model::Attention::kDiffLlama;
+    kernel == Kernel::kFew && !wide ? attend_few(layer) : attend_many(layer);
+    if (config_.differential()) {
+      threads_.run(static_cast<int>(rows_.size()), [&](int row, int) { subtract(w, row); });
+    }
     if (!branches_.empty()) branches_.apply(layer, o_.data(), v_.data());
 
     prepare(o_.data(), config_.heads * config_.head_dim);
@@ -315,11 +326,15 @@ void Forward::rotate_and_store(int64_t layer, int64_t row, int64_t kv_head) {
   const LayerView& w = model_.layers[layer];
   const int64_t d = config_.head_dim, group = config_.heads_per_kv();
   const int32_t position = rows_[row].position;
-  float* key = k_.data() + (row * config_.kv_heads + kv_head) * d;
-  const float* value = v_.data() + (row * config_.kv_heads + kv_head) * d;
+  float* key = k_.data() + (row * config_.key_heads() + kv_head) * d;
+  // Two keys of a second map V1 share a value; each stores it beside itself.
+  const int64_t value_head = kv_head / (config_.key_heads() / config_.kv_heads);
+  const float* value = v_.data() + (row * config_.kv_heads + value_head) * d;
   place_head(w.k_norm, position, key);
-  for (int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h)
-    place_head(w.q_norm, position, q_.data() + (row * config_.heads + h) * d);
+  for (int64_t i = 0; i < group; ++i) {
+    const int64_t head = row * config_.query_heads() + query_head(kv_head, i);
+    place_head(w.q_norm, position, q_.data() + head * d);
+  }
   const int32_t block = rows_[row].segment->blocks[position / kernels::kBlockTokens];
   kernels::write_kv(pool_.layout(), pool_.block(layer, block), kv_head,
                     position % kernels::kBlockTokens, key, value);
@@ -327,8 +342,9 @@ void Forward::rotate_and_store(int64_t layer, int64_t row, int64_t kv_head) {
 
 void Forward::attend_few(int64_t layer) {
   const auto rows = static_cast<int64_t>(rows_.size());
-  threads_.run(static_cast<int>(rows * config_.kv_heads), [&](int i, int thread) {
-    const int64_t row = i / config_.kv_heads, kv_head = i % config_.kv_heads;
+  const int64_t heads = config_.key_heads();
+  threads_.run(static_cast<int>(rows * heads), [&](int i, int thread) {
+    const int64_t row = i / heads, kv_head = i % heads;
     rotate_and_store(layer, row, kv_head);
     tile(layer, row, 1, kv_head, thread);
   });
@@ -336,17 +352,24 @@ void Forward::attend_few(int64_t layer) {
 
 void Forward::attend_many(int64_t layer) {
   // All keys of the step are stored before anybody reads one.
+  const int64_t heads = config_.key_heads();
   threads_.run(static_cast<int>(rows_.size()), [&](int row, int) {
-    for (int64_t head = 0; head < config_.kv_heads; ++head) rotate_and_store(layer, row, head);
+    for (int64_t head = 0; head < heads; ++head) rotate_and_store(layer, row, head);
   });
   const auto tiles = static_cast<int64_t>(tiles_.size());
-  threads_.run(static_cast<int>(tiles * config_.kv_heads), [&](int i, int thread) {
-    const auto [first, count] = tiles_[i / config_.kv_heads];
-    tile(layer, first, count, i % config_.kv_heads, thread);
+  threads_.run(static_cast<int>(tiles * heads), [&](int i, int thread) {
+    const auto [first, count] = tiles_[i / heads];
+    tile(layer, first, count, i % heads, thread);
   });
 }
 
 void Forward::tile(int64_t layer, int64_t first, int64_t count, int64_t kv_head, int thread) {
+  if (config_.differential()) return tile_maps(layer, first, count, kv_head, thread);
+  attend(layer, first, count, kv_head, kv_head, o_.data(), config_.head_dim, thread);
+}
+
+void Forward::attend(int64_t layer, int64_t first, int64_t count, int64_t kv_head,
+                     int64_t value_head, float* out, int64_t stride, int thread) {
   const int64_t d = config_.head_dim, group = config_.heads_per_kv();
   const float* queries[kernels::kMostQueries];
   float* outputs[kernels::kMostQueries];
@@ -359,9 +382,9 @@ void Forward::tile(int64_t layer, int64_t first, int64_t count, int64_t kv_head,
     size_t n = 0;
     for (int64_t row = first; row < first + count; ++row) {
       for (int64_t h = h0; h < h1; ++h, ++n) {
-        const int64_t at = (row * config_.heads + kv_head * group + h) * d;
-        queries[n] = q_.data() + at;
-        outputs[n] = o_.data() + at;
+        const int64_t head = row * config_.query_heads() + query_head(kv_head, h);
+        queries[n] = q_.data() + head * d;
+        outputs[n] = out + head * stride;
         visible[n] = rows_[row].position + 1;
         hidden[n] = std::max<int64_t>(0, visible[n] - window);
       }
@@ -375,7 +398,8 @@ void Forward::tile(int64_t layer, int64_t first, int64_t count, int64_t kv_head,
                      .queries = {queries, n},
                      .visible = {visible, n},
                      .outputs = {outputs, n},
-                     .hidden = {hidden, window == 0 ? 0 : n}},
+                     .hidden = {hidden, window == 0 ? 0 : n},
+                     .value_head = value_head},
                     attention_[thread]);
   }
 }

@@ -96,7 +96,19 @@ class Forward {
   void attend_many(int64_t layer);
   void place_head(const WeightView& norm, int32_t position, float* head) const;
   void rotate_and_store(int64_t layer, int64_t row, int64_t kv_head);
+  // The queries of rows [first, first + count) that read one key head.
   void tile(int64_t layer, int64_t first, int64_t count, int64_t kv_head, int thread);
+  // The same with the values of a head of choice; query head h of row r goes to
+  // out + (r·query_heads + h)·stride.
+  void attend(int64_t layer, int64_t first, int64_t count, int64_t kv_head, int64_t value_head,
+              float* out, int64_t stride, int thread);
+  // Differential models (forward_differential.cc): what a key head's maps mix goes to maps_, then
+  // each row's heads are subtracted into o_.
+  void tile_maps(int64_t layer, int64_t first, int64_t count, int64_t kv_head, int thread);
+  void subtract(const LayerView& layer, int64_t row);
+  void subtract_wide(const LayerView& layer, int64_t row);
+  // Of the heads that read key head `kv_head`, the i-th.
+  [[nodiscard]] int64_t query_head(int64_t kv_head, int64_t i) const;
 
   const ServingModel& model_;
   const model::Config& config_;
@@ -122,6 +134,9 @@ class Forward {
   const float* in_ = nullptr;  // what prepare() was given, or packed_
   int64_t in_columns_ = 0;
   std::vector<float> x_, normed_, q_, k_, v_, o_, gate_, up_, packed_;
+  // Of a differential model: each map's result, [rows, query_heads, d] or DiffLlama's [rows, H,
+  // 2d]; X·W_λᵀ of V2, [rows, H].
+  std::vector<float> maps_, lambda_;
   std::vector<std::vector<float>> scratch_;           // a thread
   std::vector<kernels::AttentionScratch> attention_;  // a thread
 };

@@ -13,6 +13,7 @@
 #include "worker/kernels/quantize.h"
 #include "worker/kernels/rope.h"
 #include "worker/model/adapter.h"
+#include "worker/model/differential_attention.h"
 #include "worker/model/fold.h"
 #include "worker/model/rope_frequencies.h"
 #include "worker/model/weights.h"
@@ -83,7 +84,7 @@ struct ModelStorage {
   Storage views;
 };
 
-LayerView view_layer(const model::LayerWeights& w, Storage& storage, Keep linears, Keep biases) {
+LayerView view_layer(const model::LayerWeights& w, Storage& storage, Keep linears, Keep small) {
   LayerView out;
   // Norms are small, and rounding them would touch every number of a layer.
   out.input_norm = storage.view(w.input_norm, Keep::kAsStored);
@@ -94,12 +95,23 @@ LayerView view_layer(const model::LayerWeights& w, Storage& storage, Keep linear
       {&w.q, &out.q},       {&w.k, &out.k},   {&w.v, &out.v},      {&w.o, &out.o},
       {&w.gate, &out.gate}, {&w.up, &out.up}, {&w.down, &out.down}};
   for (const auto& [tensor, view] : views) *view = storage.view(*tensor, linears);
-  const std::pair<const at::Tensor*, WeightView*> added[] = {
-      {&w.q_bias, &out.q_bias},      {&w.k_bias, &out.k_bias},       {&w.v_bias, &out.v_bias},
-      {&w.o_bias, &out.o_bias},      {&w.gate_bias, &out.gate_bias}, {&w.up_bias, &out.up_bias},
-      {&w.down_bias, &out.down_bias}};
-  for (const auto& [tensor, view] : added) *view = storage.view(*tensor, biases);
+  // W_λ is small too, and what it gives scales a whole map.
+  const std::pair<const at::Tensor*, WeightView*> rest[] = {
+      {&w.q_bias, &out.q_bias},       {&w.k_bias, &out.k_bias},          {&w.v_bias, &out.v_bias},
+      {&w.o_bias, &out.o_bias},       {&w.gate_bias, &out.gate_bias},    {&w.up_bias, &out.up_bias},
+      {&w.down_bias, &out.down_bias}, {&w.lambda_proj, &out.lambda_proj}};
+  for (const auto& [tensor, view] : rest) *view = storage.view(*tensor, small);
   return out;
+}
+
+// λ of V1 depends on nothing but weights: a number, once.
+void view_lambda(const model::LayerWeights& w, int64_t layer, LayerView& out) {
+  if (!w.lambda_q1.defined()) return;
+  const double init = model::lambda_init(layer);
+  out.lambda_init = static_cast<float>(init);
+  out.lambda =
+      model::differential_lambda({w.lambda_q1, w.lambda_k1, w.lambda_q2, w.lambda_k2}, init)
+          .item<float>();
 }
 
 std::vector<float> copy(const at::Tensor& tensor) {
@@ -225,8 +237,10 @@ std::shared_ptr<const ServingModel> load_serving_model(const std::filesystem::pa
   const bool shared = w.lm_head.is_same(w.embed) && !model->int8;
   model->lm_head = shared ? model->embed : storage->views.view(w.lm_head, linears);
   model->norm = storage->views.view(w.norm, Keep::kAsStored);
-  for (const auto& layer : w.layers)
-    model->layers.push_back(view_layer(layer, storage->views, linears, rounded));
+  for (size_t i = 0; i < w.layers.size(); ++i) {
+    model->layers.push_back(view_layer(w.layers[i], storage->views, linears, rounded));
+    view_lambda(w.layers[i], static_cast<int64_t>(i), model->layers.back());
+  }
   const auto [cos, sin] =
       kernels::rope_angles(at::arange(model->config.max_position_embeddings, at::kLong),
                            model::rope_frequencies(model->config));

@@ -30,6 +30,9 @@ struct LayerView {
   WeightView input_norm, q, k, v, o, post_norm, gate, up, down;
   WeightView q_bias, k_bias, v_bias, o_bias, gate_bias, up_bias, down_bias;
   WeightView q_norm, k_norm;
+  // λ of a differential model (model/differential_attention.h): a number, or of V2 its projection.
+  float lambda = 0, lambda_init = 0;
+  WeightView lambda_proj;
 };
 
 // A base model ready to serve: weights stay in the mapped files where their type allows it.

@@ -30,8 +30,9 @@ class EarlyStopping {
   explicit EarlyStopping(const Options& options) : options_(options) {}
 
   // Takes the loss after `step` updates; true: these weights are the best so far. Step 0 is never
-  // the best, since nothing of it was trained. `publishable` false (masks on their way): the
-  // evaluation counts in no way, for its weights are none that could be published.
+  // the best, since nothing of it was trained. `publishable` false (masks, or a second map,
+  // on their way): the evaluation counts in no way, for its weights are none that could be
+  // published.
   bool take(int64_t step, double loss, bool publishable);
 
   const State& state() const { return state_; }

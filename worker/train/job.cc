@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "services/base/files.h"
+#include "worker/model/second_map.h"
 #include "worker/train/advice.h"
 #include "worker/train/host_memory.h"
 #include "worker/train/job_run.h"
@@ -82,6 +83,11 @@ void Job::load_model() {
                       identity_.base_weights_sha256 + ", expected " + spec_.base_weights_sha256,
                   "model");
   }
+  if (const auto refusal = model::branch_refusal(config_);
+      spec_.dex.has_branch() && !refusal.empty())
+    throw bad_spec("method", refusal);
+  base_parameters_ = config_.parameter_count();
+  if (spec_.dex.has_second_map()) add_second_map();
   llama_ = std::make_unique<model::Llama>(config_, base_);
   // A checkpoint holds all that was taken from the adapter.
   if (spec_.goes_on() && spec_.checkpoint_dir.empty())
@@ -91,6 +97,18 @@ void Job::load_model() {
     kernels::LinearCrossEntropy unused(1);
     (void)select(spec_, *llama_, {}, {}, nullptr, unused, {});
   }
+}
+
+void Job::add_second_map() {
+  const model::SecondMapOptions& options = spec_.dex.second_map;
+  if (const auto problem = model::second_map_problem(options, config_); !problem.empty())
+    throw bad_spec("diff", problem);
+  base_ = model::add_second_map(base_, config_, options, spec_.seed);
+  config_ = model::with_second_map(config_, options.version);
+}
+
+int64_t Job::added_parameters() const {
+  return parameters_->added() + config_.parameter_count() - base_parameters_;
 }
 
 void Job::load_data() {
@@ -114,6 +132,7 @@ void Job::plan() {
   plan_ = std::make_unique<DataPlan>(lengths, plan_options(spec_, resolved_));
   resolve_schedules(spec_, plan_->updates(), resolved_);
   spec_.dex.lambda.anneal_steps = resolved_.anneal_steps;
+  spec_.dex.second_map.mix_updates = spec_.mix_in_ratio * static_cast<double>(resolved_.updates);
   for (const std::string& warning : resolved_.warnings) warn(warning);
   held_out_ = evaluate::supervise_in_batches(
       first_documents(data_.validation, spec_.evaluation.max_tokens), kEvaluationBatchTokens);
@@ -188,7 +207,7 @@ void Job::prepare_training() {
   }
   const json data = {{"totalSteps", resolved_.updates},
                      {"trainedParameters", std::to_string(parameters_->trained())},
-                     {"addedParameters", std::to_string(parameters_->added())},
+                     {"addedParameters", std::to_string(added_parameters())},
                      {"annealSteps", resolved_.anneal_steps},
                      {"resumedFromStep", training_->state().step}};
   session_.event({Event::Level::kInfo, "training_start",

@@ -124,7 +124,7 @@ Published Job::publish() {
   out.bytes = size.bytes;
   out.trained_tokens = state.trained_tokens;
   out.trained_parameters = parameters_->trained();
-  out.added_parameters = parameters_->added();
+  out.added_parameters = added_parameters();
   out.base_valid_loss = state.base_loss;
   out.valid_loss = state.valid_loss;
   out.best_valid_loss = state.best_loss;

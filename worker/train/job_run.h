@@ -52,6 +52,8 @@ class Job {
   void warn(const std::string& text);
 
   void load_model();
+  void add_second_map();  // method diff: the base gets one, not yet mixed in
+  int64_t added_parameters() const;
   void load_data();
   void plan();
   void select_heads();
@@ -75,6 +77,7 @@ class Job {
 
   model::Config config_;
   model::Weights base_;
+  int64_t base_parameters_ = 0;  // of the model as it was loaded
   std::unique_ptr<model::Llama> llama_;
   std::optional<model::Adapter> start_;  // gone on from; until its values are taken
   Identity identity_;

@@ -54,7 +54,7 @@ void export_artefact(const std::filesystem::path& directory, const JobSpec& spec
   std::error_code ignored;
   std::filesystem::remove_all(directory, ignored);  // an attempt's directory used twice
   with_disk_failures([&] {
-    if (adaptation.options.trains_all()) {
+    if (adaptation.options.publishes_model()) {
       model::write_checkpoint(directory, spec.model_dir, base, adapter);
     } else {
       model::write_adapter(directory, adapter);
@@ -72,7 +72,7 @@ Verification verify_artefact(const std::filesystem::path& directory, const model
   const auto of_weights = [&](const model::Weights& weights) {
     return model::certificate(model::Llama(llama.config(), weights).logits(batch), trained);
   };
-  if (adaptation.options.trains_all()) {
+  if (adaptation.options.publishes_model()) {
     const auto stored =
         of_weights(model::load_weights(directory, llama.config(), {.dtype = at::kFloat}));
     require(stored, adaptation.options.has_branch() ? kBroken : kFoldLimit,

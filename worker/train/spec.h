@@ -70,6 +70,7 @@ struct JobSpec {
   evaluate::SelectionRule heads;
   Calibration calibration;
   int64_t reselect_every = 0;
+  double mix_in_ratio = 0.3;  // of method diff: dex.second_map.mix_updates is set from it, likewise
 
   Hyperparameters hyperparameters;
   CheckpointPolicy checkpoints;

@@ -20,6 +20,15 @@ void read_adapter(const pb::AdapterMethod& in, model::BottleneckAdapterOptions& 
     out.activation = model::AdapterActivation::kGelu;
 }
 
+void read_diff(const pb::DiffMethod& in, JobSpec& out) {
+  using Second = model::SecondMapOptions;
+  const bool all = in.train() == pb::DiffMethod::TRAIN_ALL;
+  out.dex.train = all ? model::Train::kDiffAll : model::Train::kDiffAttention;
+  if (in.version() == pb::DiffMethod::VERSION_V1) out.dex.second_map.version = Second::Version::kV1;
+  if (in.init() == pb::DiffMethod::INIT_MIRROR) out.dex.second_map.init = Second::Init::kMirror;
+  if (in.has_mix_in_ratio()) out.mix_in_ratio = in.mix_in_ratio();
+}
+
 }  // namespace
 
 void read_lora(const pb::LoraMethod& in, const std::string& field, model::LoraOptions& out) {
@@ -62,6 +71,9 @@ void read_method(const pb::FineTuningJobSpec& spec, JobSpec& out) {
       break;
     case Spec::kFull:
       out.dex.train = model::Train::kFull;
+      break;
+    case Spec::kDiff:
+      read_diff(spec.diff(), out);
       break;
     default:
       throw bad_spec("method", "is not one that this trainer knows");

@@ -61,8 +61,8 @@ class Training {
   void resume(TrainState state, const at::Tensor& best_values, const std::filesystem::path& from);
 
   // Runs to the last update and its evaluation and checkpoint, or until early stopping ends it.
-  // Throws Stopped after a pause or drain (checkpoint written), Failure for everything that ends the
-  // attempt otherwise.
+  // Throws Stopped after a pause or drain (checkpoint written), Failure for everything that ends
+  // the attempt otherwise.
   void run();
 
   // Puts in place what is to be published: the best weights with their masks, where early stopping
@@ -89,6 +89,8 @@ class Training {
   void record_evaluation(const evaluate::HeldOut& held_out, const evaluate::BranchEffect& effect);
   void report_early_stop();
   bool is_best() const;  // the weights as they are now
+  // Whether the second map of method diff is mixed in whole; without one it is.
+  bool mixed_in() const { return parts_.adaptation.mix == 1; }
   void save(const std::string& request);
   void write_checkpoint();
   void report_update(const Updater::Gradients& gradients, const DataPlan::Update& data,

@@ -87,12 +87,13 @@ void Training::record_evaluation(const evaluate::HeldOut& held_out,
   }
   state_.window_loss = 0;
   state_.window_updates = 0;
-  if (!state_.best_loss || held_out.loss < *state_.best_loss) {
+  // A model on its way to its second map is none that can be published, so it is never the best.
+  if (mixed_in() && (!state_.best_loss || held_out.loss < *state_.best_loss)) {
     state_.best_loss = held_out.loss;
     state_.best_step = state_.step;
   }
-  const bool best =
-      early_.take(state_.step, held_out.loss, !masks_ || masks_->settled(state_.step));
+  const bool publishable = mixed_in() && (!masks_ || masks_->settled(state_.step));
+  const bool best = early_.take(state_.step, held_out.loss, publishable);
   state_.early = early_.state();
   if (best && masks_) state_.best_masks = masks_->table();
   if (best && early_.keeps_best()) best_values_ = parts_.parameters.values().clone();
@@ -122,7 +123,7 @@ void Training::record_evaluation(const evaluate::HeldOut& held_out,
     by_layer["branchRatio"] = ratio;
     parts_.session.event({Event::Level::kInfo, "metrics", "", by_layer.dump()});
   }
-  if (state_.base_loss && state_.step > 0) {
+  if (state_.base_loss && state_.step > 0 && mixed_in()) {
     const double share =
         masks_ ? evaluate::selected_ratio(masks_->selected(),
                                           static_cast<int32_t>(parts_.llama.config().heads))

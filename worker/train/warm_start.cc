@@ -91,6 +91,9 @@ void check_lambda(const JobSpec& spec, const model::Adapter& adapter) {
 
 model::Adapter load_start(const JobSpec& spec, const model::Config& config,
                           const std::string& base_weights_sha256) {
+  if (spec.dex.has_second_map()) {
+    throw mismatch(spec, "method diff begins from a base model, to which it adds a second map");
+  }
   const auto broken = [&](const std::string& what) {
     return Failure(Exit::kBrokenInput, "adapter_mismatch",
                    "the adapter to go on from, " + spec.start_adapter + ": " + what, "model");

@@ -10,11 +10,13 @@ families/NAME/ holds config.json as transformers writes it and golden.safetensor
                            cross-entropy over both documents
     dex.grad.NAME          its gradient by the k, v and o projections, weights and biases
     dex.I.grad.w_d, .strength, dex.I.mask   of layer I's branch
+Families that can't have a branch (DIFFERENTIAL) have, in place of entropy and the values of a branch,
+    loss, grad.NAME        and its gradient by every parameter
 and as metadata `names`: every tensor's name and shape, sorted by name, and `parameters`.
 
 Weights are not stored, both sides make them. Number j of the tensor at place i in `names` is c + s·(2·u − 1) in double,
 rounded to float, with u = random_unit(21, i, j) of worker/kernels/philox.h; c = 1, s = 0.3 for norms, 0 and 0.3 for
-everything else, 0 and 1 for the embedding. w_d of layer l: i = 1000 + l, c = 0, s = 0.4; λ = 0.37.
+everything else (vectors of λ too), 0 and 1 for the embedding. w_d of layer l: i = 1000 + l, c = 0, s = 0.4; λ = 0.37.
 """
 
 import json
@@ -23,7 +25,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from safetensors.torch import save_file
-from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
+from transformers import AutoModelForCausalLM, DiffLlamaConfig, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
 
 OUT = Path(__file__).resolve().parent / "families"
 SEED, W_D_PLACE, STRENGTH = 21, 1000, 0.37
@@ -55,6 +57,16 @@ FAMILIES = {
     "qwen3_biased": Qwen3Config(
         hidden_size=20, num_attention_heads=6, num_key_value_heads=2, head_dim=8, tie_word_embeddings=False,
         attention_bias=True, rope_parameters=PLAIN, **SHARED),
+}
+# Three query heads a key head, so that pairs of heads (i, i + 6) are not pairs of key heads' groups; three layers, since
+# λ_init depends on the layer.
+DIFFERENTIAL = {
+    "diffllama": DiffLlamaConfig(
+        hidden_size=24, num_attention_heads=12, num_key_value_heads=4, head_dim=6, tie_word_embeddings=False,
+        rope_parameters=PLAIN, **SHARED | {"num_hidden_layers": 3}),
+    "diffllama_biased": DiffLlamaConfig(
+        hidden_size=20, num_attention_heads=2, num_key_value_heads=2, tie_word_embeddings=True, attention_bias=True,
+        rope_parameters={"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.5}, **SHARED),
 }
 
 
@@ -101,6 +113,12 @@ def build(config):
     return model, [[name, list(state[name].shape)] for name in names]
 
 
+def random_documents(config):
+    tokens = (random_unit(SEED, 2000, sum(LENGTHS)) * config.vocab_size).astype(np.int64).tolist()
+    documents = [tokens[:LENGTHS[0]], tokens[LENGTHS[0]:]]
+    return documents, {"tokens": torch.tensor(tokens), "bounds": torch.tensor([0, LENGTHS[0], len(tokens)])}
+
+
 def run(model, documents):
     outputs = [model(input_ids=torch.tensor([document]), output_attentions=True) for document in documents]
     losses = [torch.nn.functional.cross_entropy(out.logits[0, :-1], torch.tensor(document[1:]), reduction="sum")
@@ -113,9 +131,7 @@ def run(model, documents):
 
 def golden_values(model, names):
     config = model.config
-    tokens = (random_unit(SEED, 2000, sum(LENGTHS)) * config.vocab_size).astype(np.int64).tolist()
-    documents = [tokens[:LENGTHS[0]], tokens[LENGTHS[0]:]]
-    golden = {"tokens": torch.tensor(tokens), "bounds": torch.tensor([0, LENGTHS[0], len(tokens)])}
+    documents, golden = random_documents(config)
     golden["logits"], _, golden["entropy"] = run(model, documents)
     branches = []
     for layer, block in enumerate(model.model.layers):
@@ -133,8 +149,17 @@ def golden_values(model, names):
     return {name: value.detach().contiguous() for name, value in golden.items()}
 
 
+def differential_values(model, names):
+    documents, golden = random_documents(model.config)
+    golden["logits"], golden["loss"], _ = run(model, documents)
+    golden["loss"].backward()
+    for name, parameter in model.named_parameters():
+        golden[f"grad.{name}"] = parameter.grad
+    return {name: value.detach().contiguous() for name, value in golden.items()}
+
+
 def main():
-    for name, config in FAMILIES.items():
+    for name, config in (FAMILIES | DIFFERENTIAL).items():
         model, names = build(config)
         folder = OUT / name
         folder.mkdir(parents=True, exist_ok=True)
@@ -142,7 +167,8 @@ def main():
         config.dtype = "float32"
         config.save_pretrained(folder)
         parameters = sum(parameter.numel() for parameter in model.parameters())
-        save_file(golden_values(model, names), folder / "golden.safetensors",
+        values = (golden_values if name in FAMILIES else differential_values)(model, names)
+        save_file(values, folder / "golden.safetensors",
                   {"names": json.dumps(names), "parameters": str(parameters)})
 
 

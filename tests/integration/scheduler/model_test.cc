@@ -64,11 +64,33 @@ TEST(ModelCatalogTest, CountsEveryFamily) {
   EXPECT_EQ(read("qwen2").parameters(), 13'820);
   EXPECT_EQ(read("qwen3").parameters(), 9'080);
   EXPECT_EQ(read("qwen3_biased").parameters(), 12'612);
+  EXPECT_EQ(read("diffllama").parameters(), 25'248);
+  EXPECT_EQ(read("diffllama_biased").parameters(), 9'280);
+  EXPECT_TRUE(read("diffllama").differential());
+  EXPECT_FALSE(read("llama3").differential());
   EXPECT_EQ(read("qwen2").family(), "qwen2");
   EXPECT_TRUE(read("qwen2").attention_bias());
   EXPECT_FALSE(read("qwen2").output_bias());
   EXPECT_TRUE(read("qwen3_biased").output_bias());
   EXPECT_TRUE(read("qwen3").qk_norm());
+}
+
+// What method diff published, by the key that it writes: W_Q2 and W_λ, or W_Q2, W_K2 and λ's
+// vectors.
+TEST(ModelCatalogTest, CountsASecondMap) {
+  std::ifstream file(std::filesystem::path(DEX_SOURCE_DIR) /
+                     "tests/data/model/families/qwen2/config.json");
+  auto config = nlohmann::json::parse(file);
+  const auto read = [&](const char* version) {
+    config["differential_attention"] = {{"version", version}};
+    v1::Model model;
+    EXPECT_TRUE(read_model_shape(config, model).ok());
+    EXPECT_TRUE(model.differential());
+    return model.parameters();
+  };
+  // L 2, D 28, H 7, K 1, d 4, with biases.
+  EXPECT_EQ(read("V2"), 13'820 + 2 * (28 * 29 + 7 * 28));
+  EXPECT_EQ(read("V1"), 13'820 + 2 * (28 * 29 + 4 * 29 + 4 * 4));
 }
 
 TEST(ModelCatalogTest, BrokenListsAreNamed) {
@@ -94,8 +116,8 @@ TEST(ModelCatalogTest, BrokenListsAreNamed) {
       << R"({"num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 8,
              "model_type": "gemma2"})";
   EXPECT_EQ(reason(R"({"models": [{"name": "x", "folder": "empty"}]})"),
-            "model 'x': config.json: 'model_type' must be one of llama, mistral, qwen2, qwen3, got "
-            "'gemma2'; take the model off the list");
+            "model 'x': config.json: 'model_type' must be one of diffllama, llama, mistral, qwen2, "
+            "qwen3, got 'gemma2'; take the model off the list");
 }
 
 }  // namespace

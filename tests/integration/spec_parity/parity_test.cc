@@ -25,7 +25,7 @@ using v1::HeadSelection;
 using v1::Lambda;
 
 // What a user may start from: a method without a preset, or one of dex's presets.
-const std::vector<std::string> kWithoutPreset = {"kvo_only", "lora", "adapter", "full"};
+const std::vector<std::string> kWithoutPreset = {"kvo_only", "lora", "adapter", "full", "diff"};
 
 std::vector<std::string> bases() {
   std::vector<std::string> names = kWithoutPreset;
@@ -42,6 +42,7 @@ FineTuningJobSpec asked(const std::string& base) {
   if (base == "lora") spec.mutable_lora();
   if (base == "adapter") spec.mutable_adapter();
   if (base == "full") spec.mutable_full();
+  if (base == "diff") spec.mutable_diff();
   if (spec.method_case() == FineTuningJobSpec::METHOD_NOT_SET) spec.mutable_dex()->set_preset(base);
   return spec;
 }

@@ -135,7 +135,7 @@ TEST(JobSpecTest, ThePresetOfAControlIsRefused) {
   EXPECT_EQ(make_spec(flags).status().reason(), "UNUSED_FIELD");
   flags.method = "distil";
   EXPECT_THAT(make_spec(flags).status().message(),
-              HasSubstr("\"distil\" is not one of dex, kvo_only, lora, adapter, full"));
+              HasSubstr("\"distil\" is not one of dex, kvo_only, lora, adapter, full, diff"));
 }
 
 }  // namespace

@@ -51,6 +51,43 @@ TEST(EstimateTest, CountsBiasesAndNorms) {
             estimate(resolved("paper"), smollm2(), DeviceFacts{}).peak_host_memory_bytes());
 }
 
+// W_Q2 [H·d, D] and W_λ [H, D]; V1: W_Q2, W_K2 [K·d, D] and four vectors [d].
+TEST(EstimateTest, CountsASecondMap) {
+  const auto of = [](v1::DiffMethod::Version version, v1::DiffMethod::Train train) {
+    ResolveInput in = input();
+    in.spec.mutable_diff()->set_version(version);
+    in.spec.mutable_diff()->set_train(train);
+    return estimate(resolve(in).value(), smollm2(), DeviceFacts{});
+  };
+  const int64_t v2 = 30 * (576 * 576 + 9 * 576), v1 = 30 * (576 * 576 + 192 * 576 + 4 * 64),
+                attention = 30 * 576 * (2 * 576 + 2 * 192);
+  const auto two = of(v1::DiffMethod::VERSION_V2, v1::DiffMethod::TRAIN_ATTENTION);
+  EXPECT_EQ(two.added_parameters(), v2);
+  EXPECT_EQ(two.trained_parameters(), attention + v2);
+  EXPECT_EQ(two.artifact_class(), "MODEL");
+  EXPECT_EQ(two.artifact_bytes(), (134'515'008 + v2) * 4);
+  const auto one = of(v1::DiffMethod::VERSION_V1, v1::DiffMethod::TRAIN_ALL);
+  EXPECT_EQ(one.added_parameters(), v1);
+  EXPECT_EQ(one.trained_parameters(), 134'515'008 + v1);
+  EXPECT_EQ(one.artifact_class(), "MODEL");
+}
+
+// Both halves of the wide values are kept for the backward pass, and for λ's gradient side by side.
+TEST(EstimateTest, CountsWhatLiesBetweenTwoMaps) {
+  const auto memory = [](bool differential, bool full) {
+    ResolveInput in = input();
+    in.model.set_differential(differential);
+    full ? static_cast<void>(in.spec.mutable_full())
+         : static_cast<void>(in.spec.mutable_kvo_only());
+    const Resolved result = resolve(in).value();
+    const auto& hyper = result.config.spec().hyperparameters();
+    const int64_t tokens = int64_t{hyper.micro_batch_size()} * hyper.max_seq_length();
+    return estimate(result, in.model, DeviceFacts{}).peak_host_memory_bytes() / (tokens * 30 * 4);
+  };
+  EXPECT_NEAR(memory(true, false) - memory(false, false), (3 * 9 + 3) * 64, 1);
+  EXPECT_NEAR(memory(true, true) - memory(false, true), (5 * 9 + 3) * 64, 1);
+}
+
 // The same table: LoRA r = 8 on q, k, v, o 921,600, adapter 4,462,080, everything 134,515,008.
 TEST(EstimateTest, CountsTheBaselinesExactly) {
   const auto of = [](const std::function<void(v1::FineTuningJobSpec&)>& choose) {

@@ -80,6 +80,37 @@ TEST(ResolveTest, MethodsWithoutABranchHaveTheirOwnDefaults) {
   EXPECT_DOUBLE_EQ(resolved(in).config.spec().hyperparameters().learning_rate(), 1e-5);
 }
 
+// method.md §8.4.
+TEST(ResolveTest, MethodDiffStartsByTheModelsNorms) {
+  auto in = input();
+  in.spec.mutable_diff();
+  auto spec = resolved(in).config.spec();
+  EXPECT_EQ(spec.diff().version(), v1::DiffMethod::VERSION_V2);
+  EXPECT_EQ(spec.diff().init(), v1::DiffMethod::INIT_ZERO);
+  EXPECT_EQ(spec.diff().mix_in_ratio(), 0.3);
+  EXPECT_EQ(spec.diff().train(), v1::DiffMethod::TRAIN_ATTENTION);
+  EXPECT_DOUBLE_EQ(spec.hyperparameters().learning_rate(), 1e-4);
+  EXPECT_THAT(resolved(in).warnings, Contains(HasSubstr("model_artifact")));
+
+  in.model.set_qk_norm(true);
+  in.model.set_family("qwen3");
+  EXPECT_EQ(resolved(in).config.spec().diff().init(), v1::DiffMethod::INIT_MIRROR);
+  in.spec.mutable_diff()->set_init(v1::DiffMethod::INIT_ZERO);
+  EXPECT_THAT(
+      refused(in).message(),
+      HasSubstr("diff.init ZERO has no usable gradient on a qwen3, which norms its queries"));
+  in.spec.mutable_diff()->set_init(v1::DiffMethod::INIT_MIRROR);
+  in.spec.mutable_diff()->set_train(v1::DiffMethod::TRAIN_ALL);
+  EXPECT_DOUBLE_EQ(resolved(in).config.spec().hyperparameters().learning_rate(), 2e-5);
+  in.spec.mutable_diff()->set_mix_in_ratio(1.5);
+  EXPECT_THAT(refused(in).message(), HasSubstr("diff.mix_in_ratio must be at most 1, got 1.5"));
+  in.spec.mutable_diff()->set_mix_in_ratio(0);
+  EXPECT_THAT(refused(in).message(), HasSubstr("diff.mix_in_ratio must be a number above 0"));
+  in.spec.mutable_diff()->clear_mix_in_ratio();
+  in.model.set_differential(true);
+  EXPECT_THAT(refused(in).message(), HasSubstr("subtracts attention maps already"));
+}
+
 TEST(ResolveTest, LoraBesideABranchTakesLorasRate) {
   auto in = input("paper");
   in.spec.mutable_dex()->set_train(DexMethod::TRAIN_LORA_DEX);
@@ -202,6 +233,19 @@ TEST(ResolveTest, DeadPointsAreRefused) {
   empty.spec.mutable_dex()->mutable_head_selection()->set_criterion(
       HeadSelection::CRITERION_EXPLICIT);
   EXPECT_EQ(refused(empty).reason(), "DEAD_CONFIGURATION");
+}
+
+// method.md §3.6: no form is defined on a difference of maps; the rivals are.
+TEST(ResolveTest, DifferentialModelsTakeNoDex) {
+  auto in = input();
+  in.model.set_family("diffllama");
+  in.model.set_differential(true);
+  const auto status = refused(in);
+  EXPECT_THAT(status.message(),
+              HasSubstr("dex has no defined meaning on a diffllama, which subtracts attention maps "
+                        "by itself: use kvo_only, lora, adapter or full"));
+  in.spec.mutable_kvo_only();
+  EXPECT_TRUE(resolve(in).ok());
 }
 
 // A bottleneck starts at 0 whatever w_d_init says (method.md §2.5), so that cannot save it.

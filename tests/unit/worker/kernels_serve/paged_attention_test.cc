@@ -38,7 +38,7 @@ class PagedAttentionTest : public testing::TestWithParam<std::tuple<int, int, in
   }
 
   std::vector<float> run(bool plain, const std::vector<int64_t>& visible, int first, int count,
-                         const std::vector<int64_t>& hidden = {}) {
+                         const std::vector<int64_t>& hidden = {}, int64_t value_head = -1) {
     const auto [dim, group, tokens, number] = GetParam();
     std::vector<float> out(queries_.size(), -1);
     std::vector<const float*> in;
@@ -57,7 +57,8 @@ class PagedAttentionTest : public testing::TestWithParam<std::tuple<int, int, in
         in,
         std::span(visible).subspan(first, count),
         to,
-        std::span(hidden).subspan(hidden.empty() ? 0 : first, hidden.empty() ? 0 : count)};
+        std::span(hidden).subspan(hidden.empty() ? 0 : first, hidden.empty() ? 0 : count),
+        value_head};
     AttentionScratch scratch(layout_);
     plain ? attend_plain(tile) : attend(tile, scratch);
     return out;
@@ -107,6 +108,24 @@ TEST_P(PagedAttentionTest, SeesOnlyTheWindow) {
     const auto all = run(true, visible, group - 1, 1);
     EXPECT_EQ(tokens_ > window, all != run(true, visible, group - 1, 1, hidden));
   }
+}
+
+// Head 1's keys on head 0's values: as if those were its own, to the bit.
+TEST_P(PagedAttentionTest, MixesTheValuesOfAnotherHead) {
+  const int group = std::get<1>(GetParam());
+  const std::vector<int64_t> visible(static_cast<size_t>(group), tokens_);
+  const auto own = run(false, visible, 0, group);
+  const auto formula = run(true, visible, 0, group, {}, 0),
+             fast = run(false, visible, 0, group, {}, 0);
+  const int64_t head = layout_.head_elements() * bytes_of(layout_.number),
+                keys = kBlockTokens * layout_.head_dim * bytes_of(layout_.number);
+  for (size_t block = 0; block < blocks_.size(); ++block) {
+    char* start = memory_.data() + static_cast<int64_t>(block) * layout_.block_bytes();
+    std::copy(start + keys, start + head, start + head + keys);
+  }
+  EXPECT_EQ(fast, run(false, visible, 0, group));
+  EXPECT_EQ(formula, run(true, visible, 0, group));
+  EXPECT_NE(fast, own);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, PagedAttentionTest,

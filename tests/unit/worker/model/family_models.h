@@ -17,9 +17,22 @@
 // hold and by which rule both sides make the weights.
 namespace dex::testing {
 
-inline const std::vector<std::string>& family_names() {
+// Those that DEX has a meaning on, with golden values of a branch.
+inline const std::vector<std::string>& branch_family_names() {
   static const std::vector<std::string> names = {
       "llama3", "llama_linear", "mistral", "mistral_window", "qwen2", "qwen3", "qwen3_biased"};
+  return names;
+}
+
+// Those that subtract heads by themselves.
+inline const std::vector<std::string>& differential_family_names() {
+  static const std::vector<std::string> names = {"diffllama", "diffllama_biased"};
+  return names;
+}
+
+inline std::vector<std::string> family_names() {
+  std::vector<std::string> names = branch_family_names();
+  names.insert(names.end(), differential_family_names().begin(), differential_family_names().end());
   return names;
 }
 
@@ -97,6 +110,31 @@ inline model::Adaptation family_branch(const model::Safetensors& golden,
     branch.lambda_learn = at::full({1}, 0.37F);
   }
   return adaptation;
+}
+
+inline bool has_branch_values(const model::Safetensors& golden) {
+  return golden.has("dex.logits");
+}
+
+// family_branch where there is one, else copies of k, v and o.
+inline model::Adaptation family_adaptation(const model::Safetensors& golden,
+                                           const model::Config& config,
+                                           const model::Weights& base) {
+  if (has_branch_values(golden)) return family_branch(golden, config, base);
+  model::DexOptions options;
+  options.form = model::Form::kNone;
+  options.train = model::Train::kKvoOnly;
+  return initial_adaptation(options, config, base, {}, 1);
+}
+
+// Moves every trained tensor a little, each by its own numbers.
+inline void move_all(model::Adaptation& adaptation, double scale) {
+  uint64_t stream = 0;
+  for (const model::Trainable& entry : model::trainables(adaptation)) {
+    const at::Tensor step =
+        family_numbers(3000 + ++stream, entry.tensor->sizes(), 0, scale).view_as(*entry.tensor);
+    *entry.tensor = *entry.tensor + step;
+  }
 }
 
 }  // namespace dex::testing

@@ -4,6 +4,7 @@
 
 #include "tests/unit/worker/model/family_models.h"
 #include "tests/unit/worker/train/job_fixture.h"
+#include "tests/unit/worker/train/methods.h"
 #include "worker/model/adapter.h"
 
 namespace dex::train::testing {
@@ -28,11 +29,16 @@ class FamilyJobTest : public JobTest, public ::testing::WithParamInterface<std::
       write_rows(directory_ / file, rows);
     }
   }
+  [[nodiscard]] bool differential() const {
+    return model::load_config(directory_ / "model").differential();
+  }
 };
 
 TEST_P(FamilyJobTest, TrainsAndPublishesWhatLoadsBack) {
   RecordingSession session;
-  const Published published = run(spec(), session);
+  JobSpec spec = this->spec();
+  if (differential()) choose(model::Train::kKvoOnly, spec);
+  const Published published = run(spec, session);
   EXPECT_LT(*published.valid_loss, *published.base_valid_loss);
   EXPECT_THAT(session.numbers("export_complete", "maxAbsLogitDiff"), Each(Le(1e-4)));
 
@@ -55,6 +61,47 @@ TEST_P(FamilyJobTest, TrainsAndPublishesWhatLoadsBack) {
   }
 }
 
+class DifferentialJobTest : public FamilyJobTest {};
+
+// λ's vectors are trained as everything else; the checkpoint is a DiffLlama again.
+TEST_P(DifferentialJobTest, FullTrainsLambdaToo) {
+  RecordingSession session;
+  JobSpec spec = this->spec();
+  choose(model::Train::kFull, spec);
+  const Published published = run(spec, session);
+  EXPECT_LT(*published.valid_loss, *published.base_valid_loss);
+  EXPECT_THAT(session.numbers("export_complete", "maxAbsLogitDiff"), Each(Le(1e-4)));
+  const auto config = model::load_config(published.path);
+  EXPECT_TRUE(config.differential());
+  const auto was = model::load_weights(directory_ / "model", config, {.dtype = at::kFloat}),
+             now = model::load_weights(published.path, config, {.dtype = at::kFloat});
+  for (size_t i = 0; i < was.layers.size(); ++i) {
+    EXPECT_FALSE(now.layers[i].lambda_q1.equal(was.layers[i].lambda_q1));
+    EXPECT_FALSE(now.layers[i].lambda_k2.equal(was.layers[i].lambda_k2));
+  }
+}
+
+TEST_P(DifferentialJobTest, LoraPublishesWhatLoadsBack) {
+  RecordingSession session;
+  JobSpec spec = this->spec();
+  choose(model::Train::kLora, spec);
+  const Published published = run(spec, session);
+  EXPECT_LT(*published.valid_loss, *published.base_valid_loss);
+  EXPECT_THAT(session.numbers("export_complete", "maxAbsLogitDiff"), Each(Le(1e-4)));
+}
+
+TEST_P(DifferentialJobTest, RefusesDexBeforeItReadsData) {
+  JobSpec spec = this->spec();
+  std::filesystem::remove(spec.training_path);
+  const Failure failure = failure_of(spec);
+  EXPECT_EQ(failure.exit(), Exit::kBadSpec);
+  EXPECT_THAT(failure.what(),
+              ::testing::HasSubstr("model_type diffllama subtracts attention maps by itself"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, DifferentialJobTest,
+                         ::testing::ValuesIn(dex::testing::differential_family_names()),
+                         [](const auto& info) { return info.param; });
 INSTANTIATE_TEST_SUITE_P(Families, FamilyJobTest, ::testing::ValuesIn(dex::testing::family_names()),
                          [](const auto& info) { return info.param; });
 

@@ -9,9 +9,9 @@ namespace dex::train::testing {
 
 // The ways of training that no preset has: the baselines of method.md §7, and the paper's branch
 // with another train.
-inline constexpr std::array kOtherTrains{model::Train::kLora, model::Train::kAdapter,
-                                         model::Train::kFull, model::Train::kLoraDex,
-                                         model::Train::kFullDex};
+inline constexpr std::array kOtherTrains{model::Train::kLora,    model::Train::kAdapter,
+                                         model::Train::kFull,    model::Train::kLoraDex,
+                                         model::Train::kFullDex, model::Train::kDiffAttention};
 
 // With dropout, so that a test of resuming sees that it is a function of the update.
 inline void choose(model::Train train, JobSpec& spec) {

@@ -136,6 +136,21 @@ TEST(SpecIoTest, ReadsEveryMethod) {
   EXPECT_EQ(full.dex.train, model::Train::kFull);
   EXPECT_DOUBLE_EQ(full.hyperparameters.learning_rate, 2e-5);
 
+  const JobSpec diff = read(
+      R"("diff": {"version": "VERSION_V1", "init": "INIT_MIRROR", "mix_in_ratio": 0.5, "train": "TRAIN_ALL"})");
+  EXPECT_EQ(diff.dex.train, model::Train::kDiffAll);
+  EXPECT_EQ(diff.dex.second_map.version, model::SecondMapOptions::Version::kV1);
+  EXPECT_EQ(diff.dex.second_map.init, model::SecondMapOptions::Init::kMirror);
+  EXPECT_DOUBLE_EQ(diff.mix_in_ratio, 0.5);
+  EXPECT_DOUBLE_EQ(diff.hyperparameters.learning_rate, 2e-5);
+  const JobSpec usual = read(R"("diff": {})");
+  EXPECT_EQ(usual.dex.train, model::Train::kDiffAttention);
+  EXPECT_EQ(usual.dex.form, model::Form::kNone);
+  EXPECT_EQ(usual.dex.second_map.version, model::SecondMapOptions::Version::kV2);
+  EXPECT_EQ(usual.dex.second_map.init, model::SecondMapOptions::Init::kZero);
+  EXPECT_DOUBLE_EQ(usual.mix_in_ratio, 0.3);
+  EXPECT_DOUBLE_EQ(usual.hyperparameters.learning_rate, 1e-4);
+
   const JobSpec lora_dex = read(R"("dex": {"train": "TRAIN_LORA_DEX", "lora": {"r": 2}})");
   EXPECT_EQ(lora_dex.dex.train, model::Train::kLoraDex);
   EXPECT_EQ(lora_dex.dex.form, model::Form::kPaper);
@@ -145,6 +160,8 @@ TEST(SpecIoTest, ReadsEveryMethod) {
 }
 
 TEST(SpecIoTest, RefusesBadOptionsOfAMethod) {
+  expect_refused(start(R"({"diff": {"mix_in_ratio": 0}})"),
+                 "diff.mix_in_ratio: must be a number above 0, got 0");
   expect_refused(start(R"({"lora": {"r": 0}})"), "lora.r: must be between 1 and 256, got 0");
   expect_refused(start(R"({"lora": {"alpha": "NaN"}})"), "lora.alpha: must be a finite number");
   expect_refused(start(R"({"lora": {"dropout": 1}})"),

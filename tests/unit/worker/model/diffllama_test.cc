@@ -1,0 +1,170 @@
+// DiffLlama against transformers' gradients (tests/data/model/make_families.py), and what is
+// refused on a model that subtracts heads by itself.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "services/base/files.h"
+#include "tests/support/temporary_directory.h"
+#include "tests/unit/worker/kernels/tensors.h"
+#include "tests/unit/worker/model/family_models.h"
+#include "tests/unit/worker/model/golden.h"
+#include "worker/model/adapter.h"
+#include "worker/model/fold.h"
+#include "worker/model/llama.h"
+
+namespace dex::model {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+class DiffLlamaTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  DiffLlamaTest() : base(dir / "base") {
+    testing::write_family(base, GetParam(), testing::family_tensors(golden));
+    config = load_config(base);
+    weights = load_weights(base, config, {at::kFloat, true});
+  }
+
+  Adaptation start_of(Train train) const {
+    DexOptions options;
+    options.form = Form::kNone;
+    options.train = train;
+    Adaptation adaptation = initial_adaptation(options, config, weights, {}, 1);
+    for (const Trainable& entry : trainables(adaptation)) entry.tensor->requires_grad_();
+    return adaptation;
+  }
+
+  [[nodiscard]] Llama llama() const { return {config, weights}; }
+
+  support::TemporaryDirectory dir;
+  std::filesystem::path base;
+  Safetensors golden = testing::family_golden(GetParam());
+  Config config;
+  Weights weights;
+  Batch batch = pack(testing::documents_of(golden));
+};
+
+TEST_P(DiffLlamaTest, TrainsEverythingByTransformersGradients) {
+  Adaptation adaptation = start_of(Train::kFull);
+  const at::Tensor loss = testing::next_token_loss(llama(), batch, adaptation);
+  testing::expect_close(loss, golden.tensor("loss"), 1e-5);
+  loss.backward();
+  size_t compared = 0;
+  for (const Trainable& entry : trainables(adaptation)) {
+    const std::string key = "grad." + entry.name;
+    ASSERT_TRUE(golden.has(key)) << key;
+    testing::expect_close(entry.tensor->grad(), golden.tensor(key), 1e-3, key.c_str());
+    ++compared;
+  }
+  for (const auto& [name, info] : golden.tensors()) compared -= name.starts_with("grad.") ? 1 : 0;
+  EXPECT_EQ(compared, 0U);  // each of transformers' parameters, λ's vectors too
+}
+
+TEST_P(DiffLlamaTest, KvoOnlyTrainsThreeProjectionsByTheSameGradients) {
+  Adaptation adaptation = start_of(Train::kKvoOnly);
+  testing::next_token_loss(llama(), batch, adaptation).backward();
+  const auto entries = trainables(adaptation);
+  EXPECT_EQ(entries.size(), static_cast<size_t>(config.layers) * (config.qkv_bias ? 6 : 3));
+  for (const Trainable& entry : entries) {
+    testing::expect_close(entry.tensor->grad(), golden.tensor("grad." + entry.name), 1e-3,
+                          entry.name.c_str());
+  }
+}
+
+// A weight moves by s·B·A, so ∂B = s·∂W·Aᵀ; ∂A = s·Bᵀ·∂W is 0 at the start.
+TEST_P(DiffLlamaTest, LoraTrainsByTheSameGradients) {
+  Adaptation adaptation = start_of(Train::kLora);
+  testing::next_token_loss(llama(), batch, adaptation).backward();
+  for (size_t i = 0; i < adaptation.layers.size(); ++i) {
+    for (const Linear linear : adaptation.options.lora.targets) {
+      const LowRank& term = adaptation.layers[i].lora[linear];
+      const std::string key =
+          "grad.model.layers." + std::to_string(i) + "." + std::string(path(linear)) + ".weight";
+      testing::expect_close(term.b.grad(), term.scale * golden.tensor(key).mm(term.a.detach().t()),
+                            1e-3, key.c_str());
+    }
+  }
+}
+
+TEST_P(DiffLlamaTest, FoldsLoraAndKeepsTheArchitecture) {
+  Adaptation adaptation = start_of(Train::kLora);
+  const at::NoGradGuard no_grad;
+  testing::move_all(adaptation, 0.2);
+  const at::Tensor want = llama().logits(batch, adaptation);
+  ASSERT_GT(certificate(want, llama().logits(batch)).largest, 1e-2);
+  export_folded(dir / "out", base, config, adaptation, at::kFloat, {});
+  const Config read = load_config(dir / "out");
+  EXPECT_TRUE(read.differential());
+  const Weights folded = load_weights(dir / "out", read);
+  EXPECT_LT(certificate(Llama(read, folded).logits(batch), want).largest, 1e-4);
+}
+
+TEST_P(DiffLlamaTest, LaterTokensChangeNothingBefore) {
+  const auto documents = testing::documents_of(golden);
+  auto changed = documents;
+  for (size_t t = 12; t < changed[0].size(); ++t)
+    changed[0][t] = (changed[0][t] + 1) % config.vocab_size;
+  const at::Tensor was = llama().logits(pack(documents)), is = llama().logits(pack(changed));
+  const auto end = static_cast<int64_t>(documents[0].size());
+  EXPECT_LT(certificate(is.slice(0, 0, 12), was.slice(0, 0, 12)).largest, 1e-5);
+  EXPECT_GT(certificate(is.slice(0, 12, end), was.slice(0, 12, end)).largest, 1e-2);
+  EXPECT_LT(certificate(is.slice(0, end), was.slice(0, end)).largest, 1e-5);
+}
+
+TEST_P(DiffLlamaTest, RefusesWhatHasNoMeaningOnIt) {
+  Observer entropy, features, gates;
+  entropy.on_entropy = [](int64_t, const at::Tensor&) {};
+  features.on_heads = [](int64_t, const at::Tensor&, const at::Tensor&, const at::Tensor&) {};
+  gates.head_gates = {at::ones({2, config.heads})};
+  for (const Observer* observer : {&entropy, &features, &gates}) {
+    EXPECT_THAT([&] { llama().hidden(batch, {}, *observer); },
+                ThrowsMessage<std::runtime_error>(
+                    HasSubstr("model_type diffllama subtracts one head's map from another's")));
+  }
+  const std::string way_out = "train it with kvo_only, lora, adapter or full";
+  std::vector<std::vector<int64_t>> heads(static_cast<size_t>(config.layers), {0});
+  DexOptions options;
+  options.lambda.anneal_steps = 10;
+  EXPECT_THAT(problems(options, config, heads, 20), ::testing::Contains(HasSubstr(way_out)));
+  const Adaptation branch = initial_adaptation(options, config, weights, heads, 1);
+  EXPECT_THAT([&] { llama().hidden(batch, branch); },
+              ThrowsMessage<std::runtime_error>(HasSubstr(way_out)));
+  Adapter adapter = make_adapter(branch);
+  adapter.base_weights_sha256 = base_weights_sha256(base);
+  write_adapter(dir / "adapter", adapter);
+  EXPECT_THAT(
+      [&] {
+        load_adapter(dir / "adapter", {config, adapter.base_weights_sha256});
+      },
+      ThrowsMessage<std::runtime_error>(HasSubstr(way_out)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, DiffLlamaTest,
+                         ::testing::ValuesIn(testing::differential_family_names()),
+                         [](const auto& info) { return info.param; });
+
+TEST(DiffLlamaConfigTest, RefusesWhatCantBePaired) {
+  const auto text =
+      *dex::base::read_file(testing::family_data("diffllama") / "config.json", 1 << 20);
+  const auto with = [&](const char* key, const nlohmann::json& value) {
+    nlohmann::json json = nlohmann::json::parse(text);
+    json[key] = value;
+    return [changed = json.dump()] { parse_config(changed, "c"); };
+  };
+  EXPECT_NO_THROW(with("num_key_value_heads", 2)());
+  EXPECT_THAT(with("num_key_value_heads", 3),
+              ThrowsMessage<std::runtime_error>(HasSubstr(
+                  "key \"num_key_value_heads\", expected an even number, since a diffllama "
+                  "subtracts heads in pairs, found 3")));
+  EXPECT_THAT(with("attention_dropout", 0.1),
+              ThrowsMessage<std::runtime_error>(HasSubstr("key \"attention_dropout\"")));
+  EXPECT_THAT(with("sliding_window", 16),
+              ThrowsMessage<std::runtime_error>(HasSubstr("key \"sliding_window\"")));
+}
+
+}  // namespace
+}  // namespace dex::model
