@@ -31,7 +31,7 @@ class EvaluationTest : public testing::Test {
     const Outcome trained = platform_->ctl(support::with(
         support::small_job(training, validation, 6, support::kTinyModel), {"--follow"}));
     EXPECT_EQ(trained.code, 0) << trained.err;
-    adapter_ = new std::string(trained.json().at("fine_tuned_model"));
+    adapter_ = new std::string(trained.json().at("fine_tuned_model").get<std::string>());
     std::ofstream text(*directory_ / "wiki.test.raw");
     for (int i = 0; i < 150; ++i)
       text << "The cat number " << i << " sat on the mat and saw " << i * 7 << " birds .\n";

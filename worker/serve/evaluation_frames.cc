@@ -173,7 +173,7 @@ class FramedEvaluation final : public EvaluationSession {
     out.set_manifest_sha256(saved.manifest_sha256);
     out.set_step(static_cast<uint32_t>(done()));
     out.set_bytes(saved.bytes);
-    out.set_seconds(static_cast<double>(clock_.steady_ms() - begin_ms) / 1000);
+    out.set_seconds(clock_.seconds_since(begin_ms));
     send(report);
   }
 
@@ -204,7 +204,7 @@ class FramedEvaluation final : public EvaluationSession {
     figures.set_step(static_cast<uint32_t>(done));
     figures.set_total_steps(static_cast<uint32_t>(job_.tasks.size()));
     figures.set_progress_percentage(100 * ratio);
-    const auto passed_s = static_cast<double>(clock_.steady_ms() - began_ms_) / 1000;
+    const double passed_s = clock_.seconds_since(began_ms_);
     if (first_ratio_ < 0) first_ratio_ = ratio;  // an earlier attempt's share took no time here
     if (ratio > first_ratio_)
       figures.set_estimated_remaining_seconds(passed_s * (1 - ratio) / (ratio - first_ratio_));
