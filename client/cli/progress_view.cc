@@ -29,11 +29,12 @@ std::string figures(const v1::Metrics& metrics) {
 }
 
 // The sentence of an event that is worth a line of its own; "" for those that only move the bar.
-std::string sentence(const v1::FineTuningEvent& event) {
+// `start`: what the job was before its first update.
+std::string sentence(const v1::FineTuningEvent& event, const std::string& start) {
   if (event.has_metrics() || event.type() == "metrics") return "";
   if (event.has_eval_complete()) {
     const auto& eval = event.eval_complete();
-    return (eval.step() == 0 ? std::string("base") : "step " + std::to_string(eval.step())) +
+    return (eval.step() == 0 ? start : "step " + std::to_string(eval.step())) +
            ": validation loss " + fixed(eval.valid_loss(), 4) + " over " +
            std::to_string(eval.tokens()) + " tokens" +
            (eval.step() > 0 && eval.branch_ratio() > 0
@@ -99,7 +100,8 @@ void JobProgress::show(const v1::FineTuningEvent& event) {
     }
     return redraw();
   }
-  const std::string text = sentence(event);
+  const bool goes_on = job_.model() != job_.base_model();
+  const std::string text = sentence(event, goes_on ? "adapter gone on from" : "base");
   if (!text.empty()) say(event.level() == v1::FineTuningEvent::LEVEL_WARN ? "! " + text : text);
   redraw();
 }
