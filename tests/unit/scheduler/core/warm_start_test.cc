@@ -2,6 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include <functional>
+#include <utility>
+
 #include "scheduler/core/resolve.h"
 #include "tests/unit/scheduler/core/smollm2.h"
 
@@ -10,6 +13,7 @@ namespace {
 
 using testing::HasSubstr;
 using v1::DexMethod;
+using v1::DiffMethod;
 using v1::FineTuningJobSpec;
 using v1::HeadSelection;
 using v1::Lambda;
@@ -102,9 +106,49 @@ TEST(WarmStartTest, EveryMethodButWholeModels) {
   EXPECT_EQ(effective(goes_on_from(lora)).lora().r(), 3u);
   EXPECT_EQ(effective(goes_on_from(adapter)).adapter().size(), 5u);
   EXPECT_TRUE(effective(goes_on_from(kvo)).has_kvo_only());
-  const auto refused = resolve(goes_on_from(full)).status();
-  EXPECT_EQ(refused.reason(), "ADAPTER_MISMATCH");
-  EXPECT_THAT(refused.message(), HasSubstr("is a whole model, not an adapter"));
+  FineTuningJobSpec diff, all_of_diff, full_dex;
+  diff.mutable_diff();
+  all_of_diff.mutable_diff()->set_train(DiffMethod::TRAIN_ALL);
+  full_dex.mutable_dex()->set_train(DexMethod::TRAIN_FULL_DEX);
+  for (const auto& [made, method] : {std::pair(full, "full"), std::pair(full_dex, "dex"),
+                                     std::pair(diff, "diff"), std::pair(all_of_diff, "diff")}) {
+    const auto refused = resolve(goes_on_from(made)).status();
+    EXPECT_EQ(refused.reason(), "ADAPTER_MISMATCH");
+    EXPECT_THAT(refused.message(),
+                HasSubstr("is a whole model, not an adapter (method " + std::string(method)));
+    EXPECT_THAT(refused.message(), HasSubstr(kId));
+  }
+}
+
+// A DiffLlama trains as a base and its adapters are gone on from; a whole one is no adapter.
+TEST(WarmStartTest, OnADifferentialModelTheSameHolds) {
+  const auto on_differential = [](FineTuningJobSpec made) {
+    ResolveInput parent = warm_input();
+    parent.model.set_differential(true);
+    parent.spec.MergeFrom(made);
+    const auto resolved = resolve(parent);
+    EXPECT_TRUE(resolved.ok()) << resolved.status().to_string();
+    ResolveInput in = warm_input();
+    in.model.set_differential(true);
+    in.spec.set_model(kId);
+    in.start = StartAdapter{kId, resolved->config.spec(), std::nullopt};
+    return resolve(in);
+  };
+  FineTuningJobSpec lora, full;
+  lora.mutable_lora()->set_r(3);
+  full.mutable_full();
+  EXPECT_TRUE(on_differential(lora).ok());
+  EXPECT_THAT(on_differential(full).status().message(),
+              HasSubstr("is a whole model, not an adapter (method full made it)"));
+}
+
+TEST(WarmStartTest, NoAdapterBecomesADifferentialModel) {
+  FineTuningJobSpec lora;
+  lora.mutable_lora();
+  auto in = goes_on_from(lora);
+  in.spec.mutable_diff();
+  EXPECT_THAT(resolve(in).status().message(),
+              HasSubstr("diff is not the adapter's method, which is lora"));
 }
 
 TEST(WarmStartTest, HowItIsTrainedIsTheUsersChoice) {

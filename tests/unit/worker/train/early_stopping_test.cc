@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "tests/unit/worker/train/job_fixture.h"
+#include "tests/unit/worker/train/methods.h"
 #include "tests/unit/worker/train/resolved_preset.h"
 #include "worker/train/checkpoint.h"
 
@@ -242,6 +244,32 @@ TEST_F(EarlyStoppingJobTest, AReselectingJobPublishesWholeMasks) {
   const Published published = run(spec, session);
   EXPECT_TRUE(published.early_stopped);
   EXPECT_FALSE(published.path.empty());
+}
+
+// A model whose second map is only mixed in half is none that could be published (method.md §8.4):
+// until the mix is 1 no evaluation counts. Then: step 10 warm-up, 12 the reference, 14 and 16 no
+// improvement.
+TEST_F(EarlyStoppingJobTest, CountsNothingWhileASecondMapIsMixedIn) {
+  JobSpec spec = hasty("mixed", 20);
+  choose(model::Train::kDiffAttention, spec);
+  spec.mix_in_ratio = 0.5;
+  spec.early_stopping = {.enabled = true, .patience = 2, .min_delta = 50};
+  RecordingSession session;
+  const Published published = run(spec, session);
+  ASSERT_TRUE(published.early_stopped);
+  EXPECT_EQ(session.data("early_stopped").at(0).at("step"), 16);
+  EXPECT_GE(published.served_step, 12);
+  double lowest = 1e9;
+  for (const auto& evaluation : session.data("eval_complete")) {
+    if (evaluation.at("step") >= 10)
+      lowest = std::min(lowest, evaluation.at("validLoss").get<double>());
+  }
+  EXPECT_EQ(published.best_valid_loss, lowest);
+  for (const auto& saved : session.data("checkpoint_save")) {
+    if (saved.at("isBest") == true) {
+      EXPECT_GE(saved.at("step"), 12);
+    }
+  }
 }
 
 TEST_F(EarlyStoppingJobTest, NeedsHeldOutRows) {

@@ -200,11 +200,27 @@ TEST_F(WarmStartTest, RefusesWhatDoesNotFitByName) {
 }
 
 TEST_F(WarmStartTest, AWholeModelIsNoAdapter) {
+  for (const auto train : {model::Train::kFull, model::Train::kDiffAttention}) {
+    JobSpec first = spec("first-" + test_name(train));
+    choose(train, first);
+    RecordingSession unused;
+    const Published parent = run(first, unused);
+    JobSpec second = after(first, parent, "second-" + test_name(train));
+    choose(model::Train::kKvoOnly, second);
+    EXPECT_THAT(failure_of(second).what(), HasSubstr("is a whole model"));
+  }
+}
+
+TEST_F(WarmStartTest, ASecondMapIsGivenToABaseModelOnly) {
   JobSpec first = spec("first");
-  choose(model::Train::kFull, first);
+  choose(model::Train::kKvoOnly, first);
   RecordingSession unused;
   const Published parent = run(first, unused);
-  EXPECT_THAT(failure_of(after(first, parent, "second")).what(), HasSubstr("is a whole model"));
+  JobSpec second = after(first, parent, "second");
+  choose(model::Train::kDiffAttention, second);
+  const Failure failure = failure_of(second);
+  EXPECT_EQ(failure.exit(), Exit::kBadSpec);
+  EXPECT_THAT(failure.what(), HasSubstr("method diff begins from a base model"));
 }
 
 }  // namespace
