@@ -24,7 +24,8 @@ dex::v1::WaitingReason waiting_reason(const StoredState& stored, bool in_ring);
 
 bool is_terminal(dex::v1::JobState state);
 
-// Who acts on an error code of api.md §3 (USER, CAPACITY, SYSTEM).
+// Who acts on an error code of api.md §3, or on an evaluation's invalid_evaluation_file (USER,
+// CAPACITY, SYSTEM).
 std::string_view error_category(std::string_view code);
 
 }  // namespace dex::core

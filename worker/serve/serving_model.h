@@ -60,10 +60,10 @@ const char* dtype_name(const ServingModel& model);
 // Loads `dir`. With kF32 nothing is ever rounded: bf16 weights stay as they are, since widening
 // them is exact, but KV cache and folded weights are fp32. With kBf16 weights stored in fp32 are
 // rounded once. With kInt8 the linears and the head are quantised while loading, a scale an output
-// channel (kernels/quantize.h); all else is as stored. Reads every byte for their hash (0.2 s for
-// 270 MB); throws "[serve] …" when that is not `weights_sha256` (empty: any), else as
-// model::load_weights does. `positions` above what the model was trained for extrapolates: its
-// config then says so many.
+// channel (kernels/quantize.h); all else, W_λ of a second map too, is as stored. Reads every byte
+// for their hash (0.2 s for 270 MB); throws "[serve] …" when that is not `weights_sha256` (empty:
+// any), else as model::load_weights does. `positions` above what the model was trained for
+// extrapolates: its config then says so many.
 std::shared_ptr<const ServingModel> load_serving_model(const std::filesystem::path& dir,
                                                        Dtype dtype,
                                                        const std::string& weights_sha256 = {},
