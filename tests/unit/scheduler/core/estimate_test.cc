@@ -54,7 +54,7 @@ TEST(EstimateTest, CountsBiasesAndNorms) {
 // W_Q2 [H·d, D] and W_λ [H, D]; V1: W_Q2, W_K2 [K·d, D] and four vectors [d].
 TEST(EstimateTest, CountsASecondMap) {
   const auto of = [](v1::DiffMethod::Version version, v1::DiffMethod::Train train) {
-    ResolveInput in = input();
+    ResolveInput in = estimate_input();
     in.spec.mutable_diff()->set_version(version);
     in.spec.mutable_diff()->set_train(train);
     return estimate(resolve(in).value(), smollm2(), DeviceFacts{});
@@ -75,7 +75,7 @@ TEST(EstimateTest, CountsASecondMap) {
 // Both halves of the wide values are kept for the backward pass, and for λ's gradient side by side.
 TEST(EstimateTest, CountsWhatLiesBetweenTwoMaps) {
   const auto memory = [](bool differential, bool full) {
-    ResolveInput in = input();
+    ResolveInput in = estimate_input();
     in.model.set_differential(differential);
     full ? static_cast<void>(in.spec.mutable_full())
          : static_cast<void>(in.spec.mutable_kvo_only());

@@ -2,9 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/unit/worker/train/held_out_rows.h"
 #include "tests/unit/worker/train/job_fixture.h"
 #include "tests/unit/worker/train/methods.h"
-#include "worker/evaluate/held_out_loss.h"
 #include "worker/model/llama.h"
 #include "worker/model/second_map.h"
 
@@ -25,18 +25,7 @@ class DiffJobTest : public JobTest, public ::testing::WithParamInterface<DiffCas
   double loss_of(const std::filesystem::path& folder) {
     const auto config = model::load_config(folder);
     const auto weights = model::load_weights(folder, config, {.dtype = at::kFloat});
-    const auto rows = tiny_rows(12, 40, 78);
-    std::vector<std::vector<float>> weight_of;
-    std::vector<evaluate::Document> documents;
-    for (size_t r = 0; r < rows.size(); ++r) {
-      weight_of.emplace_back(rows[r].size(), 1.0F);
-      if (r % 4 == 3) std::fill_n(weight_of.back().begin(), rows[r].size() / 2, 0.0F);
-    }
-    for (size_t r = 0; r < rows.size(); ++r) documents.push_back({rows[r], weight_of[r]});
-    kernels::LinearCrossEntropy cross_entropy;
-    return evaluate::held_out_loss(model::Llama(config, weights), {},
-                                   evaluate::supervise_in_batches(documents, 512), cross_entropy)
-        .loss;
+    return loss_on_held_out_rows(model::Llama(config, weights), {});
   }
 };
 
