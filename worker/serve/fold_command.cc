@@ -27,6 +27,10 @@ model::Batch probe(int64_t vocabulary) {
 
 void fold(const LocalModel& where, const std::filesystem::path& to, std::ostream& out) {
   if (where.adapter.empty()) throw std::runtime_error("--adapter: name the folder to fold in");
+  if (where.dtype == "int8") {
+    throw std::runtime_error(
+        "--dtype: a folded model is written in f32 or bf16; int8 is how it may be served");
+  }
   const at::NoGradGuard no_grad;
   const model::Config config = model::load_config(where.model);
   const model::Weights base = model::load_weights(where.model, config, {.dtype = at::kFloat});

@@ -4,6 +4,10 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
+#include <sstream>
+#include <stdexcept>
+#include <string>
+
 #include "services/base/clock.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/worker/serve/collector.h"
@@ -12,6 +16,7 @@
 #include "worker/model/fold.h"
 #include "worker/model/llama.h"
 #include "worker/serve/engine.h"
+#include "worker/serve/fold_command.h"
 
 namespace dex::serve {
 namespace {
@@ -103,6 +108,18 @@ TEST_F(Int8Test, DecodingReadsTheSameWeightsAsPrefill) {
     EXPECT_EQ(logits[-1].argmax().item<int64_t>(), token);
     all.push_back(token);
   }
+}
+
+// A checkpoint in eight bits would be nobody's format.
+TEST_F(Int8Test, NothingIsFoldedIntoIt) {
+  std::ostringstream out;
+  try {
+    fold({dir.path(), dir / "adapter", "int8"}, dir / "folded", out);
+    FAIL() << "it was folded";
+  } catch (const std::runtime_error& error) {
+    EXPECT_NE(std::string(error.what()).find("f32 or bf16"), std::string::npos) << error.what();
+  }
+  EXPECT_FALSE(std::filesystem::exists(dir / "folded"));
 }
 
 TEST_F(Int8Test, TakesAQuarterOfFp32AndSaysSo) {
