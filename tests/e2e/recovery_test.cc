@@ -24,10 +24,7 @@ class RecoveryTest : public testing::Test {
   // what a test waits for is that it ends (jobs.md, P3).
   RecoveryTest()
       : platform_(directory_ / "data", support::write_tiny_model(directory_ / "models"),
-                  {{"DEX_LEASE_MS", "3000"},
-                   {"DEX_SETTLE_MS", "3000"},
-                   {"DEX_BEAT_MS", "500"},
-                   {"DEX_SWEEP_MS", "500"}}) {
+                  {{"DEX_LEASE_MS", "3000"}, {"DEX_SETTLE_MS", "3000"}, {"DEX_SWEEP_MS", "500"}}) {
     platform_.start();
     training_ = platform_.upload_rows("code", "train", 20);
     validation_ = platform_.upload_rows("code", "validation", 10);

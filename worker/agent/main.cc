@@ -64,7 +64,9 @@ void add_flags(CLI::App& app, AgentOptions& o, std::string& level) {
   app.add_option("--trainer", o.trainer_program, "dex-trainer program");
   app.add_option("--engine", o.engine_program, "dex-engine program");
   app.add_option("--lock-dir", o.lock_dir, "where slot locks lie (default: DIR/locks)");
-  app.add_option("--beat-ms", o.beat_ms, "time between heartbeats (default: the scheduler's)");
+  app.add_option(
+      "--beat-ms", o.beat_ms,
+      "time between heartbeats (default: the scheduler's; at most a third of its lease)");
   app.add_option("--stop-grace-ms", o.stop_grace_ms, "for a trainer's last checkpoint");
   app.add_option("--kill-grace-ms", o.kill_grace_ms, "between SIGTERM and SIGKILL");
   app.add_option("--inference-grace-ms", o.inference_grace_ms, "for open generations");
