@@ -4,6 +4,7 @@
 #include "scheduler/server/model_catalog.h"
 #include "scheduler/server/model_shape.h"
 #include "tests/integration/scheduler/scheduler_fixture.h"
+#include "tests/support/paths.h"
 
 namespace dex::server {
 namespace {
@@ -50,8 +51,7 @@ TEST_F(ModelServiceTest, PresetsAndCapabilities) {
 // The counts that transformers has for these models (the workers' side: worker/model's families).
 TEST(ModelCatalogTest, CountsEveryFamily) {
   const auto read = [](const std::string& family) {
-    const auto folder =
-        std::filesystem::path(DEX_SOURCE_DIR) / "tests/data/model/families" / family;
+    const auto folder = support::source_dir() / "tests/data/model/families" / family;
     std::ifstream file(folder / "config.json");
     v1::Model model;
     const auto status = read_model_shape(nlohmann::json::parse(file), model);
@@ -78,8 +78,7 @@ TEST(ModelCatalogTest, CountsEveryFamily) {
 // What method diff published, by the key that it writes: W_Q2 and W_λ, or W_Q2, W_K2 and λ's
 // vectors.
 TEST(ModelCatalogTest, CountsASecondMap) {
-  std::ifstream file(std::filesystem::path(DEX_SOURCE_DIR) /
-                     "tests/data/model/families/qwen2/config.json");
+  std::ifstream file(support::source_dir() / "tests/data/model/families/qwen2/config.json");
   auto config = nlohmann::json::parse(file);
   const auto read = [&](const char* version) {
     config["differential_attention"] = {{"version", version}};

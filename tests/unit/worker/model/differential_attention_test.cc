@@ -1,6 +1,7 @@
 // Differential attention against fp64 values with every map written out
 // (tests/data/model/make_differential.py), and the numbers of method.md §11.8.
 #include "worker/model/differential_attention.h"
+#include "tests/support/paths.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -37,9 +38,9 @@ class DifferentialAttentionTest : public ::testing::TestWithParam<std::string> {
     return {value("lambda_q1"), value("lambda_k1"), value("lambda_q2"), value("lambda_k2")};
   }
 
-  Safetensors golden_ =
-      Safetensors::open(std::string(DEX_SOURCE_DIR) + "/tests/data/model/differential.safetensors",
-                        Safetensors::Access::kRead);
+  Safetensors golden_ = Safetensors::open(
+      (support::source_dir() / "tests/data/model/differential.safetensors").string(),
+      Safetensors::Access::kRead);
   nlohmann::json shape_ = nlohmann::json::parse(golden_.metadata().at("cases")).at(GetParam());
   int64_t heads_ = shape_[0], kv_heads_ = shape_[1], d_ = 6;
   double init_ = lambda_init(shape_[2]);
@@ -129,9 +130,9 @@ INSTANTIATE_TEST_SUITE_P(Cases, DifferentialAttentionTest, ::testing::Values("v1
                          [](const auto& info) { return info.param; });
 
 TEST(DifferentialV2Test, SubtractsByTheTokensOwnShare) {
-  const Safetensors golden =
-      Safetensors::open(std::string(DEX_SOURCE_DIR) + "/tests/data/model/differential.safetensors",
-                        Safetensors::Access::kRead);
+  const Safetensors golden = Safetensors::open(
+      (support::source_dir() / "tests/data/model/differential.safetensors").string(),
+      Safetensors::Access::kRead);
   const Tensor x = golden.tensor("v2.x");
   const auto project = [&](const char* name) {
     return x.mm(golden.tensor(std::string("v2.") + name).t());
