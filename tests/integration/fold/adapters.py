@@ -32,12 +32,13 @@ class Case:
     dtype: str = "float32"
 
     def __str__(self):
-        said = [self.form, self.projection, self.scope, "" if self.activation == "none" else self.activation, self.train]
-        return " ".join(filter(None, said))
+        activation = self.activation if self.activation != "none" else ""
+        return " ".join(filter(None, [self.form, self.projection, self.scope, activation, self.train]))
 
 
+SCOPES = ("shared", "per_head", "dense")
 MAPS = [{"projection": name} for name in ("shared", "per_head", "dense")]
-MAPS += [{"projection": "bottleneck", "scope": scope} for scope in ("shared", "per_head", "dense")]
+MAPS += [{"projection": "bottleneck", "scope": scope} for scope in SCOPES]
 # head_mean over a dense map is paper over a dense map (method.md §3.2): no artefact has it.
 BRANCHES = [{"form": form, **map_} for form in ("paper", "head_mean") for map_ in MAPS
             if (form, map_["projection"]) != ("head_mean", "dense")]
@@ -56,8 +57,8 @@ def unfoldable():
     for map_ in MAPS:
         yield Case("prefix_mean", "dex_only", **map_, sign="plus"), "form prefix_mean keeps state between tokens"
     yield Case("uniform_map", "dex_only"), "form uniform_map keeps state between tokens"
-    for form, scope, act in itertools.product(("paper", "head_mean"), ("shared", "per_head", "dense"), ("silu", "gelu")):
-        yield (Case(form, "dex_only", "bottleneck", scope, act), f"a bottleneck with activation {act} is not linear")
+    for form, scope, act in itertools.product(("paper", "head_mean"), SCOPES, ("silu", "gelu")):
+        yield Case(form, "dex_only", "bottleneck", scope, act), f"a bottleneck with activation {act} is not linear"
     yield Case("none", "adapter"), "method adapter acts between two products"
 
 

@@ -36,7 +36,9 @@ LIMIT = 1e-4
 LENGTH = 48  # beyond mistral_window's 7 tokens and llama3's 32 of its pretraining
 TEMPLATE = "{% for message in messages %}<s>{{ message['content'] }}</s>{% endfor %}"
 # How the base's folder looks, as published models do: in shards, in bf16, with the config.json of transformers 4.
-SHARDED, BF16, OLD_CONFIG = {"llama_linear", "mistral", "qwen2", "qwen3_biased"}, {"mistral_window", "qwen2"}, {"llama3"}
+SHARDED = {"llama_linear", "mistral", "qwen2", "qwen3_biased"}
+BF16, OLD_CONFIG = {"mistral_window", "qwen2"}, {"llama3"}
+LINEARS = [f"{name}_proj" for name in ("q", "k", "v", "o", "gate", "up", "down")]
 LEFT_BEHIND = "pytorch_model.bin.index.json"  # of weights that are not there
 
 
@@ -62,11 +64,13 @@ class Programs:
         return json.loads(done.stdout)
 
     def score(self, base, *arguments):
-        return self.checked("dex-engine", "score", "--model", base.folder, *arguments, "--dtype", "f32", "--threads", "1",
-                            "--tokens", ",".join(map(str, base.tokens())))
+        tokens = ",".join(map(str, base.tokens()))
+        return self.checked("dex-engine", "score", "--model", base.folder, "--dtype", "f32", "--threads", "1",
+                            "--tokens", tokens, *arguments)
 
     def fold(self, base, adapter, out, *arguments):
-        return self.checked("dex-engine", "fold", "--model", base.folder, "--adapter", adapter, "--out", out, *arguments)
+        return self.checked("dex-engine", "fold", "--model", base.folder, "--adapter", adapter, "--out", out,
+                            *arguments)
 
 
 def load(folder, dtype=torch.float32):
@@ -176,8 +180,7 @@ def check_case(programs, base, case, seed, folder):
 
 
 def check_lora(programs, base, folder):
-    config = peft.LoraConfig(r=3, lora_alpha=5, init_lora_weights=False, task_type="CAUSAL_LM",
-                             target_modules=["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"])
+    config = peft.LoraConfig(r=3, lora_alpha=5, init_lora_weights=False, task_type="CAUSAL_LM", target_modules=LINEARS)
     torch.manual_seed(17)
     adapted = peft.get_peft_model(copy.deepcopy(base.model), config).eval()
     adapted.save_pretrained(folder / "adapter")
@@ -279,8 +282,9 @@ def main():
         (folder / "refusals").mkdir()
         check_refusals(programs, base, data, folder / "refusals")
         check_checkpoint(programs, data, folder / "full", "full", {"full": {}})
+        strength = {"schedule": "SCHEDULE_CONSTANT", "value": 0.4}
         check_checkpoint(programs, data, folder / "full_dex", "full+dex",
-                         {"dex": {"train": "TRAIN_FULL_DEX", "lambda": {"schedule": "SCHEDULE_CONSTANT", "value": 0.4}}})
+                         {"dex": {"train": "TRAIN_FULL_DEX", "lambda": strength}})
 
 
 if __name__ == "__main__":
