@@ -28,19 +28,6 @@ void require(const base::Status& status, const fs::path& path) {
   if (!status.ok()) fail(path.string() + ": " + status.message());
 }
 
-const char* torch_name(at::ScalarType type) {
-  switch (type) {
-    case at::kFloat:
-      return "float32";
-    case at::kBFloat16:
-      return "bfloat16";
-    case at::kHalf:
-      return "float16";
-    default:
-      fail("dtype must be float32, bfloat16 or float16, got " + std::string(c10::toString(type)));
-  }
-}
-
 // Everything of the base but its weights and the lists of their shards, in whatever format;
 // config.json with the type that the new weights have.
 void copy_companions(base::AtomicDirectory& out, const fs::path& base_dir, at::ScalarType dtype) {
@@ -83,6 +70,19 @@ base::AtomicDirectory begin_checkpoint(const fs::path& out, const fs::path& base
 }
 
 }  // namespace
+
+const char* torch_name(at::ScalarType type) {
+  switch (type) {
+    case at::kFloat:
+      return "float32";
+    case at::kBFloat16:
+      return "bfloat16";
+    case at::kHalf:
+      return "float16";
+    default:
+      fail("dtype must be float32, bfloat16 or float16, got " + std::string(c10::toString(type)));
+  }
+}
 
 void export_folded(const fs::path& out, const fs::path& base_dir, const Config& config,
                    const Adaptation& adaptation, at::ScalarType dtype,

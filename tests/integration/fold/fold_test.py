@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """A folded export is a plain model to transformers, for every family of base models and every option that folds:
 
-    fold_test.py BIN DATA      # build/bin and tests/data
+    fold_test.py BIN DATA [--all]      # build/bin and tests/data
 
 `dex-engine fold` makes the export, AutoModelForCausalLM loads it with nothing missing or left over, and its
 log-probabilities must be those of `dex-engine score --adapter` and those of transformers with the same adapter written
 down here (adapters.py; LoRA: PEFT itself). Config and tokenizer must say what the base's do. What can't be folded is
 refused by its sentence and served as an adapter. A checkpoint of dex-trainer (full, full+dex) loads just so.
+
+A family gets a third of the branches, another third than the family before; with --all each gets all of them.
 """
 
+import concurrent.futures
 import copy
 import dataclasses
 import json
@@ -99,9 +102,10 @@ def expect_close(name, found, expected):
 
 def add_companions(folder, vocabulary):
     """A tokenizer with a chat template, and what else lies beside weights."""
-    words = {text: i for i, text in enumerate(["<unk>", "<s>", "</s>", *"abcdefghijklmnopqrstuvwxyz"])}
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<unk>"))
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    words = {text: i for i, text in enumerate(["<unk>", "<s>", "</s>", *"abcdefghijklmnopqrstuvwxyz", "ab"])}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(words, merges=[("a", "b")], unk_token="<unk>"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
     assert len(words) <= vocabulary
     fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>", bos_token="<s>",
                                                 eos_token="</s>", chat_template=TEMPLATE)
@@ -163,10 +167,12 @@ def expect_same_companions(base, out, dtype):
 
 def check(programs, base, name, adapter, expected, out):
     """An adapter folded and attached, by us and by transformers."""
-    report = programs.fold(base, adapter, out, "--dtype", "f32")
+    with concurrent.futures.ThreadPoolExecutor() as both:  # starting a program takes longer than its work
+        score = both.submit(programs.score, base, "--adapter", adapter)
+        report = programs.fold(base, adapter, out, "--dtype", "f32")
+        attached = score.result()
     assert report["largest_logit_difference"] <= LIMIT, f"{name}: {report}"
     folded = scores(load(out), base.tokens())
-    attached = programs.score(base, "--adapter", adapter)
     plain = scores(base.model, base.tokens())
     assert largest(expected, plain) > 0.05, f"{name}: the adapter changes nothing"
     return max(expect_close(f"{name}, export against engine", folded, attached),
@@ -193,19 +199,19 @@ def check_stored_type(programs, base, adapter, wide, out):
     report = programs.fold(base, adapter, out)
     dtype = "bfloat16" if base.folder.name in BF16 else "float32"
     expect_same_companions(base, out, dtype)
-    assert load(out, "auto").dtype == getattr(torch, dtype), report
+    assert report["dtype"] == dtype and load(out, "auto").dtype == getattr(torch, dtype), report
     exact, stored = load_file(wide / "model.safetensors"), load_file(out / "model.safetensors")
     assert exact.keys() == stored.keys()
     for name, tensor in stored.items():
         assert torch.equal(tensor, exact[name].to(getattr(torch, dtype))), name
 
 
-def check_family(programs, name, turn, data, folder):
+def check_family(programs, name, turn, everything, data, folder):
     base = make_base(name, folder / name, data)
     worst = check_lora(programs, base, folder / "lora")
     expect_same_companions(base, folder / "lora/out", "float32")
     check_stored_type(programs, base, folder / "lora/adapter", folder / "lora/out", folder / "stored")
-    cases = list(adapters.foldable(turn))
+    cases = list(adapters.foldable(turn, everything))
     for i, case in enumerate(cases):
         worst = max(worst, check_case(programs, base, case, 100 * turn + i, folder / str(i)))
     print(f"{name}: {len(cases) + 1} adapters, largest difference of a log-probability {worst:.2e}", flush=True)
@@ -228,9 +234,15 @@ def expect_refused(programs, base, adapter, out, *said):
     assert done.stdout == "" and done.stderr.count("\n") == 1, done
 
 
+def check_slash(programs, base, adapter, folder):
+    """--out as a shell completes it."""
+    programs.fold(base, adapter, f"{folder}/slash/")
+    assert load(folder / "slash") and not list(folder.glob("slash*.tmp"))
+
+
 def check_refusals(programs, base, data, folder):
     count = 0
-    for count, (case, reason) in enumerate(adapters.unfoldable(), 1):
+    for count, (case, reason) in enumerate(adapters.UNFOLDABLE, 1):
         adapter = folder / f"refused{count}"
         adapters.write(adapter, case, base.folder, base.model, count)
         expect_refused(programs, base, adapter, folder / "out",
@@ -245,6 +257,7 @@ def check_refusals(programs, base, data, folder):
     (folder / "out").mkdir()
     expect_refused(programs, base, good, folder / "out", "exists")
     assert not list((folder / "out").iterdir()) and not (folder / "out.tmp").exists()
+    check_slash(programs, base, good, folder)
     print(f"{count} options that don't fold are refused and served")
 
 
@@ -268,16 +281,16 @@ def check_checkpoint(programs, data, folder, name, method):
 
 
 def main():
-    programs, data = Programs(pathlib.Path(sys.argv[1])), pathlib.Path(sys.argv[2])
+    programs, data, everything = Programs(pathlib.Path(sys.argv[1])), pathlib.Path(sys.argv[2]), "--all" in sys.argv
     torch.set_num_threads(1)
     transformers.utils.logging.disable_progress_bar()
-    warnings.filterwarnings("ignore", category=DeprecationWarning)
+    warnings.filterwarnings("ignore", category=FutureWarning)  # PEFT's own
     names = [*make_families.FAMILIES, "tied"]
     with tempfile.TemporaryDirectory() as directory:
         folder = pathlib.Path(directory)
         for turn, name in enumerate(names):
             (folder / f"family{turn}").mkdir()
-            base = check_family(programs, name, turn, data, folder / f"family{turn}")
+            base = check_family(programs, name, turn, everything, data, folder / f"family{turn}")
         check_folded_again(programs, base, folder / "again")
         (folder / "refusals").mkdir()
         check_refusals(programs, base, data, folder / "refusals")
