@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <CLI/CLI.hpp>
+#include <cctype>
 #include <cstdio>
 #include <filesystem>
 #include <string>
@@ -28,6 +29,29 @@ struct Flags {
   std::string log_level = "info";
 };
 
+// Each also by the environment (--lease-ms: DEX_LEASE_MS), for a dexd that starts the scheduler.
+void add_times(CLI::App& app, SchedulerOptions& o) {
+  const auto add = [&](const std::string& name, int64_t& value, int least, int most,
+                       const std::string& help) {
+    std::string variable = "DEX_";
+    for (const char c : name)
+      variable += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    app.add_option("--" + name, value, help)->check(CLI::Range(least, most))->envname(variable);
+  };
+  constexpr int kHour = 3'600'000, kTenMinutes = 600'000;
+  add("lease-ms", o.times.lease_ms, 1000, kHour, "how long a silent worker keeps its job");
+  add("settle-ms", o.times.settle_ms, 0, kHour, "grace for leases after an outage");
+  add("gap-ms", o.times.gap_ms, 1000, kHour, "time without a sweep that counts as an outage");
+  add("crash-backoff-ms", o.times.crash_backoff_ms, 0, kTenMinutes,
+      "wait after a job's second crash");
+  add("retry-backoff-ms", o.times.retry_backoff_ms, 0, kTenMinutes,
+      "wait after a job's first failure");
+  add("worker-timeout-ms", o.times.worker_timeout_ms, 1000, kHour,
+      "silence after which a worker is lost");
+  add("sweep-ms", o.sweep_ms, 50, kTenMinutes, "time between two sweeps");
+  add("beat-ms", o.beat_ms, 50, kTenMinutes, "time between heartbeats that workers are told");
+}
+
 void add_flags(CLI::App& app, Flags& flags) {
   SchedulerOptions& o = flags.options;
   app.add_option("--redis", flags.redis, "unix:/path or host:port")->required();
@@ -39,23 +63,7 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("--worker-listen", o.worker_listen, "address for workers");
   app.add_option("--metrics-listen", o.metrics_listen, "/metrics, /healthz, /readyz");
   app.add_option("--endpoints-file", o.endpoints_file, "written once it listens");
-  app.add_option("--lease-ms", o.times.lease_ms, "how long a silent worker keeps its job")
-      ->check(CLI::Range(1000, 3'600'000));
-  app.add_option("--settle-ms", o.times.settle_ms, "grace for leases after an outage")
-      ->check(CLI::Range(0, 3'600'000));
-  app.add_option("--gap-ms", o.times.gap_ms, "time without a sweep that counts as an outage")
-      ->check(CLI::Range(1000, 3'600'000));
-  app.add_option("--crash-backoff-ms", o.times.crash_backoff_ms, "wait after a job's second crash")
-      ->check(CLI::Range(0, 600'000));
-  app.add_option("--retry-backoff-ms", o.times.retry_backoff_ms, "wait after a job's first failure")
-      ->check(CLI::Range(0, 600'000));
-  app.add_option("--worker-timeout-ms", o.times.worker_timeout_ms,
-                 "silence after which a worker is lost")
-      ->check(CLI::Range(1000, 3'600'000));
-  app.add_option("--sweep-ms", o.sweep_ms, "time between two sweeps")
-      ->check(CLI::Range(50, 600'000));
-  app.add_option("--beat-ms", o.beat_ms, "time between heartbeats that workers are told")
-      ->check(CLI::Range(50, 600'000));
+  add_times(app, o);
   app.add_option("--log-level", flags.log_level, "trace, debug, info, warn, error, off");
 }
 

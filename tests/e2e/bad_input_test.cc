@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include "tests/e2e/small_job.h"
+#include "tests/support/paths.h"
 
 namespace dex {
 namespace {
@@ -139,7 +140,7 @@ TEST_F(BadInputTest, GenerationsAreRefusedByName) {
 TEST(BrokenBaseTest, IsNamedAtTheStart) {
   namespace fs = std::filesystem;
   const support::TemporaryDirectory directory;
-  const fs::path models = fs::path(DEX_DEPS_DIR) / "models", folder = directory / kModel;
+  const fs::path models = support::deps_dir() / "models", folder = directory / kModel;
   fs::create_directory(folder);
   for (const auto& entry : fs::directory_iterator(models / kModel)) {
     fs::create_symlink(entry.path(), folder / entry.path().filename());

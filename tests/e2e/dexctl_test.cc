@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "tests/e2e/small_job.h"
+#include "tests/support/paths.h"
 #include "tests/support/tiny_model.h"
 
 namespace dex {
@@ -149,7 +150,7 @@ TEST_F(DexctlTest, CtrlCEndsTheWatchingAndNotTheJob) {
   const std::string job =
       platform_->ctl(support::small_job(*file_, *file_, 100'000, kModel)).json().at("id");
   base::Subprocess::Options options;
-  options.program = std::string(DEX_BINARY_DIR) + "/bin/dexctl";
+  options.program = (support::build_dir() / "bin/dexctl").string();
   options.args = {"jobs", "watch", job, "--server", platform_->server()};
   options.stdout_file = *directory_ / "watch.out";
   options.stderr_file = *directory_ / "watch.err";

@@ -20,9 +20,11 @@ constexpr int kSteps = 80;
 
 class RecoveryTest : public testing::Test {
  protected:
-  // A tiny model: what is tested here is coming back, not training.
+  // A tiny model: what is tested here is coming back, not training. And a tenth of the usual lease:
+  // what a test waits for is that it ends (jobs.md, P3).
   RecoveryTest()
-      : platform_(directory_ / "data", support::write_tiny_model(directory_ / "models")) {
+      : platform_(directory_ / "data", support::write_tiny_model(directory_ / "models"),
+                  {{"DEX_LEASE_MS", "3000"}, {"DEX_SETTLE_MS", "3000"}, {"DEX_SWEEP_MS", "500"}}) {
     platform_.start();
     training_ = platform_.upload_rows("code", "train", 20);
     validation_ = platform_.upload_rows("code", "validation", 10);

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/e2e/small_job.h"
+#include "tests/support/paths.h"
 
 namespace dex {
 namespace {
@@ -64,7 +65,7 @@ TEST_F(WholePathTest, AJobBecomesAnAdapterThatAnswersAndSurvivesARestart) {
   // The downloaded adapter gives other log-probabilities than the base, by the engine alone.
   const auto folder = directory_ / "adapter";
   EXPECT_EQ(platform_.ctl({"adapters", "download", adapter, folder}).code, 0);
-  const std::string model = std::string(DEX_DEPS_DIR) + "/models/" + kModel;
+  const std::string model = (support::deps_dir() / "models/").string() + kModel;
   const std::vector<std::string> score = {"score",    "--model",        model, "--dtype", "f32",
                                           "--tokens", "1,2,3,28,30,198"};
   const auto base_scores = support::run_program("dex-engine", score).json();

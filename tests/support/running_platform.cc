@@ -1,5 +1,6 @@
 #include "tests/support/running_platform.h"
 #include "tests/support/content_of.h"
+#include "tests/support/paths.h"
 
 #include <signal.h>
 
@@ -16,7 +17,7 @@ namespace fs = std::filesystem;
 namespace {
 
 fs::path program(const std::string& name) {
-  return fs::path(DEX_BINARY_DIR) / "bin" / name;
+  return support::build_dir() / "bin" / name;
 }
 
 // pid → parent's pid, and the program's name, of every process.
@@ -84,10 +85,12 @@ Outcome run_program(const std::string& name, const std::vector<std::string>& arg
   return outcome;
 }
 
-RunningPlatform::RunningPlatform(fs::path data_dir, fs::path models_file)
+RunningPlatform::RunningPlatform(fs::path data_dir, fs::path models_file,
+                                 std::vector<std::pair<std::string, std::string>> environment)
     : data_dir_(std::move(data_dir)),
-      models_file_(models_file.empty() ? fs::path(DEX_DEPS_DIR) / "models" / "models.json"
-                                       : std::move(models_file)) {}
+      models_file_(models_file.empty() ? support::deps_dir() / "models" / "models.json"
+                                       : std::move(models_file)),
+      environment_(std::move(environment)) {}
 
 RunningPlatform::~RunningPlatform() {
   if (dexd_) dexd_->terminate(60'000);
@@ -101,6 +104,7 @@ void RunningPlatform::start() {
   options.program = program("dexd");
   options.args = {"--data-dir",  data_dir_, "--grpc-port", "0",
                   "--http-port", "0",       "--models",    models_file_};
+  options.environment = environment_;
   options.stdout_file = data_dir_.string() + ".log";
   options.stderr_file = options.stdout_file;
   auto started = base::Subprocess::start(options);
@@ -152,7 +156,7 @@ std::vector<pid_t> RunningPlatform::processes(const std::string& name) const {
 
 std::string RunningPlatform::upload_rows(const std::string& name, const std::string& side,
                                          int rows) const {
-  const fs::path source = fs::path(DEX_DEPS_DIR) / "data" / (name + "." + side + ".jsonl");
+  const fs::path source = support::deps_dir() / "data" / (name + "." + side + ".jsonl");
   std::ifstream in(source);
   if (!in) throw std::runtime_error(source.string() + " is missing: run deploy/setup/all");
   const TemporaryDirectory directory;

@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "services/base/subprocess.h"
@@ -30,8 +31,9 @@ Outcome run_program(const std::string& name, const std::vector<std::string>& arg
 class RunningPlatform {
  public:
   // `models_file`: the allow-list of base models; empty takes the real one,
-  // `.deps/models/models.json`.
-  explicit RunningPlatform(std::filesystem::path data_dir, std::filesystem::path models_file = {});
+  // `.deps/models/models.json`. `environment` is added to dexd's own, which its processes share.
+  explicit RunningPlatform(std::filesystem::path data_dir, std::filesystem::path models_file = {},
+                           std::vector<std::pair<std::string, std::string>> environment = {});
   ~RunningPlatform();
 
   void start();
@@ -57,6 +59,7 @@ class RunningPlatform {
 
  private:
   const std::filesystem::path data_dir_, models_file_;
+  const std::vector<std::pair<std::string, std::string>> environment_;
   std::unique_ptr<base::Subprocess> dexd_;
   nlohmann::json endpoints_;
 };

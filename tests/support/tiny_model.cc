@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "services/base/sha256.h"
+#include "tests/support/paths.h"
 
 namespace dex::support {
 
@@ -93,7 +94,7 @@ void write_config(const fs::path& from, const fs::path& to) {
 }  // namespace
 
 fs::path write_tiny_model(const fs::path& folder) {
-  const fs::path source = fs::path(DEX_DEPS_DIR) / "models" / "smollm2-135m-instruct";
+  const fs::path source = support::deps_dir() / "models" / "smollm2-135m-instruct";
   const fs::path model = folder / kTinyModel;
   fs::create_directories(model);
   for (const char* file : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",

@@ -35,8 +35,10 @@ bool Heartbeat::register_once() {
     return false;
   }
   if (reply->lease_ms() > 0) lease_ms_ = reply->lease_ms();
+  // At most a third of the lease, whatever was asked for: one beat may be lost, the lease must not.
+  const int64_t most = lease_ms_ / 3;
   beat_ms_ = options_.beat_ms > 0 ? options_.beat_ms : reply->beat_ms();
-  if (beat_ms_ <= 0) beat_ms_ = lease_ms_ / 3;
+  beat_ms_ = beat_ms_ > 0 ? std::min(beat_ms_, most) : most;
   desired_revision_ = 0;
   registered_ = true;
   complained_ = false;

@@ -24,7 +24,7 @@ class Heartbeat {
   struct Options {
     iv1::RegisterRequest identity;
     std::filesystem::path data_dir;  // whose free space is reported
-    int64_t beat_ms = 0;             // 0: what the scheduler says at Register
+    int64_t beat_ms = 0;             // 0: what the scheduler says at Register; never over lease / 3
     int64_t retry_ms = 2'000;
   };
   // What the engines have to say, and where their orders go. Must not block.

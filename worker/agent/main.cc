@@ -64,7 +64,9 @@ void add_flags(CLI::App& app, AgentOptions& o, std::string& level) {
   app.add_option("--trainer", o.trainer_program, "dex-trainer program");
   app.add_option("--engine", o.engine_program, "dex-engine program");
   app.add_option("--lock-dir", o.lock_dir, "where slot locks lie (default: DIR/locks)");
-  app.add_option("--beat-ms", o.beat_ms, "time between heartbeats (default: the scheduler's)");
+  app.add_option(
+      "--beat-ms", o.beat_ms,
+      "time between heartbeats (default: the scheduler's; at most a third of its lease)");
   app.add_option("--stop-grace-ms", o.stop_grace_ms, "for a trainer's last checkpoint");
   app.add_option("--kill-grace-ms", o.kill_grace_ms, "between SIGTERM and SIGKILL");
   app.add_option("--inference-grace-ms", o.inference_grace_ms, "for open generations");
@@ -90,6 +92,10 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", std::string(dex::base::version()));
   add_flags(app, options, level);
   CLI11_PARSE(app, argc, argv);
+  // For trainer and engine, which inherit it: OpenMP's threads that spin at every barrier take the
+  // time that their own siblings need as soon as anything else runs (beside a build: half of the
+  // tokens/s). An operator's own value stays.
+  setenv("OMP_WAIT_POLICY", "PASSIVE", 0);
   options.data_dir = fs::absolute(options.data_dir).lexically_normal();
   options.models_file = fs::absolute(options.models_file).lexically_normal();
   options.host = host_name();

@@ -15,7 +15,8 @@ struct Schedulable {
   int32_t prompt_tokens = 0;
   int32_t computed = 0;  // tokens whose K and V are in the cache
   uint64_t adapter_key = 0;
-  // Prompt tokens that may be taken from the cache: those after them are needed (echo), or all are (an adapter's sums).
+  // Prompt tokens that may be taken from the cache: those after them are needed (echo), or all are
+  // (an adapter's sums).
   int32_t reusable = std::numeric_limits<int32_t>::max();
   BlockManager::Lease lease;
 };

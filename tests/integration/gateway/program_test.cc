@@ -8,6 +8,7 @@
 #include "services/base/subprocess.h"
 #include "tests/support/content_of.h"
 #include "tests/support/http_client.h"
+#include "tests/support/paths.h"
 #include "tests/support/temporary_directory.h"
 
 // dex-gateway as a process.
@@ -21,7 +22,7 @@ class ProgramTest : public ::testing::Test {
  protected:
   std::unique_ptr<base::Subprocess> start(std::vector<std::string> args) {
     base::Subprocess::Options options;
-    options.program = std::string(DEX_BINARY_DIR) + "/bin/dex-gateway";
+    options.program = (support::build_dir() / "bin/dex-gateway").string();
     options.args = std::move(args);
     options.stderr_file = errors_;
     auto started = base::Subprocess::start(options);

@@ -6,6 +6,7 @@
 
 #include "services/base/files.h"
 #include "services/base/subprocess.h"
+#include "tests/support/paths.h"
 #include "tests/support/temporary_directory.h"
 #include "worker/model/weights.h"
 
@@ -24,12 +25,11 @@ std::string content(const std::filesystem::path& path) {
 }  // namespace
 
 std::filesystem::path model_folder() {
-  return std::filesystem::path(DEX_DEPS_DIR) / "models/smollm2-135m-instruct";
+  return support::deps_dir() / "models/smollm2-135m-instruct";
 }
 
 nlohmann::json read(const std::string& file) {
-  auto golden = nlohmann::json::parse(
-      content(std::filesystem::path(DEX_SOURCE_DIR) / "tests/data/golden" / file));
+  auto golden = nlohmann::json::parse(content(support::source_dir() / "tests/data/golden" / file));
   static const std::string found = model::base_weights_sha256(model_folder());
   const std::string made_with = golden["source"]["weights_sha256"];
   if (made_with != found) {
@@ -55,7 +55,7 @@ std::string joined(const std::vector<int64_t>& ids) {
 std::string run_engine(const std::vector<std::string>& arguments) {
   const support::TemporaryDirectory dir;
   base::Subprocess::Options options;
-  options.program = std::string(DEX_BINARY_DIR) + "/bin/dex-engine";
+  options.program = (support::build_dir() / "bin/dex-engine").string();
   options.args = arguments;
   options.stdout_file = dir / "out";
   options.stderr_file = dir / "error";

@@ -4,6 +4,7 @@
 #include "scheduler/server/model_catalog.h"
 #include "scheduler/server/model_shape.h"
 #include "tests/integration/scheduler/scheduler_fixture.h"
+#include "tests/support/paths.h"
 
 namespace dex::server {
 namespace {
@@ -48,8 +49,7 @@ TEST_F(ModelServiceTest, PresetsAndCapabilities) {
 // The counts that transformers has for these models (the workers' side: worker/model's families).
 TEST(ModelCatalogTest, CountsEveryFamily) {
   const auto read = [](const std::string& family) {
-    const auto folder =
-        std::filesystem::path(DEX_SOURCE_DIR) / "tests/data/model/families" / family;
+    const auto folder = support::source_dir() / "tests/data/model/families" / family;
     std::ifstream file(folder / "config.json");
     v1::Model model;
     const auto status = read_model_shape(nlohmann::json::parse(file), model);

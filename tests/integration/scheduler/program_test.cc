@@ -6,6 +6,7 @@
 
 #include "services/base/subprocess.h"
 #include "tests/integration/scheduler/scheduler_fixture.h"
+#include "tests/support/paths.h"
 
 namespace dex::server {
 namespace {
@@ -14,7 +15,7 @@ class ProgramTest : public SchedulerTest {
  protected:
   std::unique_ptr<base::Subprocess> run(std::vector<std::string> more = {}) {
     base::Subprocess::Options options;
-    options.program = std::string(DEX_BINARY_DIR) + "/bin/dex-scheduler";
+    options.program = (support::build_dir() / "bin/dex-scheduler").string();
     options.args = {"--redis",          "unix:" + redis_.socket(),
                     "--data-dir",       (directory_ / "data").string(),
                     "--models",         (directory_ / "models/models.json").string(),

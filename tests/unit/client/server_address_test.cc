@@ -13,6 +13,7 @@
 #include "dex/v1/models.grpc.pb.h"
 #include "services/base/data_dir.h"
 #include "services/base/subprocess.h"
+#include "tests/support/paths.h"
 #include "tests/support/temporary_directory.h"
 
 namespace dex::cli {
@@ -90,7 +91,7 @@ class DexctlTest : public ServerAddressTest {
  protected:
   int run(const std::vector<std::string>& args) {
     base::Subprocess::Options options;
-    options.program = DEX_BINARY_DIR "/bin/dexctl";
+    options.program = support::build_dir() / "bin/dexctl";
     options.args = args;
     options.environment = {{"DEX_SERVER", ""}, {"DEX_DATA_DIR", directory_.path().string()}};
     options.stdout_file = options.stderr_file = directory_ / "output";

@@ -4,13 +4,14 @@
 #include <stdexcept>
 #include <string>
 
+#include "tests/support/paths.h"
 #include "tests/unit/proto/listing.h"
 
 namespace dex::contract {
 
 // tests/data/proto/contract.txt: the listing that was promised so far.
 inline std::string contract_path() {
-  return DEX_SOURCE_DIR "/tests/data/proto/contract.txt";
+  return support::source_dir() / "tests/data/proto/contract.txt";
 }
 
 inline Listing promised_contract() {
@@ -25,10 +26,11 @@ inline Listing promised_contract() {
 
 // The listing of the .proto files as they are, by the descriptors that protoc made in this build.
 inline Listing current_contract() {
-  std::ifstream file(DEX_PROTO_DESCRIPTORS, std::ios::binary);
+  const auto path = support::build_dir() / "tests/unit/proto/contract.binpb";
+  std::ifstream file(path, std::ios::binary);
   google::protobuf::FileDescriptorSet set;
   if (!set.ParseFromIstream(&file))
-    throw std::runtime_error(DEX_PROTO_DESCRIPTORS " is no descriptor set");
+    throw std::runtime_error(path.string() + " is no descriptor set");
   return list_contract(set, "dex.");
 }
 

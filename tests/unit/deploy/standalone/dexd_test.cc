@@ -12,6 +12,7 @@
 #include "services/base/subprocess.h"
 #include "tests/support/content_of.h"
 #include "tests/support/eventually.h"
+#include "tests/support/paths.h"
 #include "tests/support/temporary_directory.h"
 
 namespace dex::standalone {
@@ -29,10 +30,10 @@ class DexdTest : public testing::Test {
  protected:
   DexdTest() {
     fs::create_directory(directory_ / "bin");
-    fs::copy_file(DEX_BINARY_DIR "/bin/dexd", directory_ / "bin/dexd");
+    fs::copy_file(support::build_dir() / "bin/dexd", directory_ / "bin/dexd");
     for (const char* name :
          {"dex-scheduler", "dex-gateway", "dex-worker", "dex-trainer", "dex-engine"}) {
-      fs::copy_file(DEX_BINARY_DIR "/tests/dex-fake-process", directory_ / "bin" / name);
+      fs::copy_file(support::build_dir() / "tests/dex-fake-process", directory_ / "bin" / name);
     }
     std::ofstream(directory_ / "models.json") << "{}";
   }

@@ -4,6 +4,7 @@
 
 #include "services/data/code_text.h"
 #include "services/data/dataset.h"
+#include "tests/support/paths.h"
 #include "tests/unit/services/data/files.h"
 #include "tests/unit/services/text/fixtures.h"
 
@@ -139,7 +140,7 @@ TEST_F(PresetChecksTest, TheDataSetsOfThePresetsAreToldApart) {
   for (const std::string data : {"code", "long_text", "multilingual"}) {
     PresetChecks checks("code");
     Statistics rows;
-    auto reader = RowReader::open(std::string(DEX_DEPS_DIR) + "/data/" + data + ".train.jsonl");
+    auto reader = RowReader::open((support::deps_dir() / "data/").string() + data + ".train.jsonl");
     ASSERT_TRUE(reader.ok()) << reader.status().to_string() << "; run deploy/setup/all";
     while (true) {
       const auto row = (*reader)->next();

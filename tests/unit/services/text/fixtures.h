@@ -9,12 +9,13 @@
 
 #include "services/text/chat_template.h"
 #include "services/text/tokenizer.h"
+#include "tests/support/paths.h"
 
 namespace dex::text {
 
 // The test model's folder, made by deploy/setup.
 inline std::string model_folder() {
-  return std::string(DEX_DEPS_DIR) + "/models/smollm2-135m-instruct";
+  return (support::deps_dir() / "models/smollm2-135m-instruct").string();
 }
 
 // The real tokenizer, loaded once a process. Fails the test if the model is missing.
@@ -41,7 +42,7 @@ inline const ChatTemplate& real_template() {
 // What tokenizers and transformers made of the same inputs (tests/data/text/make_golden.py).
 inline const nlohmann::json& golden() {
   static const nlohmann::json values = [] {
-    std::ifstream file(std::string(DEX_SOURCE_DIR) + "/tests/data/text/golden.json");
+    std::ifstream file(support::source_dir() / "tests/data/text/golden.json");
     return nlohmann::json::parse(file);
   }();
   return values;

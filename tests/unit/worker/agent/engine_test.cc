@@ -15,6 +15,7 @@
 #include "services/rpc/server.h"
 #include "services/rpc/status.h"
 #include "tests/support/eventually.h"
+#include "tests/support/paths.h"
 #include "tests/support/temporary_directory.h"
 #include "worker/agent/engine_set.h"
 #include "worker/agent/inference_service.h"
@@ -39,7 +40,7 @@ class EngineTest : public testing::Test {
         room_(rpc::Room::Options{}),
         service_(room_, engines_, paths_, ids_) {
     Engine::Options options;
-    options.program = DEX_BINARY_DIR "/tests/dex-fake-engine";
+    options.program = support::build_dir() / "tests/dex-fake-engine";
     options.model.name = "tiny";
     options.first_backoff_ms = 10;
     options.last_backoff_ms = 50;
@@ -228,7 +229,7 @@ TEST_F(EngineTest, DrainRefusesNewRequestsAndLetsOpenOnesEnd) {
 TEST_F(EngineTest, AModelThatCannotBeLoadedIsKnownAsBroken) {
   EXPECT_FALSE(engines_.all_broken()) << "this one serves";
   Engine::Options options;
-  options.program = DEX_BINARY_DIR "/tests/dex-fake-engine";
+  options.program = support::build_dir() / "tests/dex-fake-engine";
   options.model.name = "torn";
   options.model.folder = "/models/broken";
   options.first_backoff_ms = 10;

@@ -11,6 +11,7 @@
 #include "services/base/files.h"
 #include "services/base/process_lock.h"
 #include "tests/support/fake_scheduler.h"
+#include "tests/support/paths.h"
 #include "tests/support/temporary_directory.h"
 
 namespace dex::agent {
@@ -30,7 +31,7 @@ class SlotTest : public testing::Test {
         paths_(directory_.path()),
         disk_(directory_.path(), 0) {
     models_.push_back({"tiny", directory_ / "model", "aa", "bb", "cc"});
-    attempt_.trainer.program = DEX_BINARY_DIR "/tests/dex-fake-trainer";
+    attempt_.trainer.program = support::build_dir() / "tests/dex-fake-trainer";
     attempt_.stop = {.stop_grace_ms = 20'000, .kill_grace_ms = 20'000};
     attempt_.look_ms = 20;
   }

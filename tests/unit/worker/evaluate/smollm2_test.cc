@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "tests/support/paths.h"
 #include "worker/evaluate/head_scores.h"
 #include "worker/evaluate/head_structure.h"
 #include "worker/model/weights.h"
@@ -21,10 +22,10 @@ class SmolLm2HeadsTest : public ::testing::Test {
  protected:
   SmolLm2HeadsTest() {
     at::set_num_threads(1);
-    const auto source = std::filesystem::path(DEX_SOURCE_DIR) / "tests/data/golden/heads.json";
+    const auto source = support::source_dir() / "tests/data/golden/heads.json";
     std::ifstream file(source);
     golden_ = nlohmann::json::parse(file);
-    const auto dir = std::filesystem::path(DEX_DEPS_DIR) / "models/smollm2-135m-instruct";
+    const auto dir = support::deps_dir() / "models/smollm2-135m-instruct";
     EXPECT_TRUE(std::filesystem::exists(dir / "config.json"))
         << dir << " is missing: run deploy/setup/all";
     EXPECT_EQ(golden_["source"]["weights_sha256"], model::base_weights_sha256(dir));

@@ -84,7 +84,8 @@ TEST(SummaryTest, LossesAreRatiosOfSumsAndLowerIsBetter) {
   EXPECT_NEAR(found[1].comparison->interval->high, -0.05, 1e-9);
   EXPECT_EQ(found[1].comparison->verdict, Verdict::kBetter);
   EXPECT_NEAR(found[2].value, std::exp(total / tokens), 1e-9);
-  // exp keeps order, so the ends of the interval are those of the loss, but for the interpolation between two draws.
+  // exp keeps order, so the ends of the interval are those of the loss, but for the interpolation
+  // between two draws.
   EXPECT_NEAR(found[2].interval->low, std::exp(found[0].interval->low), 1e-6);
   EXPECT_EQ(found[3].comparison->verdict, Verdict::kBetter);
 }

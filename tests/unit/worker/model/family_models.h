@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/paths.h"
 #include "worker/kernels/philox.h"
 #include "worker/model/adaptation.h"
 #include "worker/model/safetensors.h"
@@ -24,7 +25,7 @@ inline const std::vector<std::string>& family_names() {
 }
 
 inline std::filesystem::path family_data(const std::string& family) {
-  return std::filesystem::path(DEX_SOURCE_DIR) / "tests/data/model/families" / family;
+  return support::source_dir() / "tests/data/model/families" / family;
 }
 
 inline model::Safetensors family_golden(const std::string& family) {

@@ -1,4 +1,5 @@
 #include "worker/model/fold.h"
+#include "tests/support/paths.h"
 
 #include <gtest/gtest.h>
 
@@ -108,8 +109,7 @@ TEST(FoldRefusalTest, NamesTheFormThatCannotBeFolded) {
 
 TEST(ExportFoldedTest, IsAPlainModelOnDisk) {
   const support::TemporaryDirectory dir;
-  const std::filesystem::path source =
-      std::filesystem::path(DEX_SOURCE_DIR) / "tests/data/model/tied";
+  const std::filesystem::path source = support::source_dir() / "tests/data/model/tied";
   const Config config = load_config(source);
   const Weights base = load_weights(source, config, {at::kFloat, false});
   const Adaptation adapted =

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <functional>
 
+#include "tests/support/paths.h"
 #include "tests/unit/worker/model/models.h"
 #include "worker/model/llama.h"
 #include "worker/model/safetensors.h"
@@ -28,7 +29,7 @@ struct Case {
 
 class GoldenFormsTest : public ::testing::TestWithParam<Case> {
  protected:
-  std::filesystem::path dir = std::filesystem::path(DEX_SOURCE_DIR) / "tests/data/model/tied";
+  std::filesystem::path dir = support::source_dir() / "tests/data/model/tied";
   Config config = load_config(dir);
   Weights weights = load_weights(dir, config, {at::kFloat, true});
   Llama llama{config, weights};

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "tests/support/paths.h"
 #include "tests/unit/worker/model/golden.h"
 #include "tests/unit/worker/model/models.h"
 
@@ -15,8 +16,7 @@ using testing::expect_close;
 
 class GoldenTest : public ::testing::TestWithParam<std::string> {
  protected:
-  std::filesystem::path dir =
-      std::filesystem::path(DEX_SOURCE_DIR) / "tests/data/model" / GetParam();
+  std::filesystem::path dir = support::source_dir() / "tests/data/model" / GetParam();
   Config config = load_config(dir);
   Weights weights = load_weights(dir, config, {at::kFloat, true});
   Llama llama{config, weights};

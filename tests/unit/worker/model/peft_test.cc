@@ -10,6 +10,7 @@
 
 #include "services/base/sha256.h"
 #include "tests/support/content_of.h"
+#include "tests/support/paths.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/worker/model/models.h"
 #include "worker/model/adapter.h"
@@ -25,7 +26,7 @@ using nlohmann::json;
 using support::content_of;
 using ::testing::HasSubstr;
 
-const fs::path kData = fs::path(DEX_SOURCE_DIR) / "tests/data";
+const fs::path kData = support::source_dir() / "tests/data";
 const std::string kHash(64, 'a');
 
 class PeftTest : public ::testing::Test {

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/paths.h"
 #include "tests/unit/worker/model/models.h"
 #include "worker/model/fold.h"
 #include "worker/model/llama.h"
@@ -20,7 +21,7 @@ class SmolLm2Test : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     at::set_num_threads(1);
-    dir = std::filesystem::path(DEX_DEPS_DIR) / "models/smollm2-135m-instruct";
+    dir = support::deps_dir() / "models/smollm2-135m-instruct";
     ASSERT_TRUE(std::filesystem::exists(dir / "config.json"))
         << dir << " is missing: run deploy/setup/all";
     config = load_config(dir);
@@ -42,7 +43,7 @@ Config SmolLm2Test::config;
 Weights SmolLm2Test::weights;
 
 TEST_F(SmolLm2Test, LogProbabilitiesAreThoseOfTransformers) {
-  std::ifstream file(std::filesystem::path(DEX_SOURCE_DIR) / "tests/data/golden/model.json");
+  std::ifstream file(support::source_dir() / "tests/data/golden/model.json");
   const auto golden = nlohmann::json::parse(file);
   ASSERT_EQ(golden["source"]["weights_sha256"], base_weights_sha256(dir));
   at::NoGradGuard no_grad;

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <stdexcept>
 
+#include "tests/support/paths.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/worker/serve/tiny_adapters.h"
 #include "worker/serve/adapter_table.h"
@@ -12,7 +13,7 @@
 namespace dex::serve {
 namespace {
 
-const std::filesystem::path kData = std::filesystem::path(DEX_SOURCE_DIR) / "tests/data";
+const std::filesystem::path kData = support::source_dir() / "tests/data";
 
 class ServingAdapterTest : public ::testing::Test {
  protected:

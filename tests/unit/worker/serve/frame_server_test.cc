@@ -15,6 +15,7 @@
 
 #include "dex/internal/v1/frames.pb.h"
 #include "services/base/subprocess.h"
+#include "tests/support/paths.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/worker/serve/tiny_folder.h"
 
@@ -279,7 +280,7 @@ class ProgramTest : public ::testing::Test {
   };
   Result run(std::vector<std::string> args) {
     base::Subprocess::Options options;
-    options.program = std::string(DEX_BINARY_DIR) + "/bin/dex-engine";
+    options.program = (support::build_dir() / "bin/dex-engine").string();
     options.args = std::move(args);
     options.stdout_file = dir / ("out" + std::to_string(++runs));
     options.stderr_file = dir / ("err" + std::to_string(runs));

@@ -9,6 +9,7 @@
 
 #include "services/base/clock.h"
 #include "services/text/utf8.h"
+#include "tests/support/paths.h"
 #include "tests/unit/worker/serve/collector.h"
 #include "worker/model/adapter.h"
 #include "worker/model/weights.h"
@@ -26,7 +27,7 @@ class SmolLm2Test : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     use_one_library_thread();
-    dir = std::filesystem::path(DEX_DEPS_DIR) / "models/smollm2-135m-instruct";
+    dir = support::deps_dir() / "models/smollm2-135m-instruct";
     ASSERT_TRUE(std::filesystem::exists(dir / "config.json"))
         << dir << " is missing: run deploy/setup/all";
     serving = load_serving_model(dir, Dtype::kF32);
@@ -39,7 +40,7 @@ class SmolLm2Test : public ::testing::Test {
     text = {};
   }
   static nlohmann::json golden(const char* name) {
-    std::ifstream file(std::filesystem::path(DEX_SOURCE_DIR) / "tests/data/golden" / name);
+    std::ifstream file(support::source_dir() / "tests/data/golden" / name);
     auto json = nlohmann::json::parse(file);
     EXPECT_EQ(json["source"]["weights_sha256"], serving->weights_sha256)
         << "golden values of another model";

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "tests/support/paths.h"
 #include "tests/unit/worker/train/job_fixture.h"
 #include "worker/model/adapter.h"
 
@@ -13,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kData = fs::path(DEX_SOURCE_DIR) / "tests/data/train";
+const fs::path kData = support::source_dir() / "tests/data/train";
 
 nlohmann::json golden() {
   return nlohmann::json::parse(bytes_of(kData / "golden.json"));

@@ -13,6 +13,7 @@
 #include "services/base/frame_channel.h"
 #include "services/base/subprocess.h"
 #include "tests/support/eventually.h"
+#include "tests/support/paths.h"
 #include "tests/support/temporary_directory.h"
 
 namespace dex::train {
@@ -23,8 +24,8 @@ namespace internal = dex::internal::v1;
 using support::eventually;
 using ::testing::HasSubstr;
 
-const std::string kTrainer = std::string(DEX_BINARY_DIR) + "/bin/dex-trainer";
-const fs::path kData = fs::path(DEX_SOURCE_DIR) / "tests/data/train";
+const std::string kTrainer = (support::build_dir() / "bin/dex-trainer").string();
+const fs::path kData = support::source_dir() / "tests/data/train";
 constexpr int64_t kPatienceMs = 120'000;
 
 class ProgramTest : public testing::Test {
