@@ -28,8 +28,8 @@ def write_model(folder, source):
                "initializer_range": 0.08}
     (model / "config.json").write_text(json.dumps(config, indent=2))
     torch.manual_seed(7)
-    weights = transformers.LlamaForCausalLM(transformers.LlamaConfig(**config)).state_dict()
-    weights.pop("lm_head.weight")  # the embedding's
+    weights = transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.from_pretrained(model)).state_dict()
+    weights.pop("lm_head.weight", None)  # the embedding's
     safetensors.torch.save_file(weights, model / "model.safetensors", metadata={"format": "pt"})
 
     def digest(file):
