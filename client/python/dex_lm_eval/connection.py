@@ -14,7 +14,7 @@ CALL_SECONDS = 60
 
 # A call that found nobody, or an adapter that is still loading, is repeated; every call here only reads.
 _RETRIES = {"methodConfig": [{"name": [{}], "retryPolicy": {
-    "maxAttempts": 5, "initialBackoff": "0.5s", "maxBackoff": "15s", "backoffMultiplier": 3,
+    "maxAttempts": 5, "initialBackoff": "0.5s", "maxBackoff": "5s", "backoffMultiplier": 3,
     "retryableStatusCodes": ["UNAVAILABLE"]}}]}
 
 

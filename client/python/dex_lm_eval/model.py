@@ -33,14 +33,15 @@ class DexLM(TemplateLM):
     model: base model or adapter id. tokenizer: folder with the base model's tokenizer.json. server: host:port, else as
     dexctl finds it. max_length: most tokens that one is conditioned on, by default all that the server has room for.
     timeout_seconds: of one request. batch_size (--batch_size): requests on their way at once; the server batches.
+    device: the platform's, whatever is given; the harness always gives one.
     """
 
     def __init__(self, model=None, tokenizer=None, server=None, max_length=None,
                  timeout_seconds=LONGEST_GENERATION_SECONDS, batch_size=1, max_batch_size=None, device=None, **unknown):
         super().__init__()
         _refuse_unknown(unknown)
-        if device is not None or max_batch_size is not None:
-            raise DexError("--device and --max_batch_size do nothing here, the platform decides both; leave them out")
+        if max_batch_size is not None:
+            raise DexError("--max_batch_size does nothing here, the platform makes its own batches; leave it out")
         if not model:
             raise DexError("model= is missing: a base model or an adapter id, as dexctl models list and dexctl adapters "
                            "list show them")

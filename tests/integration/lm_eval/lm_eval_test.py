@@ -19,7 +19,8 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 TASKS = ["dex_choices", "dex_rolling", "dex_completions"]
-LIMIT = 2e-4  # of a log-likelihood, fp32 on both sides, texts of up to some hundred tokens
+LIMIT = 1e-4  # nats, of the log-likelihood of a whole text, fp32 on both sides (measured 2e-6 to 2e-5)
+LIMIT_HF = 1e-3  # of 500 tokens, which the harness's hf model adds up in fp32 (measured 2e-4)
 
 
 def install_client(folder):
@@ -113,14 +114,14 @@ def check_data(reference):
 def check_likelihoods(served, by_hf, reference, base):
     expected = [[reference.pair(row["context"], choice) for choice in row["choices"]] for row in read("choices.jsonl")]
     plain = [[base.pair(row["context"], choice) for choice in row["choices"]] for row in read("choices.jsonl")]
-    for name, results in (("served", served), ("the harness's hf model", by_hf)):
+    for name, results, limit in (("served", served, LIMIT), ("the harness's hf model", by_hf, LIMIT_HF)):
         found = [[as_pair(answer) for answer in answers] for answers in samples(results, "dex_choices")]
         flat = [pair for row in found for pair in row]
         wanted = [pair for row in expected for pair in row]
         assert difference(f"{name}, pairs", [p[0] for p in flat], [p[0] for p in wanted]) < LIMIT
         assert [p[1] for p in flat] == [p[1] for p in wanted], f"{name}: greedy {flat} instead of {wanted}"
         rolled = [float(answers[0]) for answers in samples(results, "dex_rolling")]
-        assert difference(f"{name}, rolling", rolled, [reference.rolling(row["text"]) for row in read("rolling.jsonl")]) < LIMIT
+        assert difference(f"{name}, rolling", rolled, [reference.rolling(row["text"]) for row in read("rolling.jsonl")]) < limit
     away = min(abs(a[0] - b[0]) for x, y in zip(expected, plain, strict=True) for a, b in zip(x, y, strict=True))
     print(f"smallest difference between adapter and base {away:.2e}")
     assert away > 10 * LIMIT, "the adapter is too weak to tell it from its base"
@@ -152,7 +153,7 @@ def refusals(server, adapter, tokenizer, other_tokenizer):
         yield {**good, "tokeniser": "x"}, ["'tokeniser'", "did you mean tokenizer?"]
         yield {**good, "max_length": 128}, ["between 1 and 127", "got 128"]
         yield {**good, "batch_size": "many"}, ["--batch_size", "'many'"]
-        yield {**good, "device": "cuda:0"}, ["--device", "leave them out"]
+        yield {**good, "max_batch_size": 8}, ["--max_batch_size", "leave it out"]
         yield {**good, "timeout_seconds": 601}, ["timeout_seconds", "601"]
         yield {**good, "server": nobody}, [nobody, "server=", "start dexd"]
 
@@ -174,7 +175,7 @@ def check_refusals(server, adapter, tokenizer, folder, LM, DexError):
     expect_refusal(DexError, ["tokens is too long", "127"],
                    lambda: lm.loglikelihood([request("loglikelihood", "A", " word" * 200)]))
     for options, words in (({"num_beams": 4}, ["'num_beams'", "top_p"]), ({"max_gen_toks": 127}, ["max_gen_toks=127", "127 tokens"]),
-                           ({"do_sample": True, "temperature": 3}, ["temperature", "between 0 and 2"])):
+                           ({"do_sample": True, "temperature": 3, "max_gen_toks": 4}, ["temperature", "between 0 and 2"])):
         expect_refusal(DexError, words, lambda: lm.generate_until([request("generate_until", "A prompt", options)]))
 
 
