@@ -7,6 +7,7 @@ Log-likelihoods must be those that transformers computes on the folded export: o
 harness's own model for transformers. Completions must be the same texts, and what is wrongly asked is refused in words.
 """
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -203,6 +204,29 @@ def check_more_stops_than_the_server_takes(server, adapter, tokenizer, LM):
     assert complete([f"no such {n}" for n in range(19)] + ["y" * 300, stop]) == whole[: whole.index(stop)]
 
 
+def check_the_rest(platform, adapter, tokenizer, LM, DexError):
+    """The server is found as dexctl finds it; a seed repeats a text; numbers of two models are never mixed."""
+    os.environ["DEX_DATA_DIR"] = str(platform.data)
+    lm = LM(model=adapter, tokenizer=str(tokenizer), batch_size="auto")
+    del os.environ["DEX_DATA_DIR"]
+
+    def sample(seed):
+        options = {"until": [], "max_gen_toks": 12, "do_sample": True, "temperature": 1.5, "seed": seed}
+        request = Instance(request_type="generate_until", doc={}, arguments=("One", options), idx=0)
+        return lm.generate_until([request] * 9)
+
+    assert len(set(sample(1))) == 1 and sample(1) == sample(1) != sample(2)
+    chat = lm.apply_chat_template([{"role": "user", "content": "Hello"}])
+    assert chat.endswith("<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n"), chat
+
+    ids, served = lm.tok_encode("One two"), lm._served
+    expect_refusal(DexError, [adapter, "was asked"],
+                   lambda: lm._platform.score(dataclasses.replace(served, is_adapter=False), ids, 1))
+    lm._platform._fingerprint = "of yesterday's weights"
+    expect_refusal(DexError, [adapter, "changed while", "of yesterday's weights"],
+                   lambda: lm._platform.score(served, ids, 1))
+
+
 def check_command(server, adapter, tokenizer, site, results, folder):
     """The one command of client/python/README.md."""
     out = folder / "out"
@@ -252,6 +276,7 @@ def main():
             assert texts == samples(by_hf, "dex_completions"), (texts, samples(by_hf, "dex_completions"))
             check_greedy(server, adapter, reference, DexLM)
             check_more_stops_than_the_server_takes(server, adapter, tokenizer, DexLM)
+            check_the_rest(platform, adapter, tokenizer, DexLM, DexError)
             check_refusals(server, adapter, tokenizer, folder, DexLM, DexError)
             check_command(server, adapter, tokenizer, site, served, folder)
 
