@@ -12,6 +12,7 @@ namespace dex::gateway {
 namespace {
 
 constexpr std::chrono::minutes kLongestGeneration{10};  // api.md §1, deadlines
+constexpr std::string_view kAdapterPrefix = "ft:";
 constexpr size_t kOutbox = 2;  // replies that wait for the client; more stay in gRPC's windows
 
 // The worker, or the engine behind it, is gone: another one can answer.
@@ -66,13 +67,23 @@ base::Status InferenceCall::read() {
   return {};
 }
 
+bool InferenceCall::may_be_new(const base::Status& refusal) const {
+  return refusal.reason() == "MODEL_NOT_FOUND" &&
+         (adapter_.starts_with(kAdapterPrefix) || model_.starts_with(kAdapterPrefix));
+}
+
 base::Status InferenceCall::route() {
   while (true) {
     const auto table = parts_.routes.table();
     if (!table) return no_routes_yet();
-    DEX_ASSIGN_OR_RETURN(target_, table->resolve(call().principal().tenant(), model_, adapter_));
-    candidates_ = table->workers(target_);
-    if (!candidates_.empty() || gave_up_) return try_worker();
+    auto target = table->resolve(call().principal().tenant(), model_, adapter_);
+    if (target.ok()) {
+      target_ = std::move(target).value();
+      candidates_ = table->workers(target_);
+      if (!candidates_.empty() || gave_up_) return try_worker();
+    } else if (gave_up_ || !may_be_new(target.status())) {
+      return target.status();
+    }
     if (wait_for_routes(table.get())) return {};
   }
 }

@@ -34,7 +34,7 @@ class InferenceCall final : public grpc::ServerGenericBidiReactor,
     RouteWatcher& routes;
     Balancer& balancer;
     Metrics& metrics;
-    std::chrono::milliseconds route_patience;  // for a worker, before NO_WORKER; 0: none
+    std::chrono::milliseconds route_patience;  // for a worker or a new adapter; 0: none
   };
   InferenceCall(rpc::Room& room, grpc::CallbackServerContext& context, auth::Principal principal,
                 std::string method, bool streaming, const Parts& parts);
@@ -59,8 +59,11 @@ class InferenceCall final : public grpc::ServerGenericBidiReactor,
   void give_up();     // the patience is over; on the timer's thread
 
   // All of these are called with mutex_ held.
-  base::Status read();                            // request_ → model_ and adapter_
-  base::Status route();                           // try_worker, or waits for a worker
+  base::Status read();   // request_ → model_ and adapter_
+  base::Status route();  // try_worker, or waits for a worker
+  // An adapter that was published a moment ago is in the next routes; any other unknown name is no
+  // matter of time.
+  [[nodiscard]] bool may_be_new(const base::Status& refusal) const;
   bool wait_for_routes(const RouteTable* known);  // false: newer ones are there already
   void stop_waiting();
   void refuse(base::Status why);

@@ -98,6 +98,27 @@ TEST_F(RoutingTest, AWorkerThatIsJustComingIsWaitedFor) {
   EXPECT_EQ(reply->text(), "a");
 }
 
+// The client of a job that has just succeeded may be quicker than the routes.
+TEST_F(RoutingTest, AnAdapterThatIsJustPublishedIsWaitedFor) {
+  const std::string id = "ft:smol:default:new:1";
+  route(routes_to({&a_}));
+  start(seconds(60));
+  auto call = std::async(std::launch::async, [&] { return generate("", id); });
+  auto by_model = std::async(std::launch::async, [&] { return generate(id); });
+  EXPECT_TRUE(waits(call));
+  EXPECT_TRUE(waits(by_model));
+  auto routes = routes_to({&a_});
+  add_adapter(routes, id);
+  scheduler_->set_routes(routes);
+  for (auto* reply : {&call, &by_model}) {
+    const auto answer = reply->get();
+    ASSERT_TRUE(answer.ok()) << answer.status().to_string();
+    EXPECT_EQ(answer->adapter().id(), id);
+  }
+  start(std::chrono::milliseconds(50));
+  EXPECT_EQ(generate("ft:smol:default:gone:1").status().reason(), "MODEL_NOT_FOUND");
+}
+
 TEST_F(RoutingTest, TheWaitForAWorkerEndsByItselfAndWithTheClient) {
   route(routes_to({}));
   start(std::chrono::milliseconds(50));
