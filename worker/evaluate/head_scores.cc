@@ -34,27 +34,52 @@ void add_rows(const at::Tensor& entropy, int64_t first, int64_t layer, MeanOfMea
   normalized.sum[layer] += (rows / limit).mean(0);
 }
 
-// ∂L/∂ξ of one batch added to `sum` as absolute values, a document each.
-void add_importance(const SupervisedBatch& batch, const std::vector<at::Tensor>& gates,
-                    const at::Tensor& hidden, const at::Tensor& head,
-                    kernels::LinearCrossEntropy& cross_entropy, MeanOfMeans& sum) {
-  // Each document's loss is its own mean; the batch's loss is their sum, so documents don't see
-  // each other.
+// Each document's loss is its own mean; the batch's loss is their sum, so documents don't see each
+// other. Documents without a label count for nothing.
+at::Tensor document_weights(const SupervisedBatch& batch, int64_t& documents) {
   at::Tensor weights = batch.weights.clone();
   for (size_t i = 0; i + 1 < batch.batch.bounds.size(); ++i) {
     at::Tensor own = weights.slice(0, batch.batch.bounds[i], batch.batch.bounds[i + 1]);
     const double total = own.sum().item<double>();
     if (total > 0) {
       own.div_(total);
-      ++sum.documents;
+      ++documents;
     }
   }
-  // To the gates alone: on an adapted model every other trained tensor would get a gradient as
-  // well.
-  cross_entropy.loss(hidden, head, batch.targets, weights)
-      .backward({}, /*retain_graph=*/false, /*create_graph=*/false, at::TensorList(gates));
-  for (size_t l = 0; l < gates.size(); ++l) {
-    sum.sum[static_cast<int64_t>(l)] += gates[l].grad().to(at::kDouble).abs().sum(0);
+  return weights;
+}
+
+// ∂L/∂ξ of one batch added to `sum` as absolute values, a document each. `inputs` is what each
+// layer read, then what the last one wrote, of a pass without a graph: each layer is computed once
+// more for its own backward, so that only one layer's activations are held at a time. Empties
+// `inputs`.
+void add_importance(const model::Llama& llama, const model::Adaptation& adaptation,
+                    const SupervisedBatch& batch, std::vector<at::Tensor>& inputs,
+                    kernels::LinearCrossEntropy& cross_entropy, MeanOfMeans& sum) {
+  const at::AutoGradMode grad(true);
+  const at::Tensor weights = document_weights(batch, sum.documents);
+  // Where all weights are trained, the head would get a gradient that nobody wants here.
+  const at::Tensor head = llama.lm_head(adaptation).detach();
+  at::Tensor x = inputs.back().requires_grad_(true);
+  cross_entropy.loss(llama.normed(x, adaptation), head, batch.targets, weights)
+      .backward({}, /*retain_graph=*/false, /*create_graph=*/false, at::TensorList(x));
+  const int64_t layers = llama.config().layers, heads = llama.config().heads;
+  const auto documents = static_cast<int64_t>(batch.batch.bounds.size()) - 1;
+  model::Observer gated;
+  gated.head_gates.resize(static_cast<size_t>(layers));
+  for (int64_t l = layers - 1; l >= 0; --l) {
+    const at::Tensor from_above = x.grad();
+    inputs.pop_back();
+    x = inputs.back().requires_grad_(true);
+    at::Tensor& gate = gated.head_gates[static_cast<size_t>(l)];
+    gate = at::ones({documents, heads}, x.options()).requires_grad_(true);
+    // To gate and input alone: on an adapted model every trained tensor would get a gradient.
+    const std::vector<at::Tensor> wanted = {gate, x};
+    llama.block(l, x, batch.batch, adaptation, gated)
+        .backward(from_above, /*retain_graph=*/false, /*create_graph=*/false,
+                  at::TensorList(wanted));
+    sum.sum[l] += gate.grad().to(at::kDouble).abs().sum(0);
+    gate.reset();
   }
 }
 
@@ -92,21 +117,16 @@ HeadScores measure_heads(const model::Llama& llama, const model::Adaptation& ada
         }
       };
     }
-    if (options.importance) {
-      for (int64_t l = 0; l < layers; ++l) {
-        observer.head_gates.push_back(
-            at::ones({static_cast<int64_t>(bounds.size()) - 1, heads}).requires_grad_(true));
-      }
-    }
     {
-      // Entropy alone needs neither a graph nor the head.
-      const at::AutoGradMode grad(options.importance);
-      const at::Tensor hidden = llama.hidden(batch.batch, adaptation, observer);
-      if (options.importance) {
-        // Where all weights are trained, the head would get a gradient that nobody wants here.
-        const at::Tensor head = llama.lm_head(adaptation).detach();
-        add_importance(batch, observer.head_gates, hidden, head, cross_entropy, importance);
+      const at::NoGradGuard no_graph;
+      std::vector<at::Tensor> inputs = {llama.embedded(batch.batch, adaptation)};
+      for (int64_t l = 0; l < layers; ++l) {
+        at::Tensor x = llama.block(l, inputs.back(), batch.batch, adaptation, observer);
+        if (!options.importance) inputs.pop_back();
+        inputs.push_back(std::move(x));
       }
+      if (options.importance)
+        add_importance(llama, adaptation, batch, inputs, cross_entropy, importance);
     }
     for (size_t i = 0; i + 1 < bounds.size(); ++i)
       nats.documents += bounds[i + 1] - bounds[i] > first;

@@ -57,12 +57,6 @@ class Pass {
     return kernels::rms_norm(x, weights_.norm, config_.rms_norm_eps);
   }
 
- private:
-  [[nodiscard]] const LayerAdaptation& adapted(int64_t layer) const {
-    static const LayerAdaptation kNothing{};
-    return adaptation_.layers.empty() ? kNothing : adaptation_.layers[static_cast<size_t>(layer)];
-  }
-
   Tensor block(int64_t layer, const Tensor& x) const {
     const LayerWeights& w = weights_.layers[static_cast<size_t>(layer)];
     const LayerAdaptation& a = adapted(layer);
@@ -76,6 +70,12 @@ class Pass {
                                          project(layer, Linear::kUp, normed, w.up, w.up_bias));
     const Tensor out = project(layer, Linear::kDown, inner, w.down, w.down_bias);
     return apply_adapter(out, a.mlp_adapter, activation).add_(after);
+  }
+
+ private:
+  [[nodiscard]] const LayerAdaptation& adapted(int64_t layer) const {
+    static const LayerAdaptation kNothing{};
+    return adaptation_.layers.empty() ? kNothing : adaptation_.layers[static_cast<size_t>(layer)];
   }
 
   // A linear with what the adaptation adds beside it, a fresh tensor.
@@ -296,15 +296,35 @@ Llama::Llama(const Config& config, const Weights& weights) : config_(config), we
   }
 }
 
-Tensor Llama::hidden(const Batch& batch, const Adaptation& adaptation,
-                     const Observer& observer) const {
+void Llama::check_call(const Batch& batch, const Adaptation& adaptation,
+                       const Observer& observer) const {
   check_batch(batch, config_);
   if (!adaptation.layers.empty() && adaptation.layers.size() != weights_.layers.size()) {
     throw std::runtime_error("[llama] adaptation must have " + std::to_string(config_.layers) +
                              " layers, got " + std::to_string(adaptation.layers.size()));
   }
   check_single_heads(config_, adaptation, observer);
+}
+
+Tensor Llama::hidden(const Batch& batch, const Adaptation& adaptation,
+                     const Observer& observer) const {
+  check_call(batch, adaptation, observer);
   return Pass(config_, weights_, batch, adaptation, observer).run();
+}
+
+Tensor Llama::embedded(const Batch& batch, const Adaptation& adaptation) const {
+  check_call(batch, adaptation, {});
+  return replaced_weights(weights_, adaptation).embed.index_select(0, batch.tokens);
+}
+
+Tensor Llama::block(int64_t layer, const Tensor& x, const Batch& batch,
+                    const Adaptation& adaptation, const Observer& observer) const {
+  check_call(batch, adaptation, observer);
+  return Pass(config_, weights_, batch, adaptation, observer).block(layer, x);
+}
+
+Tensor Llama::normed(const Tensor& x, const Adaptation& adaptation) const {
+  return kernels::rms_norm(x, replaced_weights(weights_, adaptation).norm, config_.rms_norm_eps);
 }
 
 Tensor Llama::logits(const Batch& batch, const Adaptation& adaptation) const {

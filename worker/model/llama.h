@@ -53,6 +53,14 @@ class Llama {
   at::Tensor hidden(const Batch& batch, const Adaptation& adaptation = {},
                     const Observer& observer = {}) const;
 
+  // hidden() in steps, for a backward pass that goes layer by layer and keeps only what lies
+  // between the layers: the residual stream [N, D] before the first one, behind `layer`, and
+  // hidden() of what is behind the last one. Same errors.
+  at::Tensor embedded(const Batch& batch, const Adaptation& adaptation) const;
+  at::Tensor block(int64_t layer, const at::Tensor& x, const Batch& batch,
+                   const Adaptation& adaptation, const Observer& observer) const;
+  at::Tensor normed(const at::Tensor& x, const Adaptation& adaptation) const;
+
   // All logits [N, V]; for tests and short inputs.
   at::Tensor logits(const Batch& batch, const Adaptation& adaptation = {}) const;
 
@@ -61,6 +69,9 @@ class Llama {
   [[nodiscard]] const Config& config() const { return config_; }
 
  private:
+  // Throws for what hidden() refuses.
+  void check_call(const Batch& batch, const Adaptation& adaptation, const Observer& observer) const;
+
   const Config& config_;
   const Weights& weights_;
 };
