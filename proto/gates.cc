@@ -69,10 +69,10 @@ void check_gate(const Gate& gate, int index, std::vector<BadValue>& bad) {
                                    gate.name().substr(0, 64) + "\""});
   }
   if (!figure_of(gate)) {
-    bad.push_back({at("metric"), "\"" + gate.task().substr(0, 64) + " " +
-                                     gate.metric().substr(0, 64) +
-                                     "\" is not a task and metric that a job measures: use one of " +
-                                     figure_names()});
+    bad.push_back(
+        {at("metric"), "\"" + gate.task().substr(0, 64) + " " + gate.metric().substr(0, 64) +
+                           "\" is not a task and metric that a job measures: use one of " +
+                           figure_names()});
   }
   if (!gate.has_threshold() || !std::isfinite(gate.threshold()))
     bad.push_back({at("threshold"), "must be a finite number"});
@@ -145,8 +145,8 @@ std::vector<BadValue> gate_conflicts(const FineTuningJobSpec& spec) {
     fill_gate(gate);
     const std::string what = gate.task() + " " + gate.metric();
     if (gate.against() == Gate::AGAINST_BASE && !figure->of_base) {
-      bad.push_back({gate_path(i, "against"),
-                     what + " is nothing that the base has: use AGAINST_ABSOLUTE"});
+      bad.push_back(
+          {gate_path(i, "against"), what + " is nothing that the base has: use AGAINST_ABSOLUTE"});
     }
     if (gate.use() == Gate::USE_BOUND && !figure->interval)
       bad.push_back({gate_path(i, "use"), what + " has no interval: use USE_POINT"});

@@ -62,10 +62,9 @@ BaseDivergence BaseProbe::measure(const model::Adaptation& adaptation,
     const at::Tensor kl = at::empty({count}, at::kDouble);
     for (int64_t at = 0; at < count; at += kProbeRows) {
       const int64_t rows = std::min(kProbeRows, count - at);
-      const RowDivergence found =
-          divergence(log_distribution(part.hidden.narrow(0, at, rows), base_head_),
-                     log_distribution(hidden.narrow(0, at, rows), head),
-                     part.targets.narrow(0, at, rows));
+      const RowDivergence found = divergence(
+          log_distribution(part.hidden.narrow(0, at, rows), base_head_),
+          log_distribution(hidden.narrow(0, at, rows), head), part.targets.narrow(0, at, rows));
       kl.narrow(0, at, rows).copy_(found.kl);
       out.base_loss += found.base_loss.sum().item<double>();
       out.loss += found.loss.sum().item<double>();

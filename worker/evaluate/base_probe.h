@@ -16,10 +16,10 @@ namespace dex::evaluate {
 // adapted model needs beyond the base to say what the base would say, so what it gives up of the
 // base counts and what it learns beside it does not.
 struct BaseDivergence {
-  double kl = 0;                      // nats a token: mean over all positions with a target
-  double base_loss = 0, loss = 0;     // mean cross-entropy of the same positions
-  int64_t tokens = 0;                 // these positions
-  std::vector<double> document_kl;    // Σ over a document's positions
+  double kl = 0;                    // nats a token: mean over all positions with a target
+  double base_loss = 0, loss = 0;   // mean cross-entropy of the same positions
+  int64_t tokens = 0;               // these positions
+  std::vector<double> document_kl;  // Σ over a document's positions
   std::vector<int64_t> document_tokens;
 };
 

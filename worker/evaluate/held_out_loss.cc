@@ -42,12 +42,11 @@ std::vector<DocumentLoss> document_losses(const model::Llama& llama,
   std::vector<DocumentLoss> out;
   for (const SupervisedBatch& batch : batches) {
     const at::Tensor weights = batch.weights.to(at::kDouble);
-    const at::Tensor losses =
-        cross_entropy
-            .row_losses(llama.hidden(batch.batch, adaptation), llama.lm_head(adaptation),
-                        batch.targets)
-            .to(at::kDouble) *
-        weights;
+    const at::Tensor losses = cross_entropy
+                                  .row_losses(llama.hidden(batch.batch, adaptation),
+                                              llama.lm_head(adaptation), batch.targets)
+                                  .to(at::kDouble) *
+                              weights;
     const auto& bounds = batch.batch.bounds;
     for (size_t i = 0; i + 1 < bounds.size(); ++i) {
       const auto sum = [first = bounds[i], rows = bounds[i + 1] - bounds[i]](const auto& values) {

@@ -20,9 +20,8 @@ bool Training::guard_due() const {
 
 const evaluate::BaseDivergence& Training::served_divergence() {
   if (!divergence_ || divergence_step_ != served_step()) {
-    take_divergence(
-        parts_.probe->measure(parts_.adaptation, [this] { parts_.controls.poll(); }),
-        served_step());
+    take_divergence(parts_.probe->measure(parts_.adaptation, [this] { parts_.controls.poll(); }),
+                    served_step());
   }
   return *divergence_;
 }
@@ -33,14 +32,13 @@ void Training::take_divergence(evaluate::BaseDivergence found, int64_t step) {
   const BaseGuardPolicy& guard = parts_.spec.base_guard;
   const double kl = divergence_->kl;
   const bool trips = guard.on() && !(kl <= guard.kl_max);  // also if it is not a number
-  const auto number = [](double value) {  // protobuf's JSON takes the word
+  const auto number = [](double value) {                   // protobuf's JSON takes the word
     return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json("NaN");
   };
   std::string message = "KL to the base " + number_text(kl) + " nats a token on the probe set";
   if (trips) message += ", above kl_max " + number_text(guard.kl_max);
-  message += " at step " + std::to_string(step) + "; probe loss " +
-             number_text(divergence_->loss) + ", the base's " +
-             number_text(divergence_->base_loss);
+  message += " at step " + std::to_string(step) + "; probe loss " + number_text(divergence_->loss) +
+             ", the base's " + number_text(divergence_->base_loss);
   const char* action = trips ? (guard.fails ? "FAIL" : "WARN") : "";
   const nlohmann::json data = {{"kl", number(kl)},
                                {"limit", guard.kl_max},
@@ -49,9 +47,9 @@ void Training::take_divergence(evaluate::BaseDivergence found, int64_t step) {
                                {"step", step},
                                {"tokens", std::to_string(divergence_->tokens)},
                                {"action", action}};
-  const auto level = !trips         ? Event::Level::kInfo
-                     : guard.fails  ? Event::Level::kError
-                                    : Event::Level::kWarn;
+  const auto level = !trips        ? Event::Level::kInfo
+                     : guard.fails ? Event::Level::kError
+                                   : Event::Level::kWarn;
   parts_.session.event({level, "base_guard", message, data.dump()});
   const nlohmann::json line = {{"step", step},
                                {"baseKl", number(kl)},

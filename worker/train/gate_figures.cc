@@ -15,8 +15,7 @@ GateFigure mean_over_rows(std::vector<RowSum> rows, uint64_t seed) {
     total.sum += row.sum;
     total.weight += row.weight;
   }
-  out.value =
-      rows.empty() ? std::numeric_limits<double>::quiet_NaN() : total.sum / total.weight;
+  out.value = rows.empty() ? std::numeric_limits<double>::quiet_NaN() : total.sum / total.weight;
   if (rows.size() < 2 || !std::isfinite(out.value)) return out;
   out.interval = evaluate::bootstrap(static_cast<uint32_t>(rows.size()), {.seed = seed},
                                      [&rows](std::span<const uint32_t> drawn) {

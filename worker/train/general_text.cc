@@ -26,7 +26,8 @@ constexpr std::array<std::string_view, 28> kGeneralTexts = {
     "six rolls. The loaves cost 2 * 3.20 = 6.40, the rolls cost 6 * 0.45 = 2.70, and together that "
     "is 6.40 + 2.70 = 9.10. If she pays with a note of 20, she gets back 20 - 9.10 = 10.90.",
     "def average(values):\n    \"\"\"Return the arithmetic mean of a non-empty list of numbers."
-    "\"\"\"\n    if not values:\n        raise ValueError(\"values must not be empty\")\n    total = "
+    "\"\"\"\n    if not values:\n        raise ValueError(\"values must not be empty\")\n    total "
+    "= "
     "0.0\n    for value in values:\n        total += value\n    return total / len(values)\n\n\n"
     "print(average([1, 2, 3, 4]))\n",
     "The council has approved the plan for a new library in the northern part of the town. "
@@ -49,11 +50,13 @@ constexpr std::array<std::string_view, 28> kGeneralTexts = {
     "made it possible to set a page, print it many times, and use the same letters for the next "
     "one. Books became cheaper within a few decades. More people learned to read, and scholars in "
     "distant cities could discuss the same text, down to the number of the page.",
-    "Ingredients: 250 g flour, 125 g butter, 60 g sugar, one egg, a pinch of salt.\n1. Rub the cold "
+    "Ingredients: 250 g flour, 125 g butter, 60 g sugar, one egg, a pinch of salt.\n1. Rub the "
+    "cold "
     "butter into the flour.\n2. Add sugar, salt and egg and knead quickly to a smooth dough.\n3. "
     "Wrap it and let it rest in the refrigerator for an hour.\n4. Roll it out, cut it, and bake at "
     "180 degrees for twelve minutes.",
-    "#include <stdio.h>\n\nint main(void) {\n  int sum = 0;\n  for (int i = 1; i <= 100; ++i) {\n   "
+    "#include <stdio.h>\n\nint main(void) {\n  int sum = 0;\n  for (int i = 1; i <= 100; ++i) {\n  "
+    " "
     " if (i % 3 == 0 || i % 5 == 0) sum += i;\n  }\n  printf(\"%d\\n\", sum);\n  return 0;\n}\n",
     "Regular sleep matters more than most people believe. Adults need between seven and nine hours "
     "a night, and it helps to go to bed at the same time every day, also at weekends. Bright light "
@@ -68,7 +71,8 @@ constexpr std::array<std::string_view, 28> kGeneralTexts = {
     "push it, the second tried to sell it, and the youngest walked up the valley to ask what had "
     "happened to the water.",
     "{\n  \"name\": \"window-3\",\n  \"width\": 120,\n  \"height\": 90,\n  \"open\": false,\n  "
-    "\"sensors\": [\n    {\"type\": \"temperature\", \"value\": 21.5},\n    {\"type\": \"humidity\", "
+    "\"sensors\": [\n    {\"type\": \"temperature\", \"value\": 21.5},\n    {\"type\": "
+    "\"humidity\", "
     "\"value\": 0.43}\n  ]\n}\n",
     "Light needs about eight minutes from the sun to the earth, and a little more than four years "
     "from the nearest other star. When we look at distant galaxies we therefore see them as they "
@@ -86,7 +90,8 @@ constexpr std::array<std::string_view, 28> kGeneralTexts = {
     "jour. Ils installent leurs tables, rangent les légumes par couleur et boivent un café debout. "
     "Vers midi, quand il ne reste plus que quelques salades, les prix baissent et les voisins "
     "reviennent avec leurs paniers.",
-    "La biblioteca está en el centro del pueblo, junto a la plaza. Los lunes permanece cerrada; los "
+    "La biblioteca está en el centro del pueblo, junto a la plaza. Los lunes permanece cerrada; "
+    "los "
     "demás días se puede entrar desde las nueve de la mañana. Para llevarse un libro a casa hace "
     "falta un carné, que es gratuito. Si alguien devuelve un libro tarde, paga una pequeña multa "
     "por cada semana.",

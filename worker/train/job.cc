@@ -205,8 +205,7 @@ void Job::prepare_training() {
   checkpoints_ = std::make_unique<CheckpointStore>(store, clock_, files_);
   training_ = std::make_unique<Training>(Training::Parts{
       spec_, resolved_, *llama_, adaptation_, *parameters_, *optimizer_, *plan_, data_.train,
-      held_out_, *checkpoints_, identity_, session_, controls_, metrics_, clock_,
-      probe_.get()});
+      held_out_, *checkpoints_, identity_, session_, controls_, metrics_, clock_, probe_.get()});
   if (fresh) {
     training_->begin(selection_.heads, selection_log_);
   } else {

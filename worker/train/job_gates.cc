@@ -56,8 +56,7 @@ GateFigure Job::held_out_figure(bool against_base) {
                                      [this] { controls_.poll(); });
   };
   std::vector<RowSum> rows;
-  for (const auto& document : losses(adaptation_))
-    rows.push_back({document.loss, document.weight});
+  for (const auto& document : losses(adaptation_)) rows.push_back({document.loss, document.weight});
   if (against_base) {
     const auto before = losses(base_adaptation());
     for (size_t i = 0; i < rows.size(); ++i) rows[i].sum -= before[i].loss;
@@ -79,8 +78,7 @@ GateFigure Job::figure_of(const Gate& gate, const evaluate::BranchEffect& effect
   const auto& divergence = training_->served_divergence();
   std::vector<RowSum> rows;
   for (size_t i = 0; i < divergence.document_kl.size(); ++i) {
-    rows.push_back(
-        {divergence.document_kl[i], static_cast<double>(divergence.document_tokens[i])});
+    rows.push_back({divergence.document_kl[i], static_cast<double>(divergence.document_tokens[i])});
   }
   return mean_over_rows(std::move(rows), spec_.seed);
 }
