@@ -161,7 +161,8 @@ TEST_F(DexctlTest, GuardAndGatesDecideWhatBecomesOfAJob) {
   EXPECT_GT(found.at("metrics").at("base_kl").get<double>(), 0);
   EXPECT_THAT(blocked.err, HasSubstr("KL to the base 0 nats a token on the probe set at step 0"));
   EXPECT_THAT(blocked.err, HasSubstr("gate held_out.loss not passed"));
-  const auto adapter = platform_->ctl({"adapters", "get", found.at("fine_tuned_model")}).json();
+  const auto adapter =
+      platform_->ctl({"adapters", "get", found.at("fine_tuned_model").get<std::string>()}).json();
   EXPECT_EQ(adapter.at("promotable"), false);
 
   const Outcome tripped = job({"--base-guard", "1e-12", "--follow"});
