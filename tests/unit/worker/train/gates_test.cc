@@ -6,7 +6,6 @@
 #include <cmath>
 #include <limits>
 
-#include "tests/unit/worker/train/held_out_rows.h"
 #include "tests/unit/worker/train/job_fixture.h"
 #include "worker/train/gate_figures.h"
 
