@@ -7,6 +7,8 @@
 #include <sstream>
 #include <string_view>
 
+#include "proto/gates.h"
+
 namespace dex::proto {
 
 namespace {
@@ -86,6 +88,8 @@ constexpr Limits kLimits[] = {
     {"watchdog.non_finite_patience", 1, 1000},
     {"watchdog.max_rollbacks", 0, 100},
     {"watchdog.stall_seconds", 1, 86400},
+    {"watchdog.base_guard.kl_max", 0, 100},
+    {"watchdog.base_guard.every_evals", 1, 1000},
 };
 
 const Limits* limits_of(std::string_view path) {
@@ -180,15 +184,8 @@ void check_below(const Message& message, const std::string& prefix, std::vector<
   }
 }
 
-}  // namespace
-
-std::vector<BadValue> bad_values(const dex::v1::FineTuningJobSpec& spec) {
-  std::vector<BadValue> bad;
-  check_below(spec, "", bad);
-  return bad;
-}
-
-std::vector<BadValue> conflicts(const dex::v1::FineTuningJobSpec& spec) {
+// Train FULL_DEX with a branch that can't be folded.
+std::vector<BadValue> fold_conflicts(const dex::v1::FineTuningJobSpec& spec) {
   using Dex = dex::v1::DexMethod;
   const Dex& dex = spec.dex();
   if (dex.train() != Dex::TRAIN_FULL_DEX) return {};
@@ -204,6 +201,21 @@ std::vector<BadValue> conflicts(const dex::v1::FineTuningJobSpec& spec) {
   if (dex.projection() != Dex::PROJECTION_BOTTLENECK || !activated) return {};
   const std::string name = activation == Dex::Bottleneck::ACTIVATION_SILU ? "SILU" : "GELU";
   return {{"dex.bottleneck.activation", name + " is not linear" + needs, false}};
+}
+
+}  // namespace
+
+std::vector<BadValue> bad_values(const dex::v1::FineTuningJobSpec& spec) {
+  std::vector<BadValue> bad;
+  check_below(spec, "", bad);
+  for (BadValue& gate : bad_gates(spec)) bad.push_back(std::move(gate));
+  return bad;
+}
+
+std::vector<BadValue> conflicts(const dex::v1::FineTuningJobSpec& spec) {
+  std::vector<BadValue> bad = fold_conflicts(spec);
+  for (BadValue& gate : gate_conflicts(spec)) bad.push_back(std::move(gate));
+  return bad;
 }
 
 bool has_limits(const std::string& path) {

@@ -22,7 +22,8 @@ struct BadValue {
 std::vector<BadValue> bad_values(const dex::v1::FineTuningJobSpec& spec);
 
 // Choices of a resolved spec that contradict each other whatever the model, asked by both likewise:
-// train FULL_DEX publishes a folded checkpoint, so its branch must fold (method.md §3.5, §3.6).
+// train FULL_DEX publishes a folded checkpoint, so its branch must fold (method.md §3.5, §3.6);
+// gates on figures that are not there (gates.h).
 std::vector<BadValue> conflicts(const dex::v1::FineTuningJobSpec& spec);
 
 // Whether the number at `path` has limits. For a test: a new number of the contract must get some.

@@ -50,6 +50,11 @@ int exit_code(const base::Status& status) {
 }
 
 int exit_code(const v1::FineTuningJob& job) {
+  // A job that failed its gate, or succeeded without passing one that it must pass to be promoted.
+  if (job.error().code() == "gate_failed") return kNotPassed;
+  for (const auto& result : job.gate_results()) {
+    if (!result.passed() && result.on_fail() == "BLOCK_ALIAS") return kNotPassed;
+  }
   return exit_code_of(job.state(), job.error());
 }
 

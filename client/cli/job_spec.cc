@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "client/cli/promote_if.h"
 #include "client/cli/set_field.h"
 #include "services/base/files.h"
 
@@ -111,11 +112,15 @@ Result<v1::FineTuningJobSpec> make_spec(const SpecFlags& flags) {
       {"hyperparameters.max_seq_length", flags.max_seq_length},
       {"early_stopping.enabled", flags.patience.empty() ? kFlagOff : kFlagOn},
       {"early_stopping.patience", flags.patience},
+      {"watchdog.base_guard.kl_max", flags.kl_max},
   };
   for (const auto& [path, value] : fields) {
     if (!value.empty()) DEX_RETURN_IF_ERROR(set_field(spec, path, value));
   }
   for (const auto& pair : flags.metadata) DEX_RETURN_IF_ERROR(set_field(spec, "metadata", pair));
+  for (const auto& text : flags.gates) {
+    DEX_ASSIGN_OR_RETURN(*spec.add_gates(), parse_gate(text));
+  }
   for (const auto& text : flags.sets) DEX_RETURN_IF_ERROR(apply_set(text, spec));
   return spec;
 }

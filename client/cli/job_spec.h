@@ -12,9 +12,10 @@ namespace dex::cli {
 struct SpecFlags {
   std::string spec_file;  // protobuf JSON of a FineTuningJobSpec; the flags below win over it
   std::string model, training_file, validation_file, method, preset, suffix, name;
-  std::string seed, epochs, max_steps, batch_size, learning_rate, max_seq_length, patience;
+  std::string seed, epochs, max_steps, batch_size, learning_rate, max_seq_length, patience, kl_max;
   std::vector<std::string> sets;      // path=value
   std::vector<std::string> metadata;  // key=value
+  std::vector<std::string> gates;     // promote_if.h
 };
 
 // What --method may be: the members of the spec's oneof. `-` may stand for `_`.

@@ -7,6 +7,7 @@
 #include <ctime>
 
 #include "client/cli/names.h"
+#include "proto/gates.h"
 
 namespace dex::cli {
 
@@ -48,6 +49,16 @@ std::string loss_text(const v1::FineTuningJob& job) {
   const auto& metrics = job.metrics();
   if (!metrics.has_base_valid_loss() || !metrics.has_valid_loss()) return "–";
   return number(metrics.base_valid_loss(), "%.4f") + " → " + number(metrics.valid_loss(), "%.4f");
+}
+
+// "passed: held_out.loss - base <= 0, high end; -0.1200 (-0.2000 to -0.0500)".
+std::string gate_text(const v1::GateResult& result) {
+  std::string text = (result.passed() ? "passed: " : "not passed: ") + result.condition() + "; " +
+                     number(result.value(), "%.4f");
+  if (result.has_low() && result.has_high()) {
+    text += " (" + number(result.low(), "%.4f") + " to " + number(result.high(), "%.4f") + ")";
+  }
+  return text;
 }
 
 std::string scalar_text(const google::protobuf::Message& message,
@@ -141,6 +152,10 @@ Table job_details(const v1::FineTuningJob& job) {
     add("branch effect", short_name(verdict) + " (" + number(job.branch_effect().value(), "%.5f") +
                              " of the heads' output)");
   }
+  if (job.metrics().has_base_kl())
+    add("KL to the base", number(job.metrics().base_kl(), "%.4f") + " nats a token");
+  for (const auto& result : job.gate_results()) add("gate " + result.gate(), gate_text(result));
+  if (job.has_promotable()) add("promotable", job.promotable() ? "yes" : "no");
   add("adapter", job.fine_tuned_model());
   for (const auto& warning : job.warnings()) add("warning", warning);
   if (!job.error().code().empty()) add("error", job.error().code() + ": " + job.error().message());
@@ -150,6 +165,10 @@ Table job_details(const v1::FineTuningJob& job) {
 Table value_table(const v1::FineTuningJobSpec& spec, const Sources& sources) {
   Table table = {{"FIELD", "VALUE", "FROM"}};
   add_values(spec, "", sources, table);
+  for (const auto& gate : spec.gates()) {
+    table.push_back({"gates." + gate.name(),
+                     proto::gate_condition(gate) + ", else " + short_name(gate.on_fail()), "user"});
+  }
   return table;
 }
 

@@ -51,6 +51,13 @@ void add_spec_flags(CLI::App& verb, SpecFlags& flags) {
   verb.add_option("--early-stopping", flags.patience,
                   "end the job after so many evaluations without a lower held-out loss; its best "
                   "weights are published");
+  verb.add_option("--base-guard", flags.kl_max,
+                  "end the job when KL to its base on general text exceeds so many nats a token "
+                  "(your own text: --set watchdog.base_guard.probe_file=FILE)");
+  verb.add_option("--promote-if", flags.gates,
+                  "a gate that the adapter must pass to be promoted: held_out.loss<=0 (against the "
+                  "base), base_guard.kl<=0.1, branch_effect.value>=0.02 (may be repeated)")
+      ->allow_extra_args(false);
   verb.add_option("--set", flags.sets,
                   "any field of the spec: --set dex.lambda.end=0.5 (may be repeated)")
       ->allow_extra_args(false);
@@ -66,6 +73,10 @@ base::Result<v1::FineTuningJobSpec> spec_with_files(Context& context, const Spec
   if (spec.has_validation_file()) {
     DEX_ASSIGN_OR_RETURN(*spec.mutable_validation_file(),
                          file_argument(context, spec.validation_file()));
+  }
+  if (spec.watchdog().base_guard().has_probe_file()) {
+    auto& file = *spec.mutable_watchdog()->mutable_base_guard()->mutable_probe_file();
+    DEX_ASSIGN_OR_RETURN(file, file_argument(context, file));
   }
   return spec;
 }

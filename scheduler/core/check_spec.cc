@@ -6,6 +6,7 @@
 #include <set>
 #include <sstream>
 
+#include "proto/gates.h"
 #include "scheduler/core/check_dex.h"
 #include "scheduler/core/collector.h"
 #include "scheduler/core/dex_shape.h"
@@ -106,6 +107,7 @@ const std::vector<Effect>& effects() {
     return !goes_on(s) || s.dex().head_selection().reselect_every_steps() > 0;
   };
   const auto stops_early = [](const auto& s) { return s.early_stopping().enabled(); };
+  const auto guarded = [](const auto& s) { return s.watchdog().base_guard().kl_max() > 0; };
   const auto trains_more = [](const auto& s) {
     return s.dex().train() != DexMethod::TRAIN_DEX_ONLY;
   };
@@ -149,6 +151,10 @@ const std::vector<Effect>& effects() {
       {"early_stopping.min_delta", stops_early, "early_stopping.enabled"},
       {"early_stopping.warmup_evals", stops_early, "early_stopping.enabled"},
       {"early_stopping.restore_best", stops_early, "early_stopping.enabled"},
+      {"watchdog.base_guard.every_evals", guarded, "watchdog.base_guard.kl_max above 0"},
+      {"watchdog.base_guard.on_trip", guarded, "watchdog.base_guard.kl_max above 0"},
+      {"watchdog.base_guard.probe_file", [](const auto& s) { return proto::needs_probe(s); },
+       "watchdog.base_guard.kl_max above 0, or a gate on task base_guard"},
       {"hyperparameters.branch_learning_rate", with_branch, "method dex"},
       {"hyperparameters.learning_rate", trains_more, "a train other than DEX_ONLY"},
       {"dex.lora.r", with_lora, "train LORA_DEX"},
@@ -158,6 +164,21 @@ const std::vector<Effect>& effects() {
       {"dex.lora.use_rslora", with_lora, "train LORA_DEX"},
   };
   return list;
+}
+
+// What can only be measured on held-out rows. The trainer refuses these too, where its split
+// leaves none.
+void check_held_out(const FineTuningJobSpec& spec, Collector& check) {
+  if (spec.has_validation_file() || spec.validation_split() > 0) return;
+  const auto needs = [&check](const std::string& path) {
+    check.add("CONFLICTING_FIELDS", path,
+              "needs held-out rows: give a validation_file, or a validation_split above 0");
+  };
+  if (spec.early_stopping().enabled()) needs("early_stopping.enabled");
+  if (spec.watchdog().base_guard().kl_max() > 0) needs("watchdog.base_guard.kl_max");
+  for (int i = 0; i < spec.gates_size(); ++i) {
+    if (spec.gates(i).task() == "held_out") needs("gates[" + std::to_string(i) + "].task");
+  }
 }
 
 // What the trainer refuses too (worker/model/second_map.h).
@@ -240,11 +261,7 @@ std::vector<Problem> check_resolved(const FineTuningJobSpec& spec, const dex::v1
               "must be at most batch_size " + std::to_string(hyper.batch_size()) + ", got " +
                   std::to_string(hyper.micro_batch_size()));
   }
-  if (spec.early_stopping().enabled() && !spec.has_validation_file() &&
-      spec.validation_split() == 0) {
-    check.add("CONFLICTING_FIELDS", "early_stopping.enabled",
-              "needs held-out rows: give a validation_file, or a validation_split above 0");
-  }
+  check_held_out(spec, check);
   if (spec.has_dex()) check_dex(spec.dex(), model, goes_on(spec), updates, check);
   if (spec.has_diff()) check_diff(spec.diff(), model, check);
   return check.problems;

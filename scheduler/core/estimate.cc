@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "proto/gates.h"
 #include "scheduler/core/dex_shape.h"
 #include "scheduler/core/methods.h"
 
@@ -13,6 +14,7 @@ namespace dex::core {
 namespace {
 
 constexpr int64_t kFloat = 4;
+constexpr double kLargestProbe = 4096;  // tokens (finetuning.proto, BaseGuardOptions)
 
 int64_t kvo_parameters(const dex::v1::Model& m) {
   const int64_t d = m.head_dim();
@@ -148,6 +150,16 @@ int64_t peak_memory(const dex::v1::FineTuningJobSpec& spec, const dex::v1::Model
          logits_chunk + head_gradients + runtime;
 }
 
+// What measuring KL to the base reads: the base once, then the adapted model at evaluations, or
+// once for a gate alone.
+double probed_tokens(const dex::v1::FineTuningJobSpec& spec, double evaluations) {
+  if (!proto::needs_probe(spec)) return 0;
+  const auto& guard = spec.watchdog().base_guard();
+  const double measured =
+      guard.kl_max() > 0 ? evaluations / std::max(1u, guard.every_evals()) : 1.0;
+  return (1 + measured) * kLargestProbe;
+}
+
 }  // namespace
 
 ParameterCount count_parameters(const dex::v1::FineTuningJobSpec& spec,
@@ -193,7 +205,8 @@ dex::v1::Estimate estimate(const Resolved& resolved, const dex::v1::Model& model
       2.0 + static_cast<double>(work.updates) / std::max(1u, spec.evaluation().every_steps());
   // Evaluation is a forward pass: about 2.3 of the 6.3 units that a trained token costs.
   const double tokens = static_cast<double>(out.train_tokens()) +
-                        0.4 * evaluations * static_cast<double>(out.valid_tokens());
+                        0.4 * (evaluations * static_cast<double>(out.valid_tokens()) +
+                               probed_tokens(spec, evaluations));
   const double start_up = 10.0 + static_cast<double>(model.parameters()) / 50e6;
   out.set_expected_duration_seconds(start_up + tokens * per_token / device.flops_per_second);
   out.set_low_seconds(0.6 * out.expected_duration_seconds());

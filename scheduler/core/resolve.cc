@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "proto/gates.h"
 #include "scheduler/core/advice.h"
 #include "scheduler/core/check_spec.h"
 #include "scheduler/core/fields.h"
@@ -62,6 +63,10 @@ FineTuningJobSpec defaults(SizeClass size) {
   spec.mutable_watchdog()->set_non_finite_patience(3);
   spec.mutable_watchdog()->set_max_rollbacks(1);
   spec.mutable_watchdog()->set_stall_seconds(600);
+  auto& guard = *spec.mutable_watchdog()->mutable_base_guard();
+  guard.set_kl_max(0);
+  guard.set_every_evals(1);
+  guard.set_on_trip(v1::BaseGuardOptions::ON_TRIP_FAIL);
   spec.mutable_dex()->set_start(v1::DexMethod::START_IDENTITY);
   spec.mutable_dex()->set_allow_large_projection(false);
   spec.mutable_dex()->mutable_head_selection()->set_soft_floor(0);
@@ -222,6 +227,7 @@ base::Result<Resolved> resolve(const ResolveInput& input) {
     DEX_RETURN_IF_ERROR(to_status(resolve_form(*spec.mutable_dex(), sources, result.warnings)));
   }
   DEX_RETURN_IF_ERROR(to_status(drop_unused(spec, sources)));
+  for (auto& gate : *spec.mutable_gates()) proto::fill_gate(gate);
   apply_multiplier(spec, sources);
   fill_automatic(input, spec, sources);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <set>
 
 #include "scheduler/core/presets.h"
 #include "scheduler/server/file_view.h"
@@ -112,6 +113,11 @@ base::Result<FineTuningJobs::Plan> FineTuningJobs::plan(const std::string& tenan
     DEX_ASSIGN_OR_RETURN(input.validation,
                          facts(tenant, spec.validation_file(), "validation_file"));
   }
+  const auto& guard = spec.watchdog().base_guard();
+  if (guard.has_probe_file()) {
+    DEX_RETURN_IF_ERROR(
+        facts(tenant, guard.probe_file(), "watchdog.base_guard.probe_file").status());
+  }
   std::array<uint8_t, 4> seed{};
   parts_.random.fill(seed);
   input.seed = int64_t{seed[0]} | int64_t{seed[1]} << 8 | int64_t{seed[2]} << 16 |
@@ -145,10 +151,11 @@ base::Result<store::NewJob> FineTuningJobs::new_job(const std::string& tenant, c
   job.adapter = "ft:" + core::base_model_of(spec.model()) + ":" + tenant + ":" +
                 lower(spec.suffix()) + ":" + job.id.substr(job.id.find('-') + 1);
   job.spec = fixed.SerializeAsString();
-  job.files = {spec.training_file()};
-  if (spec.has_validation_file() && spec.validation_file() != spec.training_file()) {
-    job.files.push_back(spec.validation_file());
-  }
+  std::set<std::string> files{spec.training_file()};
+  if (spec.has_validation_file()) files.insert(spec.validation_file());
+  const auto& guard = spec.watchdog().base_guard();
+  if (guard.has_probe_file()) files.insert(guard.probe_file());
+  job.files.assign(files.begin(), files.end());
   if (job.spec.size() > kLargestSpecBytes) {
     return base::Status(base::Code::kInvalidArgument, "TOO_LARGE",
                         "the resolved spec has " + std::to_string(job.spec.size()) + " bytes, " +

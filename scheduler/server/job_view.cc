@@ -136,6 +136,8 @@ v1::FineTuningJob job_view(const store::JobRecord& record, bool with_config) {
     *job.mutable_metrics() = result.metrics();
     *job.mutable_branch_effect() = result.branch_effect();
     job.set_early_stopped(result.metrics().early_stopped());
+    *job.mutable_gate_results() = result.gate_results();
+    if (result.has_promotable()) job.set_promotable(result.promotable());
     if (result.trained_tokens() > 0) job.set_trained_tokens(result.trained_tokens());
   }
   const bool expired = job.state() == v1::JOB_STATE_EXPIRED;
@@ -211,6 +213,9 @@ v1::Adapter adapter_view(const store::AdapterRecord& record) {
   adapter.set_version(record.sha256.substr(0, 12));
   *adapter.mutable_branch_effect() = result.branch_effect();
   *adapter.mutable_metrics() = result.metrics();
+  *adapter.mutable_gate_results() = result.gate_results();
+  adapter.clear_promotable();  // as the rest, what the result says and not its adapter part
+  if (result.has_promotable()) adapter.set_promotable(result.promotable());
   adapter.set_desired(record.desired == "loaded" ? v1::Adapter::DESIRED_DEVICE
                                                  : v1::Adapter::DESIRED_ABSENT);
   *adapter.mutable_create_time() = timestamp(record.created_ms);

@@ -209,13 +209,16 @@ base::Status Workers::add_training(const store::ClaimedJob& claimed, iv1::Claime
     DEX_RETURN_IF_ERROR(start.status());
     *job.mutable_start_adapter() = desired_adapter(*start);
   }
-  auto training = input(claimed.tenant, job.spec().training_file());
-  DEX_RETURN_IF_ERROR(training.status());
-  *job.mutable_training_input() = std::move(training).value();
-  if (!job.spec().has_validation_file()) return {};
-  auto validation = input(claimed.tenant, job.spec().validation_file());
-  DEX_RETURN_IF_ERROR(validation.status());
-  *job.mutable_validation_input() = std::move(validation).value();
+  const auto& spec = job.spec();
+  const auto& guard = spec.watchdog().base_guard();
+  DEX_ASSIGN_OR_RETURN(*job.mutable_training_input(), input(claimed.tenant, spec.training_file()));
+  if (spec.has_validation_file()) {
+    DEX_ASSIGN_OR_RETURN(*job.mutable_validation_input(),
+                         input(claimed.tenant, spec.validation_file()));
+  }
+  if (guard.has_probe_file()) {
+    DEX_ASSIGN_OR_RETURN(*job.mutable_probe_input(), input(claimed.tenant, guard.probe_file()));
+  }
   return {};
 }
 

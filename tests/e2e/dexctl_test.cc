@@ -146,6 +146,31 @@ TEST_F(DexctlTest, ExitCodesTellWhoHasToAct) {
   EXPECT_THAT(nobody.err, HasSubstr("127.0.0.1:1"));
 }
 
+// The tiny model has a tokenizer, so the guard's own text will do.
+TEST_F(DexctlTest, GuardAndGatesDecideWhatBecomesOfAJob) {
+  const auto job = [](const std::vector<std::string>& more) {
+    return platform_->ctl(support::with(support::small_job(*file_, *file_, 4, kModel), more));
+  };
+  const Outcome blocked =
+      job({"--base-guard", "50", "--promote-if", "held_out.loss<=-100", "--follow"});
+  EXPECT_EQ(blocked.code, 7) << blocked.err;
+  const auto found = blocked.json();
+  EXPECT_EQ(found.at("state"), "JOB_STATE_SUCCEEDED");
+  EXPECT_EQ(found.at("promotable"), false);
+  EXPECT_EQ(found.at("gate_results").at(0).at("gate"), "held_out.loss");
+  EXPECT_GT(found.at("metrics").at("base_kl").get<double>(), 0);
+  EXPECT_THAT(blocked.err, HasSubstr("KL to the base 0 nats a token on the probe set at step 0"));
+  EXPECT_THAT(blocked.err, HasSubstr("gate held_out.loss not passed"));
+  const auto adapter =
+      platform_->ctl({"adapters", "get", found.at("fine_tuned_model").get<std::string>()}).json();
+  EXPECT_EQ(adapter.at("promotable"), false);
+
+  const Outcome tripped = job({"--base-guard", "1e-12", "--follow"});
+  EXPECT_EQ(tripped.code, 3) << tripped.err;
+  EXPECT_EQ(tripped.json().at("error").at("code"), "base_guard_tripped");
+  EXPECT_EQ(tripped.json().at("fine_tuned_model"), "");
+}
+
 TEST_F(DexctlTest, CtrlCEndsTheWatchingAndNotTheJob) {
   const std::string job =
       platform_->ctl(support::small_job(*file_, *file_, 100'000, kModel)).json().at("id");

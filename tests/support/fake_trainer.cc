@@ -8,6 +8,7 @@
 //   nonsense       bytes that are no frame
 //   silent-success exit code 0 without a result
 //   go-on          success if it was given the adapter of SlotTest to go on from, else exit code 10
+//   probe          success if it was given the probe file of SlotTest, else exit code 10
 //   where          success, but the result lies outside the attempt's directory
 // As `dex-fake-trainer evaluation` it plays an evaluation's process: success, with an event that
 // names the first file.
@@ -126,6 +127,9 @@ int behave(FrameChannel& channel, const iv1::TrainerStart& start) {
                        start.start_adapter_sha256() == "dd" && start.base_model_name() == "tiny";
     if (!given) return 10;
   }
+  if (how == "probe" && (!start.probe_path().ends_with("/files/p.jsonl") ||
+                         !start.probe_path().starts_with("/") || start.probe_sha256() != "ee"))
+    return 10;
   succeed(channel, start, how == "where" ? "/elsewhere/final" : start.attempt_dir() + "/final");
   return 0;
 }

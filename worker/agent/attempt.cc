@@ -120,6 +120,11 @@ base::Result<iv1::TrainerStart> Attempt::trainer_start() {
     start.set_validation_path(validation.string());
     start.set_validation_sha256(job_.validation_input().sha256());
   }
+  if (job_.has_probe_input()) {
+    DEX_ASSIGN_OR_RETURN(const auto probe, paths_.absolute(job_.probe_input().path()));
+    start.set_probe_path(probe.string());
+    start.set_probe_sha256(job_.probe_input().sha256());
+  }
   if (job_.has_checkpoint()) {
     DEX_ASSIGN_OR_RETURN(const auto checkpoint, paths_.absolute(job_.checkpoint().uri()));
     start.set_checkpoint_dir(checkpoint.string());

@@ -33,4 +33,30 @@ HeldOut held_out_loss(const model::Llama& llama, const model::Adaptation& adapta
   return out;
 }
 
+std::vector<DocumentLoss> document_losses(const model::Llama& llama,
+                                          const model::Adaptation& adaptation,
+                                          std::span<const SupervisedBatch> batches,
+                                          kernels::LinearCrossEntropy& cross_entropy,
+                                          const std::function<void()>& between) {
+  const at::NoGradGuard no_grad;
+  std::vector<DocumentLoss> out;
+  for (const SupervisedBatch& batch : batches) {
+    const at::Tensor weights = batch.weights.to(at::kDouble);
+    const at::Tensor losses = cross_entropy
+                                  .row_losses(llama.hidden(batch.batch, adaptation),
+                                              llama.lm_head(adaptation), batch.targets)
+                                  .to(at::kDouble) *
+                              weights;
+    const auto& bounds = batch.batch.bounds;
+    for (size_t i = 0; i + 1 < bounds.size(); ++i) {
+      const auto sum = [first = bounds[i], rows = bounds[i + 1] - bounds[i]](const auto& values) {
+        return values.narrow(0, first, rows).sum().template item<double>();
+      };
+      out.push_back({sum(losses), sum(weights)});
+    }
+    if (between) between();
+  }
+  return out;
+}
+
 }  // namespace dex::evaluate

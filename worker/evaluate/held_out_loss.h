@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <vector>
 
 #include "worker/evaluate/supervised_batch.h"
 #include "worker/kernels/linear_cross_entropy.h"
@@ -25,5 +26,16 @@ HeldOut held_out_loss(const model::Llama& llama, const model::Adaptation& adapta
                       kernels::LinearCrossEntropy& cross_entropy,
                       const std::function<void()>& between = {},
                       const model::Observer& observer = {});
+
+// Σ w·CE and Σ w of one document.
+struct DocumentLoss {
+  double loss = 0, weight = 0;
+};
+// The same by document, in the order of the batches.
+std::vector<DocumentLoss> document_losses(const model::Llama& llama,
+                                          const model::Adaptation& adaptation,
+                                          std::span<const SupervisedBatch> batches,
+                                          kernels::LinearCrossEntropy& cross_entropy,
+                                          const std::function<void()>& between = {});
 
 }  // namespace dex::evaluate

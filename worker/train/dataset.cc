@@ -11,6 +11,7 @@
 #include "services/text/chat_template.h"
 #include "services/text/tokenizer.h"
 #include "worker/train/failure.h"
+#include "worker/train/general_text.h"
 #include "worker/train/resolve.h"
 
 namespace dex::train {
@@ -18,6 +19,10 @@ namespace {
 
 using nlohmann::json;
 namespace fs = std::filesystem;
+
+// Short rows: many kinds of text, and many rows for an interval to draw from.
+constexpr int32_t kGuardRowTokens = 256;
+constexpr int64_t kGuardTokens = 4096;
 
 [[noreturn]] void bad_data(const fs::path& file, const std::string& what) {
   throw Failure(Exit::kBadData, "invalid_training_file", file.filename().string() + ": " + what,
@@ -186,7 +191,51 @@ void report_warnings(const Dataset& data, const data::EncodedDataset& training, 
   }
 }
 
+std::vector<Example> general_examples(const TextModel& model) {
+  if (!model.tokenizer) {
+    throw bad_spec("watchdog.base_guard.probe_file",
+                   "must be given: the model's folder has no tokenizer for the general text");
+  }
+  std::vector<Example> out;
+  for (const std::string_view text : general_texts()) {
+    auto ids = model.tokenizer->encode(text, true);
+    if (!ids.ok()) throw Failure(Exit::kBrokenInput, "internal", ids.status().message(), "model");
+    out.push_back({std::move(ids).value(), {}});
+  }
+  return out;
+}
+
 }  // namespace
+
+std::vector<Example> load_probe(const JobSpec& spec, const model::Config& config) {
+  JobSpec as_probe = spec;
+  as_probe.hyperparameters.train_on_inputs = true;
+  as_probe.hyperparameters.truncation = text::Truncation::kRight;
+  const Loader loader(as_probe, config);
+  const auto limit =
+      static_cast<size_t>(std::min<int64_t>(kGuardRowTokens, config.max_position_embeddings));
+  std::vector<Example> rows;
+  if (spec.probe_path.empty()) {
+    rows = general_examples(loader.model());
+  } else {
+    checked_hash(spec.probe_path, spec.probe_sha256);
+    data::EncodedDataset loaded = loader.load(spec.probe_path, static_cast<int32_t>(limit), "");
+    rows = examples_of(loaded);
+  }
+  std::vector<Example> probe;
+  int64_t tokens = 0;
+  for (Example& row : rows) {
+    if (row.ids.size() > limit) row.ids.resize(limit);
+    if (row.ids.size() < 2) continue;
+    tokens += static_cast<int64_t>(row.ids.size());
+    if (tokens > kGuardTokens && !probe.empty()) break;
+    row.weights.assign(row.ids.size(), 1.0f);
+    row.weights.front() = 0;
+    probe.push_back(std::move(row));
+  }
+  if (probe.empty()) bad_data(spec.probe_path, "too_few_rows: no row has two tokens");
+  return probe;
+}
 
 Dataset load_dataset(const JobSpec& spec, const model::Config& config, Session& session,
                      const std::function<void(Phase)>& enter_phase) {

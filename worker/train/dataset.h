@@ -31,4 +31,11 @@ struct Dataset {
 Dataset load_dataset(const JobSpec& spec, const model::Config& config, Session& session,
                      const std::function<void(Phase)>& enter_phase);
 
+// The probe set of the base guard (finetuning.proto, BaseGuardOptions): rows of the spec's probe
+// file, else the general text, each cut to 256 tokens and every token of it a target, up to 4,096
+// tokens together. Rows too short to predict anything are left out. Throws Failure
+// invalid_training_file for a file that can't be used, and invalid_hyperparameter for a model
+// without a tokenizer and no probe file.
+std::vector<Example> load_probe(const JobSpec& spec, const model::Config& config);
+
 }  // namespace dex::train

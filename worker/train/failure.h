@@ -18,6 +18,7 @@ enum class Exit : int {
   kStopped = 16,      // drained, paused or cancelled on request
   kBrokenInput = 17,  // base weights or checkpoint are not what they should be
   kRetryable = 18,    // store or machine trouble
+  kGuard = 19,        // base_guard_tripped, gate_failed
   kInternal = 70,     // a fault of ours
 };
 

@@ -71,6 +71,20 @@ void fill(const Published& in, pb::JobMetrics& out) {
   out.set_added_parameters(in.added_parameters);
   out.set_peak_host_memory_bytes(in.peak_host_memory_bytes);
   out.set_tokens_per_second(in.tokens_per_second);
+  if (in.base_kl) out.set_base_kl(*in.base_kl);
+}
+
+void fill(const GateResult& in, pb::GateResult& out) {
+  out.set_gate(in.gate);
+  out.set_value(in.figure.value);
+  if (in.figure.interval) {
+    out.set_low(in.figure.interval->low);
+    out.set_high(in.figure.interval->high);
+  }
+  out.set_n(in.figure.n);
+  out.set_passed(in.passed);
+  out.set_on_fail(name(in.on_fail));
+  out.set_condition(in.condition);
 }
 
 void fill(const Published& in, internal::AttemptResult& out) {
@@ -80,6 +94,8 @@ void fill(const Published& in, internal::AttemptResult& out) {
   out.set_trained_tokens(in.trained_tokens);
   fill(in, *out.mutable_metrics());
   fill(in.branch_effect, *out.mutable_branch_effect());
+  for (const GateResult& result : in.gate_results) fill(result, *out.add_gate_results());
+  out.set_promotable(in.promotable);
   auto& adapter = *out.mutable_adapter();
   adapter.set_base_model(in.base_model);
   adapter.set_start_adapter(in.start_adapter);

@@ -41,6 +41,7 @@ Published Job::run() {
   load_data();
   plan();
   select_heads();
+  make_probe();
   prepare_training();
   training_->run();
   return publish();
@@ -136,8 +137,13 @@ void Job::plan() {
   for (const std::string& warning : resolved_.warnings) warn(warning);
   held_out_ = evaluate::supervise_in_batches(
       first_documents(data_.validation, spec_.evaluation.max_tokens), kEvaluationBatchTokens);
-  if (spec_.early_stopping.enabled && held_out_.empty())
-    throw bad_spec("early_stopping.enabled", kNeedsHeldOut);
+  if (!held_out_.empty()) return;
+  if (spec_.early_stopping.enabled) throw bad_spec("early_stopping.enabled", kNeedsHeldOut);
+  if (spec_.base_guard.on()) throw bad_spec("watchdog.base_guard.kl_max", kNeedsHeldOut);
+  for (const Gate& gate : spec_.gates) {
+    if (gate.figure == Gate::Figure::kHeldOutLoss)
+      throw bad_spec("gates", "gate " + gate.name + " " + kNeedsHeldOut);
+  }
 }
 
 void Job::select_heads() {
@@ -199,7 +205,7 @@ void Job::prepare_training() {
   checkpoints_ = std::make_unique<CheckpointStore>(store, clock_, files_);
   training_ = std::make_unique<Training>(Training::Parts{
       spec_, resolved_, *llama_, adaptation_, *parameters_, *optimizer_, *plan_, data_.train,
-      held_out_, *checkpoints_, identity_, session_, controls_, metrics_, clock_});
+      held_out_, *checkpoints_, identity_, session_, controls_, metrics_, clock_, probe_.get()});
   if (fresh) {
     training_->begin(selection_.heads, selection_log_);
   } else {

@@ -21,7 +21,7 @@ std::vector<evaluate::SupervisedBatch> Job::effect_batches() const {
                                         kEvaluationBatchTokens);
 }
 
-std::string Job::metrics_json() const {
+std::string Job::metrics_json(const Published& published) const {
   const TrainState& state = training_->state();
   json out = {{"steps", state.step},
               {"trained_tokens", state.trained_tokens},
@@ -39,6 +39,7 @@ std::string Job::metrics_json() const {
   if (state.base_loss) out["base_valid_loss"] = *state.base_loss;
   if (state.valid_loss) out["valid_loss"] = *state.valid_loss;
   if (state.best_loss) out["best_valid_loss"] = *state.best_loss;
+  if (published.base_kl) out["base_kl"] = *published.base_kl;
   return out.dump();
 }
 
@@ -99,8 +100,9 @@ Published Job::publish() {
   Published out;
   out.branch_effect = evaluate::measure_branch_effect(*llama_, adaptation_, effect_batches(),
                                                       cross_entropy, [this] { controls_.poll(); });
+  judge_gates(out);
   const std::filesystem::path directory = spec_.attempt_dir / "final";
-  export_artefact(directory, spec_, identity_, base_, adaptation_, metrics_json(),
+  export_artefact(directory, spec_, identity_, base_, adaptation_, metrics_json(out),
                   out.branch_effect);
 
   enter(Phase::kVerifying);

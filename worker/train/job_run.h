@@ -7,6 +7,7 @@
 
 #include "services/base/clock.h"
 #include "services/base/file_layer.h"
+#include "worker/evaluate/base_probe.h"
 #include "worker/evaluate/supervised_batch.h"
 #include "worker/model/adaptation.h"
 #include "worker/model/adapter.h"
@@ -57,12 +58,20 @@ class Job {
   void load_data();
   void plan();
   void select_heads();
+  // Where something measures KL to the base: the base's side of it.
+  void make_probe();
+  [[nodiscard]] model::Adaptation base_adaptation() const;  // under which *llama_ is the base
   void prepare_training();
   void advise_of_start();  // of a literal one: measured on up to kEffectTokens tokens
   void resume();
   Published publish();
+  // Fills in what gates found of the weights that are to be published. Throws Failure gate_failed
+  // and base_guard_tripped.
+  void judge_gates(Published& out);
+  GateFigure figure_of(const Gate& gate, const evaluate::BranchEffect& effect);
+  GateFigure held_out_figure(bool against_base);
   void report_complete();
-  std::string metrics_json() const;
+  std::string metrics_json(const Published& published) const;
   void write_selection(const std::string& log) const;  // head_selection.json and its picture
   void report_effect(const evaluate::BranchEffect& effect);
   std::vector<evaluate::SupervisedBatch> effect_batches() const;
@@ -91,6 +100,7 @@ class Job {
   std::unique_ptr<FlatParameters> parameters_;
   std::unique_ptr<AdamW> optimizer_;
   std::unique_ptr<CheckpointStore> checkpoints_;
+  std::unique_ptr<evaluate::BaseProbe> probe_;
   std::unique_ptr<Training> training_;
 };
 

@@ -3,9 +3,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "worker/evaluate/branch_effect_report.h"
 #include "worker/train/failure.h"
+#include "worker/train/gates.h"
 
 namespace dex::train {
 
@@ -61,6 +63,9 @@ struct Published {
   bool early_stopped = false;
   double tokens_per_second = 0;
   evaluate::BranchEffect branch_effect;
+  std::optional<double> base_kl;  // KL to the base on the probe set, where the job has one
+  std::vector<GateResult> gate_results;
+  bool promotable = true;     // no gate with BLOCK_ALIAS failed, and the branch is not INERT
   std::string start_adapter;  // gone on from; empty: the base
   std::string base_model, base_weights_sha256, tokenizer_sha256, chat_template_sha256;
   std::string method, form, projection, train, artifact_class;

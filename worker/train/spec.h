@@ -1,14 +1,17 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "services/text/truncation.h"
 #include "worker/evaluate/head_selection.h"
 #include "worker/model/dex_options.h"
 #include "worker/train/early_stopping.h"
+#include "worker/train/gates.h"
 #include "worker/train/learning_rate.h"
 #include "worker/train/watchdog.h"
 
@@ -53,6 +56,14 @@ struct EvaluationPolicy {
   int64_t max_tokens = 200000;
 };
 
+// KL to the base on a probe set, watched at evaluations (api.md §3).
+struct BaseGuardPolicy {
+  double kl_max = 0;  // nats a token; 0: off
+  int64_t every_evals = 1;
+  bool fails = true;  // above kl_max the job ends; else it warns
+  [[nodiscard]] bool on() const { return kl_max > 0; }
+};
+
 // One attempt of one job: what TrainerStart says (frames.proto), as plain values that have been
 // checked one by one.
 struct JobSpec {
@@ -77,6 +88,16 @@ struct JobSpec {
   EvaluationPolicy evaluation;
   EarlyStopping::Options early_stopping;
   Watchdog::Options watchdog;
+  BaseGuardPolicy base_guard;
+  std::filesystem::path probe_path;  // empty: the general text (general_text.h)
+  std::string probe_sha256;
+  std::vector<Gate> gates;
+  // Whether anything measures KL to the base.
+  [[nodiscard]] bool needs_probe() const {
+    return base_guard.on() || std::any_of(gates.begin(), gates.end(), [](const Gate& gate) {
+             return gate.figure == Gate::Figure::kBaseKl;
+           });
+  }
   double validation_split = -1;  // < 0: auto
   double skip_budget_ratio = 0.01;
   uint64_t seed = 0;

@@ -5,6 +5,7 @@
 
 #include "dex/internal/v1/frames.pb.h"
 #include "proto/deterministic_bytes.h"
+#include "proto/gates.h"
 #include "proto/spec_values.h"
 #include "services/base/sha256.h"
 #include "worker/train/failure.h"
@@ -88,9 +89,37 @@ void read_policies(const pb::FineTuningJobSpec& in, JobSpec& out) {
     out.watchdog.non_finite_patience = static_cast<int32_t>(watchdog.non_finite_patience());
   if (watchdog.has_max_rollbacks())
     out.watchdog.max_rollbacks = static_cast<int32_t>(watchdog.max_rollbacks());
+  const auto& guard = watchdog.base_guard();
+  out.base_guard.kl_max = guard.kl_max();
+  if (guard.has_every_evals()) out.base_guard.every_evals = guard.every_evals();
+  out.base_guard.fails = guard.on_trip() != pb::BaseGuardOptions::ON_TRIP_WARN;
   if (in.has_validation_split()) out.validation_split = in.validation_split();
   if (in.has_skip_budget_ratio()) out.skip_budget_ratio = in.skip_budget_ratio();
   out.seed = static_cast<uint64_t>(in.seed());
+}
+
+Gate::Figure gate_figure(const pb::Gate& gate) {
+  if (gate.task() == "base_guard") return Gate::Figure::kBaseKl;
+  if (gate.task() == "held_out") return Gate::Figure::kHeldOutLoss;
+  return gate.metric() == "value" ? Gate::Figure::kBranchValue : Gate::Figure::kBranchCeDelta;
+}
+
+// Gates that proto::bad_values and proto::conflicts have passed.
+void read_gates(const pb::FineTuningJobSpec& in, JobSpec& out) {
+  for (pb::Gate gate : in.gates()) {
+    proto::fill_gate(gate);
+    Gate read;
+    read.name = gate.name();
+    read.figure = gate_figure(gate);
+    read.against_base = gate.against() == pb::Gate::AGAINST_BASE;
+    read.at_least = gate.op() == pb::Gate::OP_GE;
+    read.bound = gate.use() == pb::Gate::USE_BOUND;
+    read.threshold = gate.threshold();
+    if (gate.on_fail() == pb::Gate::ON_FAIL_FAIL_JOB) read.on_fail = Gate::OnFail::kFailJob;
+    if (gate.on_fail() == pb::Gate::ON_FAIL_WARN) read.on_fail = Gate::OnFail::kWarn;
+    read.condition = proto::gate_condition(gate);
+    out.gates.push_back(std::move(read));
+  }
 }
 
 // The hash that ties a checkpoint to its job: of the spec alone, in deterministic wire form. Paths,
@@ -112,6 +141,8 @@ JobSpec from_message(const Start& start) {
   out.checkpoint_manifest_sha256 = start.checkpoint_manifest_sha256();
   out.training_sha256 = start.training_sha256();
   out.validation_sha256 = start.validation_sha256();
+  out.probe_path = start.probe_path();
+  out.probe_sha256 = start.probe_sha256();
   out.base_weights_sha256 = start.base_weights_sha256();
   out.attempt = static_cast<int32_t>(std::max(1u, start.attempt()));
   out.oom_retries = static_cast<int32_t>(start.oom_retries());
@@ -138,11 +169,14 @@ JobSpec from_message(const Start& start) {
     throw bad_spec(bad.front().path, bad.front().what);
   if (const auto bad = proto::conflicts(spec); !bad.empty())
     throw bad_spec(bad.front().path, bad.front().what);
+  if (spec.watchdog().base_guard().has_probe_file() && out.probe_path.empty())
+    throw bad_spec("probe_path", "must be the file that watchdog.base_guard.probe_file names");
   detail::read_method(spec, out);
   out.hyperparameters.learning_rate = model::usual_learning_rate(out.dex.train);
   read_rates(spec.hyperparameters(), out.hyperparameters);
   read_sizes(spec.hyperparameters(), out.hyperparameters);
   read_policies(spec, out);
+  read_gates(spec, out);
   out.spec_sha256 = hash_of(spec);
   return out;
 }

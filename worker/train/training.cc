@@ -44,6 +44,7 @@ void Training::resume(TrainState state, const at::Tensor& best_values,
                       std::to_string(state_.early.best_step));
   }
   good_checkpoint_ = from;
+  divergence_.reset();
   saved_step_ = state_.step;
   watchdog_.restore(state_.watchdog);
   if (parts_.spec.dex.has_branch()) {

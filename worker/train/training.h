@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "services/base/clock.h"
+#include "worker/evaluate/base_probe.h"
 #include "worker/evaluate/branch_effect.h"
 #include "worker/evaluate/held_out_loss.h"
 #include "worker/evaluate/supervised_batch.h"
@@ -50,6 +51,7 @@ class Training {
     Controls& controls;
     MetricsFile& metrics;
     const base::Clock& clock;
+    const evaluate::BaseProbe* probe = nullptr;  // null: nothing measures KL to the base
   };
   explicit Training(const Parts& parts);
 
@@ -72,6 +74,10 @@ class Training {
 
   const TrainState& state() const { return state_; }
   const Speed& speed() const { return speed_; }
+  // KL to the base of what is published; after choose_published() and with λ and masks of
+  // served_step(). Measured now unless the last evaluation was of these weights. Needs a probe.
+  // Throws Failure base_guard_tripped.
+  const evaluate::BaseDivergence& served_divergence();
   // Sets λ and masks to those of update t, as set_lambda does.
   void set_branch(int64_t t);
   void advise(const std::optional<Advice>& advice);  // each topic once a job
@@ -88,6 +94,9 @@ class Training {
   void evaluate();
   void record_evaluation(const evaluate::HeldOut& held_out, const evaluate::BranchEffect& effect);
   void report_early_stop();
+  bool guard_due() const;
+  // Says it and ends the job where it is above the limit (Failure base_guard_tripped).
+  void take_divergence(evaluate::BaseDivergence found, int64_t step);
   bool is_best() const;  // the weights as they are now
   // Whether the second map of method diff is mixed in whole; without one it is.
   bool mixed_in() const { return parts_.adaptation.mix == 1; }
@@ -108,6 +117,8 @@ class Training {
   EarlyStopping early_;
   at::Tensor best_values_;  // flat, of state_.early.best_step; undefined: not kept, or none yet
   std::optional<int64_t> served_step_;
+  std::optional<evaluate::BaseDivergence> divergence_;  // the latest, of the weights of that step
+  int64_t divergence_step_ = -1;
   std::optional<HeadMasks> masks_;
   TrainState state_;
   Speed speed_;

@@ -56,13 +56,13 @@ void Training::evaluate() {
   const int64_t begin_ms = parts_.clock.steady_ms();
   set_branch(state_.step);
   evaluate::BranchMeter meter(parts_.adaptation);
-  const auto held_out = evaluate::held_out_loss(
-      parts_.llama, parts_.adaptation, parts_.held_out, updater_.cross_entropy(),
-      [&] {
-        parts_.controls.poll();
-        if (parts_.controls.stop()) throw EvaluationInterrupted{};
-      },
-      meter.observer());
+  const auto between = [&] {
+    parts_.controls.poll();
+    if (parts_.controls.stop()) throw EvaluationInterrupted{};
+  };
+  const auto held_out =
+      evaluate::held_out_loss(parts_.llama, parts_.adaptation, parts_.held_out,
+                              updater_.cross_entropy(), between, meter.observer());
   // A literal start is not the base (method.md §3.5), nor is an adapter: what the job is compared
   // with is measured apart.
   if (state_.step == 0 && !starts_as_base(parts_.spec)) {
@@ -71,7 +71,11 @@ void Training::evaluate() {
           parts_.controls.poll();
         }).loss;
   }
+  // Before anything is recorded: an evaluation that is interrupted is repeated as a whole.
+  std::optional<evaluate::BaseDivergence> divergence;
+  if (guard_due()) divergence = parts_.probe->measure(parts_.adaptation, between);
   record_evaluation(held_out, meter.result());
+  if (divergence) take_divergence(*std::move(divergence), state_.step);
   if (state_.step > 0) speed_.pause(parts_.clock.seconds_since(begin_ms));
 }
 

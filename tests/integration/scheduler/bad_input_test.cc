@@ -97,6 +97,10 @@ TEST_F(BadInputTest, InvalidFile) {
   auto bad = spec(file_);
   bad.set_validation_file(file->id());
   refused(bad, base::Code::kFailedPrecondition, "FILE_INVALID", "validation_file");
+  bad = spec(file_);
+  bad.mutable_watchdog()->mutable_base_guard()->set_kl_max(0.1);
+  bad.mutable_watchdog()->mutable_base_guard()->set_probe_file(file->id());
+  refused(bad, base::Code::kFailedPrecondition, "FILE_INVALID", "watchdog.base_guard.probe_file");
 }
 
 TEST_F(BadInputTest, AllBadFieldsAtOnce) {

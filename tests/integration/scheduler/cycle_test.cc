@@ -71,6 +71,25 @@ TEST_F(CycleTest, CreateClaimBeatFinish) {
   EXPECT_EQ(events->events(3).id(), "ftevent-" + created.id().substr(6) + "-4");
 }
 
+TEST_F(CycleTest, TheGuardsProbeFileGoesToTheWorkerAndIsInUse) {
+  enlist();
+  v1::CreateFineTuningJobRequest request;
+  const std::string rows = upload_good(), probe = upload_good();
+  *request.mutable_spec() = spec(rows);
+  request.mutable_spec()->set_validation_file(rows);
+  auto& guard = *request.mutable_spec()->mutable_watchdog()->mutable_base_guard();
+  guard.set_kl_max(0.1);
+  guard.set_probe_file(probe);
+  const auto created = create(request);
+  ASSERT_TRUE(created.ok()) << created.status().to_string();
+  const auto claimed = claim();
+  ASSERT_TRUE(claimed.has_job());
+  EXPECT_EQ(claimed.job().probe_input().file(), probe);
+  EXPECT_FALSE(claimed.job().probe_input().sha256().empty());
+  EXPECT_TRUE(std::filesystem::exists(directory_ / "data" / claimed.job().probe_input().path()));
+  EXPECT_EQ(claimed.job().validation_input().file(), rows);
+}
+
 // What a script reads from `jobs create --output json` is there from the first reply on.
 TEST_F(CycleTest, AQueuedJobsJsonHasEveryFieldThatIsRead) {
   google::protobuf::util::JsonPrintOptions options;  // those of dexctl

@@ -35,6 +35,20 @@ TEST(ExitCodeTest, FollowsTheCategoryOfTheError) {
   job.set_state(v1::JOB_STATE_FAILED);
   job.mutable_error()->set_category("USER");
   EXPECT_EQ(exit_code(job), 3);
+  job.mutable_error()->set_code("gate_failed");
+  EXPECT_EQ(exit_code(job), 7);
+}
+
+TEST(ExitCodeTest, AGateThatBlocksIsNotPassed) {
+  v1::FineTuningJob job;
+  job.set_state(v1::JOB_STATE_SUCCEEDED);
+  auto& result = *job.add_gate_results();
+  result.set_on_fail("WARN");
+  EXPECT_EQ(exit_code(job), 0);
+  result.set_on_fail("BLOCK_ALIAS");
+  EXPECT_EQ(exit_code(job), 7);
+  result.set_passed(true);
+  EXPECT_EQ(exit_code(job), 0);
 }
 
 TEST(OutputTest, JsonIsOneLineWithProtoNamesAndDefaults) {
@@ -122,6 +136,39 @@ TEST(JobViewTest, ValuesAreAsSetTakesThemAndDefaultsAreLeftOut) {
                           {"dex.lambda.schedule", "paper_eq4", "preset"},
                           {"hyperparameters.learning_rate", "2e-05", "user"}};
   EXPECT_EQ(value_table(spec, sources), expected);
+}
+
+TEST(JobViewTest, GatesAreShownAsAskedAndAsFound) {
+  v1::FineTuningJobSpec spec;
+  auto& gate = *spec.add_gates();
+  gate.set_name("quality");
+  gate.set_task("held_out");
+  gate.set_metric("loss");
+  gate.set_op(v1::Gate::OP_LE);
+  gate.set_threshold(0);
+  gate.set_against(v1::Gate::AGAINST_BASE);
+  gate.set_use(v1::Gate::USE_BOUND);
+  gate.set_on_fail(v1::Gate::ON_FAIL_FAIL_JOB);
+  const Table expected = {
+      {"FIELD", "VALUE", "FROM"},
+      {"gates.quality", "held_out.loss - base <= 0, high end, else fail_job", "user"}};
+  EXPECT_EQ(value_table(spec, {}), expected);
+
+  v1::FineTuningJob job;
+  job.set_state(v1::JOB_STATE_SUCCEEDED);
+  auto& result = *job.add_gate_results();
+  result.set_gate("quality");
+  result.set_condition("held_out.loss - base <= 0, high end");
+  result.set_value(-0.02);
+  result.set_low(-0.05);
+  result.set_high(0.01);
+  job.set_promotable(false);
+  job.mutable_metrics()->set_base_kl(0.0312);
+  const std::string text = render(job_details(job), Terminal{});
+  EXPECT_THAT(text, HasSubstr("not passed: held_out.loss - base <= 0, high end; -0.0200 "
+                              "(-0.0500 to 0.0100)"));
+  EXPECT_THAT(text, HasSubstr("0.0312 nats a token"));
+  EXPECT_THAT(text, testing::ContainsRegex("promotable +no"));
 }
 
 TEST(HumanTest, ShortFormsForPeople) {

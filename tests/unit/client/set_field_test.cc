@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "client/cli/job_spec.h"
+#include "client/cli/promote_if.h"
 #include "dex/v1/finetuning.pb.h"
 
 namespace dex::cli {
@@ -136,6 +137,35 @@ TEST(JobSpecTest, ThePresetOfAControlIsRefused) {
   flags.method = "distil";
   EXPECT_THAT(make_spec(flags).status().message(),
               HasSubstr("\"distil\" is not one of dex, kvo_only, lora, adapter, full, diff"));
+}
+
+TEST(PromoteIfTest, IsATaskAMetricAndALimit) {
+  const auto gate = parse_gate("held_out.loss<=-0.05");
+  ASSERT_TRUE(gate.ok());
+  EXPECT_EQ(gate->task(), "held_out");
+  EXPECT_EQ(gate->metric(), "loss");
+  EXPECT_EQ(gate->op(), v1::Gate::OP_LE);
+  EXPECT_EQ(gate->threshold(), -0.05);
+  EXPECT_FALSE(gate->has_against());  // the server's default
+  EXPECT_EQ(parse_gate("branch_effect.value>=2e-2")->op(), v1::Gate::OP_GE);
+  for (const char* bad : {"", "held_out.loss", "held_out<=0", ".loss<=0", "held_out.<=0",
+                          "held_out.loss<=", "held_out.loss<=low", "held_out.loss<=nan"}) {
+    EXPECT_EQ(parse_gate(bad).status().reason(), "INVALID_FIELD") << bad;
+    EXPECT_THAT(parse_gate(bad).status().message(), HasSubstr("--promote-if")) << bad;
+  }
+}
+
+TEST(PromoteIfTest, FlagsMakeGatesAndTheGuard) {
+  SpecFlags flags;
+  flags.gates = {"held_out.loss<=0", "base_guard.kl<=0.1"};
+  flags.kl_max = "0.2";
+  const auto spec = make_spec(flags);
+  ASSERT_TRUE(spec.ok());
+  ASSERT_EQ(spec->gates_size(), 2);
+  EXPECT_EQ(spec->gates(1).task(), "base_guard");
+  EXPECT_EQ(spec->watchdog().base_guard().kl_max(), 0.2);
+  flags.gates = {"better"};
+  EXPECT_FALSE(make_spec(flags).ok());
 }
 
 }  // namespace

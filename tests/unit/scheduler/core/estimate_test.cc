@@ -183,6 +183,36 @@ TEST(EstimateTest, EarlyStoppingKeepsTheBestWeightsApart) {
             usual.checkpoint_bytes());
 }
 
+// The base reads the probe's 4,096 tokens once, the adapted model at each of 12 evaluations; a gate
+// alone reads them once. A scored token is 0.4 of a trained one.
+TEST(EstimateTest, MeasuringKlToTheBaseTakesTime) {
+  const auto seconds = [](auto change) {
+    ResolveInput in = estimate_input();
+    change(in.spec);
+    const auto out = estimate(resolve(in).value(), smollm2(), DeviceFacts{});
+    return out.expected_duration_seconds();
+  };
+  const double none = seconds([](auto&) {});
+  const auto guarded = [](uint32_t every) {
+    return [every](auto& spec) {
+      spec.mutable_watchdog()->mutable_base_guard()->set_kl_max(0.1);
+      spec.mutable_watchdog()->mutable_base_guard()->set_every_evals(every);
+    };
+  };
+  const double often = seconds(guarded(1)) - none, seldom = seconds(guarded(4)) - none;
+  const double once = seconds([](auto& spec) {
+                        auto& gate = *spec.add_gates();
+                        gate.set_task("base_guard");
+                        gate.set_metric("kl");
+                        gate.set_op(v1::Gate::OP_LE);
+                        gate.set_threshold(0.1);
+                      }) -
+                      none;
+  EXPECT_GT(once, 0);
+  EXPECT_NEAR(often / once, 13.0 / 2, 1e-6);
+  EXPECT_NEAR(seldom / once, 4.0 / 2, 1e-6);
+}
+
 TEST(EstimateTest, RefusesWhatDoesNotFitAndSaysWhatWould) {
   const auto out = estimate(resolved("paper"), smollm2(), DeviceFacts{.memory_bytes = 1 << 30});
   EXPECT_FALSE(out.fits());

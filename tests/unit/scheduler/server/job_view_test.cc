@@ -90,6 +90,8 @@ TEST(JobViewTest, ASucceededJobNamesItsAdapterAndFigures) {
   result.mutable_metrics()->set_early_stopped(true);
   result.mutable_branch_effect()->set_verdict(v1::BranchEffect::VERDICT_WEAK);
   result.set_trained_tokens(4321);
+  result.add_gate_results()->set_gate("quality");
+  result.set_promotable(false);
   stored.result = result.SerializeAsString();
   stored.progress = bytes(43, 43);
   stored.finished_ms = 1'764'000'009'000;
@@ -99,6 +101,9 @@ TEST(JobViewTest, ASucceededJobNamesItsAdapterAndFigures) {
   EXPECT_TRUE(job.early_stopped());
   EXPECT_EQ(job.branch_effect().verdict(), v1::BranchEffect::VERDICT_WEAK);
   EXPECT_EQ(job.trained_tokens(), 4321);
+  EXPECT_EQ(job.gate_results(0).gate(), "quality");
+  EXPECT_TRUE(job.has_promotable());
+  EXPECT_FALSE(job.promotable());
   EXPECT_EQ(job.end_time().seconds(), 1'764'000'009);
   EXPECT_FALSE(job.has_error());
 }
@@ -229,6 +234,7 @@ TEST(AdapterViewTest, ShowsTheRecordNotWhatTheWorkerSaidOfItself) {
   iv1::AttemptResult result;
   result.mutable_adapter()->set_form("paper");
   result.mutable_adapter()->set_id("ft:forged");
+  result.mutable_adapter()->set_promotable(true);
   result.set_bytes(1234);
   result.mutable_metrics()->set_valid_loss(2.5);
   store::AdapterRecord record;
@@ -246,9 +252,16 @@ TEST(AdapterViewTest, ShowsTheRecordNotWhatTheWorkerSaidOfItself) {
   EXPECT_EQ(adapter.bytes(), 1234);
   EXPECT_EQ(adapter.version(), std::string(12, 'a'));
   EXPECT_EQ(adapter.metrics().valid_loss(), 2.5);
+  EXPECT_FALSE(adapter.has_promotable());  // a result of before says nothing of it
   EXPECT_EQ(adapter.desired(), v1::Adapter::DESIRED_DEVICE);
   record.desired = "none";
   EXPECT_EQ(adapter_view(record).desired(), v1::Adapter::DESIRED_ABSENT);
+  result.set_promotable(false);
+  result.add_gate_results()->set_gate("quality");
+  record.info = result.SerializeAsString();
+  EXPECT_TRUE(adapter_view(record).has_promotable());
+  EXPECT_FALSE(adapter_view(record).promotable());
+  EXPECT_EQ(adapter_view(record).gate_results(0).gate(), "quality");
   EXPECT_EQ(base_of_adapter("no colon"), "");
 }
 

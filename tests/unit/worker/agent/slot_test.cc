@@ -128,6 +128,22 @@ TEST_F(SlotTest, AJobThatGoesOnFromAnAdapterIsGivenItsFolder) {
   EXPECT_EQ(finished().outcome(), iv1::OUTCOME_SUCCESS);
 }
 
+TEST_F(SlotTest, TheGuardsProbeFileReachesTheTrainer) {
+  iv1::ClaimedJob job;
+  job.set_job_id("ftjob-1");
+  job.set_epoch(5);
+  job.set_attempt(1);
+  job.mutable_spec()->set_model("tiny");
+  job.mutable_spec()->set_suffix("probe");
+  job.set_attempt_dir(kAttemptDir);
+  job.mutable_training_input()->set_path("files/a.jsonl");
+  job.mutable_probe_input()->set_path("files/p.jsonl");
+  job.mutable_probe_input()->set_sha256("ee");
+  scheduler_.offer(job);
+  start();
+  EXPECT_EQ(finished().outcome(), iv1::OUTCOME_SUCCESS);
+}
+
 TEST_F(SlotTest, ASuccessIsReportedWithPathsBelowTheDataDirectory) {
   start();
   offer("success");

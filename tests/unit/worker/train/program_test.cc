@@ -193,8 +193,8 @@ class FramedTest : public ProgramTest {
     process_ = trainer({"--frames-fd", "3"}, {child.get()});
   }
 
-  void send_start(int updates) {
-    auto json = start(updates);
+  void send_start(int updates) { send_start(start(updates)); }
+  void send_start(nlohmann::json json) {
     json["attemptDir"] = (directory_ / "attempt-1").string();
     internal::TrainerCommand command;
     ASSERT_TRUE(
@@ -300,6 +300,57 @@ TEST_F(FramedTest, EndsWhenTheAgentIsGone) {
   }
   channel_.reset();
   EXPECT_TRUE(process_->wait(kPatienceMs).has_value());
+}
+
+// A job with a probe set and a third of its rows held out.
+nlohmann::json watched(nlohmann::json start) {
+  start["probePath"] = (kData / "rows.jsonl").string();
+  start["spec"]["validationSplit"] = 0.34;
+  start["spec"]["evaluation"]["everySteps"] = 5;
+  return start;
+}
+
+TEST_F(FramedTest, GuardAndGatesReportTheirNumbers) {
+  auto json = watched(start(10));
+  json["spec"]["watchdog"]["baseGuard"]["klMax"] = 100;
+  const nlohmann::json gate = {
+      {"task", "base_guard"}, {"metric", "kl"}, {"op", "OP_LE"}, {"threshold", 100}};
+  json["spec"]["gates"] = nlohmann::json::array({gate});
+  send_start(json);
+  std::vector<dex::v1::BaseGuard> guards;
+  std::vector<dex::v1::GateResult> gates;
+  const auto result = this->result([&](const internal::TrainerReport& report) {
+    if (report.event().has_base_guard()) guards.push_back(report.event().base_guard());
+    if (report.event().has_gate_result()) gates.push_back(report.event().gate_result());
+  });
+  ASSERT_EQ(result.outcome(), internal::OUTCOME_SUCCESS) << result.message();
+  ASSERT_EQ(guards.size(), 3u);  // 0, 5, 10
+  EXPECT_EQ(guards[0].kl(), 0);
+  EXPECT_GT(guards[2].kl(), 0);
+  EXPECT_EQ(guards[2].limit(), 100);
+  EXPECT_EQ(guards[2].step(), 10u);
+  EXPECT_GT(guards[2].tokens(), 0);
+  EXPECT_NE(guards[2].probe_loss(), guards[2].probe_loss_base());
+  EXPECT_EQ(result.result().metrics().base_kl(), guards[2].kl());
+  ASSERT_EQ(gates.size(), 1u);
+  EXPECT_EQ(gates[0].gate(), "base_guard.kl");
+  EXPECT_TRUE(gates[0].passed());
+  EXPECT_TRUE(gates[0].has_high());
+  EXPECT_EQ(gates[0].on_fail(), "BLOCK_ALIAS");
+  EXPECT_EQ(gates[0].condition(), "base_guard.kl <= 100, high end");
+  ASSERT_EQ(result.result().gate_results_size(), 1);
+  EXPECT_EQ(result.result().gate_results(0).SerializeAsString(), gates[0].SerializeAsString());
+  EXPECT_TRUE(result.result().has_promotable());
+}
+
+TEST_F(FramedTest, ATrippedGuardEndsWithNineteen) {
+  auto json = watched(start(10));
+  json["spec"]["watchdog"]["baseGuard"]["klMax"] = 1e-9;
+  send_start(json);
+  const auto result = this->result();
+  EXPECT_EQ(result.outcome(), internal::OUTCOME_FAIL_FINAL);
+  EXPECT_EQ(result.code(), "base_guard_tripped");
+  EXPECT_EQ(process_->wait(kPatienceMs)->code, 19);
 }
 
 TEST_F(FramedTest, BadSpecsAndBadDataAreFinal) {

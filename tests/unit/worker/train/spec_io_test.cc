@@ -228,5 +228,59 @@ TEST(SpecIoTest, TheHashIsOfTheSpecAlone) {
   EXPECT_NE(hash(start(spec)), hash(start(R"({"seed": "5", "metadata": {"a": "1", "b": "2"}})")));
 }
 
+TEST(SpecIoTest, ReadsTheGuardAndEveryGateWithItsDefaults) {
+  const JobSpec off = parse_spec_json(start("{}"), "spec.json");
+  EXPECT_FALSE(off.base_guard.on());
+  EXPECT_FALSE(off.needs_probe());
+  const JobSpec spec = parse_spec_json(start(R"({
+        "watchdog": {"baseGuard": {"klMax": 0.25, "everyEvals": 2, "onTrip": "ON_TRIP_WARN"}},
+        "gates": [
+          {"task": "held_out", "metric": "loss", "op": "OP_LE", "threshold": -0.5},
+          {"name": "speaks", "task": "branch_effect", "metric": "value", "op": "OP_GE", "threshold": 0.02,
+           "onFail": "ON_FAIL_FAIL_JOB"},
+          {"task": "base_guard", "metric": "kl", "op": "OP_LE", "threshold": 0.1, "use": "USE_POINT",
+           "onFail": "ON_FAIL_WARN"}]})"),
+                                       "spec.json");
+  EXPECT_EQ(spec.base_guard.kl_max, 0.25);
+  EXPECT_EQ(spec.base_guard.every_evals, 2);
+  EXPECT_FALSE(spec.base_guard.fails);
+  EXPECT_TRUE(spec.needs_probe());
+  ASSERT_EQ(spec.gates.size(), 3u);
+  EXPECT_EQ(spec.gates[0].name, "held_out.loss");
+  EXPECT_EQ(spec.gates[0].figure, Gate::Figure::kHeldOutLoss);
+  EXPECT_TRUE(spec.gates[0].against_base);
+  EXPECT_TRUE(spec.gates[0].bound);
+  EXPECT_FALSE(spec.gates[0].at_least);
+  EXPECT_EQ(spec.gates[0].threshold, -0.5);
+  EXPECT_EQ(spec.gates[0].on_fail, Gate::OnFail::kBlockAlias);
+  EXPECT_EQ(spec.gates[0].condition, "held_out.loss - base <= -0.5, high end");
+  EXPECT_EQ(spec.gates[1].name, "speaks");
+  EXPECT_EQ(spec.gates[1].figure, Gate::Figure::kBranchValue);
+  EXPECT_FALSE(spec.gates[1].bound);
+  EXPECT_TRUE(spec.gates[1].at_least);
+  EXPECT_EQ(spec.gates[1].on_fail, Gate::OnFail::kFailJob);
+  EXPECT_EQ(spec.gates[1].condition, "branch_effect.value >= 0.02");
+  EXPECT_EQ(spec.gates[2].figure, Gate::Figure::kBaseKl);
+  EXPECT_FALSE(spec.gates[2].against_base);
+  EXPECT_EQ(spec.gates[2].on_fail, Gate::OnFail::kWarn);
+}
+
+TEST(SpecIoTest, RefusesGatesThatAskForWhatIsNotThere) {
+  expect_refused(
+      start(
+          R"({"gates": [{"task": "multi_needle", "metric": "accuracy", "op": "OP_GE", "threshold": 0}]})"),
+      "gates[0].metric");
+  expect_refused(
+      start(R"({"kvoOnly": {}, "gates": [{"task": "branch_effect", "metric": "value", "op": "OP_GE",
+                                                     "threshold": 0}]})"),
+      "branch_effect needs method dex");
+  expect_refused(
+      start(R"({"gates": [{"task": "base_guard", "metric": "kl", "op": "OP_LE", "threshold": 0.1,
+                                      "against": "AGAINST_BASE"}]})"),
+      "gates[0].against");
+  expect_refused(start(R"({"watchdog": {"baseGuard": {"klMax": 0.1, "probeFile": "file-1"}}})"),
+                 "probe_path");
+}
+
 }  // namespace
 }  // namespace dex::train
