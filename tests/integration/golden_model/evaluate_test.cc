@@ -143,7 +143,7 @@ TEST_F(EvaluateTest, AnswersExamplesInContextAndExports) {
       R"({"question":"What colour is the sky?","context":"The sky is blue.","answers":["blue"]}
 {"question":"Who wrote it?","context":"Ann wrote the letter.","answers":["Ann"]}
 )");
-  EXPECT_EQ(rows("answers", {"--file", questions, "--max-tokens", "12"}).size(), 3U);
+  EXPECT_EQ(rows("answers", {"--file", questions, "--max-tokens", "12"}).size(), 4U);
   std::string labelled;
   for (int i = 0; i < 12; ++i)
     labelled += i % 2 == 0
