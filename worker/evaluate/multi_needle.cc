@@ -85,8 +85,12 @@ std::vector<Metric> MultiNeedle::metrics() const {
   for (const PromptPart part : kRest) {
     // Noise is better left alone; a sink and the question are neither good nor bad.
     const bool noise = part == PromptPart::kOtherNeedles || part == PromptPart::kFiller;
-    out.push_back({"attention_" + std::string(evaluate::name(part)), kBootstrap, true, false,
-                   {{}, {"length"}}, noise});
+    out.push_back({"attention_" + std::string(evaluate::name(part)),
+                   kBootstrap,
+                   true,
+                   false,
+                   {{}, {"length"}},
+                   noise});
   }
   return out;
 }
@@ -126,9 +130,9 @@ void MultiNeedle::ask(const Subject& subject, const std::string& haystack,
 void MultiNeedle::find_parts(const Subject& subject, const std::string& haystack, Prompt& prompt) {
   std::vector<std::string> needles;
   for (const Needle& needle : prompt.draw.needles) needles.push_back(sentence_of(needle));
-  prompt.parts = prompt_parts({.text = prompt.rendered, .haystack = haystack, .needles = needles},
-                              subject.encode_with_starts(prompt.rendered).starts,
-                              prompt.tokens.size());
+  prompt.parts =
+      prompt_parts({.text = prompt.rendered, .haystack = haystack, .needles = needles},
+                   subject.encode_with_starts(prompt.rendered).starts, prompt.tokens.size());
 }
 
 MultiNeedle::Prompt MultiNeedle::prompt_for(const Subject& subject, Filler& filler, int32_t length,

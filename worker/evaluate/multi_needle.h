@@ -64,8 +64,7 @@ class MultiNeedle final : public Task {
   // One a sample; a sample's item number is its place here.
   [[nodiscard]] std::vector<Cell> cells_for(const std::vector<int32_t>& lengths) const;
   void observe(const Subject& subject, const Hooks& hooks, const Prompt& prompt,
-               const Subject::Generated& answer, int64_t item,
-               std::vector<Observation>& out) const;
+               const Subject::Generated& answer, int64_t item, std::vector<Observation>& out) const;
 
   Options options_;
   std::vector<std::string> sentences_;

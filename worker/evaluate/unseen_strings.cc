@@ -10,10 +10,10 @@ namespace dex::evaluate {
 namespace {
 
 struct SourceWord {
-  std::string text;     // lower case, without a number's commas
+  std::string text;  // lower case, without a number's commas
   bool number = false;
   bool capital = false;
-  bool first = false;   // of a sentence
+  bool first = false;  // of a sentence
 };
 
 bool is_digit(char c) {

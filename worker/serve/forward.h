@@ -56,9 +56,9 @@ class Forward {
   // Logits [rows.size(), V] of rows of the last run, counted over all its segments.
   void logits(std::span<const int32_t> rows, Kernel kernel, float* out);
 
-  // Whether maps of this model, or of it with `adapter` (null: none), have weights below 0: those of
-  // differential models and of the form uniform_map. A probe then measures |M|, each row divided by
-  // its sum.
+  // Whether maps of this model, or of it with `adapter` (null: none), have weights below 0: those
+  // of differential models and of the form uniform_map. A probe then measures |M|, each row divided
+  // by its sum.
   [[nodiscard]] bool has_signed_maps(const ServingAdapter* adapter) const;
 
  private:

@@ -81,8 +81,7 @@ std::vector<double> Forward::softmax_row(int64_t layer, int64_t row, int64_t hea
   const float* query = q_.data() + (row * config_.query_heads() + head) * d;
   const int64_t visible = rows_[row].position + 1;
   const int64_t hidden =
-      config_.sliding_window == 0 ? 0
-                                  : std::max<int64_t>(0, visible - config_.sliding_window);
+      config_.sliding_window == 0 ? 0 : std::max<int64_t>(0, visible - config_.sliding_window);
   return kernels::attention_weights({.layout = &pool_.layout(),
                                      .kv_head = key_head(head),
                                      .memory = pool_.block(layer, 0),

@@ -89,8 +89,8 @@ struct Outcome {
   // Empty: not asked for.
   std::vector<double> attention;
   bool attention_magnitudes = false;  // some weights are below 0: shares of |M|, renormalised
-  double queue_ms = 0;        // until its first step
-  double first_token_ms = 0;  // from submission
+  double queue_ms = 0;                // until its first step
+  double first_token_ms = 0;          // from submission
   double total_ms = 0;
 };
 

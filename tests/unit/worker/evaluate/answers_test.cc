@@ -80,8 +80,10 @@ TEST(AnswersTest, RowsWithASourceAreHeldAgainstIt) {
   EXPECT_DOUBLE_EQ(samples[0].score, 1 - 2.0 / 7);
   EXPECT_EQ(samples[0].expected, "");
 
-  std::ofstream(dir / "bad.jsonl") << R"({"prompt": "p", "source": " "})" << "\n"
-                                   << R"({"prompt": "p"})" << "\n";
+  std::ofstream(dir / "bad.jsonl") << R"({"prompt": "p", "source": " "})"
+                                   << "\n"
+                                   << R"({"prompt": "p"})"
+                                   << "\n";
   EXPECT_THROW(read_answers(dir / "bad.jsonl"), std::runtime_error);
 }
 

@@ -17,6 +17,7 @@ using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using testing::FakeSubject;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 using testing::row_of;
 using testing::run;
 using ::testing::StartsWith;
@@ -120,9 +121,9 @@ TEST(PromptPartsTest, EachTokenBelongsToThePartOfItsLastByte) {
   using enum PromptPart;
   // BOS has no text. " A" and " B" begin with the filler's blank, ". E" ends in filler.
   const std::vector<uint32_t> starts = {0, 5, 9, 11, 17, 23, 25, 30, 33, 38};
-  const std::vector<PromptPart> wanted = {kFirstToken, kQuestion, kFiller, kOtherNeedles,
-                                          kOtherNeedles, kFiller, kAnswer, kAnswer,
-                                          kFiller, kQuestion, kQuestion};
+  const std::vector<PromptPart> wanted = {kFirstToken,   kQuestion, kFiller,  kOtherNeedles,
+                                          kOtherNeedles, kFiller,   kAnswer,  kAnswer,
+                                          kFiller,       kQuestion, kQuestion};
   std::vector<uint8_t> numbers;
   for (const PromptPart part : wanted) numbers.push_back(static_cast<uint8_t>(part));
   const NeedleText prompt{.text = text, .haystack = haystack, .needles = needles};
@@ -195,9 +196,8 @@ TEST(MultiNeedleTest, AttentionIsSharedOutAmongFiveParts) {
                                                          "are below 0")));
   ASSERT_EQ(samples.size(), 20U);
   EXPECT_THAT(samples.back().attention,
-              ElementsAre(std::pair("answer", .5), std::pair("other_needles", .1),
-                          std::pair("first_token", .2), std::pair("question", .1),
-                          std::pair("filler", .1)));
+              ElementsAre(Pair("answer", .5), Pair("other_needles", .1), Pair("first_token", .2),
+                          Pair("question", .1), Pair("filler", .1)));
 }
 
 TEST(MultiNeedleTest, PromptsFillTheirLengthAndAreTheSameForEverySubject) {
