@@ -7,6 +7,7 @@
 #include <string>
 
 #include "scheduler/core/dex_shape.h"
+#include "services/base/method_constants.h"
 
 namespace dex::core {
 
