@@ -324,6 +324,19 @@ TEST(EvaluationMessagesTest, EveryOptionArrives) {
   EXPECT_EQ(job.tasks[3].file.string(), "/files/b");
 }
 
+TEST(EvaluationMessagesTest, RowsOverEverythingAreKeptBeforeThoseOfGroups) {
+  evaluate::Evaluation evaluation;
+  for (size_t i = 0; i < kMostRows; ++i)
+    evaluation.rows.push_back({.task = "t", .metric = "a", .dims = {{"n", std::to_string(i)}}});
+  evaluation.rows.push_back({.task = "t", .metric = "b"});
+  const auto result = result_message({}, "f", evaluation);
+  ASSERT_EQ(result.rows_size(), static_cast<int>(kMostRows));
+  EXPECT_EQ(result.rows(0).dims().at("n"), "0");
+  EXPECT_EQ(result.rows(result.rows_size() - 1).metric(), "b");
+  ASSERT_EQ(result.notes_size(), 1);
+  EXPECT_THAT(result.notes(0), HasSubstr("only 500 of 501 rows are kept"));
+}
+
 TEST(EvaluationMessagesTest, RowsComeBackAsTheyWere) {
   evaluate::ResultRow row{.task = "multi_needle", .subject = "night", .metric = "accuracy"};
   row.dims = {{"length", "1024"}, {"depth", "50"}};
