@@ -12,7 +12,7 @@ namespace dex::evaluate {
 
 // What a token of a needle prompt belongs to (method.md §9.2): five parts, each token in one.
 enum class PromptPart : uint8_t {
-  kAnswer,  // the needle whose number the answer begins with: the first asked, all its sentence
+  kAnswer,        // the sentence whose number the answer begins with: the first needle asked for
   kOtherNeedles,  // the other needles, asked for or not
   kFirstToken,    // the prompt's first, whatever it is: models rest their attention there
   kQuestion,      // what is neither: question, how the answer begins, a chat template's own text
@@ -23,11 +23,11 @@ inline constexpr std::array kPromptParts = {PromptPart::kAnswer, PromptPart::kOt
                                             PromptPart::kFiller};
 std::string_view name(PromptPart part);  // "answer", "other_needles", …
 
+// A prompt's text with the haystack in it; `needles` are sentences of that, the answer's first.
 struct NeedleText {
-  std::string_view text;      // all of the prompt
-  std::string_view haystack;  // stands in `text`; filler and needles
-  std::span<const std::string>
-      needles;  // their sentences, in `haystack`; the first is the answer's
+  std::string_view text;
+  std::string_view haystack;
+  std::span<const std::string> needles;
 };
 // The part of each of `tokens` tokens, as a number. `starts`: for each of the last starts.size()
 // tokens the byte of the text where it begins, rising; tokens before them (BOS) have no text. A
