@@ -7,6 +7,7 @@
 #include <string>
 
 #include "scheduler/core/dex_shape.h"
+#include "services/base/method_constants.h"
 
 namespace dex::core {
 
@@ -67,7 +68,7 @@ void check_projection(const DexMethod& dex, const dex::v1::Model& model, Collect
   }
   const int64_t added = branch_parameters(dex, model);
   const double share = static_cast<double>(added) / static_cast<double>(model.parameters());
-  if (model.parameters() > 0 && share > kLargeBranch && !dex.allow_large_projection()) {
+  if (model.parameters() > 0 && share > base::kLargeBranch && !dex.allow_large_projection()) {
     check.add("VALUE_OUT_OF_RANGE", "dex.projection",
               "adds " + std::to_string(added) + " parameters, " +
                   show(std::round(1000 * share) / 10) +

@@ -20,9 +20,6 @@ inline bool has_map(const dex::v1::DexMethod& dex) {
   return has_projection(dex) && !has_bottleneck(dex);
 }
 
-// Share of the base's parameters above which a branch needs allow_large_projection (§3.6).
-inline constexpr double kLargeBranch = 0.1;
-
 // The width that the projection multiplies: d, or H·d for DENSE and a bottleneck of that scope.
 int64_t projected_width(const dex::v1::DexMethod& dex, const dex::v1::Model& model);
 

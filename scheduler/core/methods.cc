@@ -3,6 +3,7 @@
 #include <initializer_list>
 
 #include "scheduler/core/dex_shape.h"
+#include "services/base/method_constants.h"
 
 namespace dex::core {
 
@@ -31,8 +32,11 @@ const std::vector<std::string_view>& method_names() {
 }
 
 const std::vector<std::string_view>& linear_names() {
-  static const std::vector<std::string_view> names = {"q_proj",    "k_proj",  "v_proj",   "o_proj",
-                                                      "gate_proj", "up_proj", "down_proj"};
+  static const std::vector<std::string_view> names = [] {
+    std::vector<std::string_view> out;
+    for (const std::string_view path : base::kLinearPaths) out.push_back(base::linear_name(path));
+    return out;
+  }();
   return names;
 }
 

@@ -7,11 +7,12 @@
 #include "worker/evaluate/answer_match.h"
 #include "worker/evaluate/batches.h"
 #include "worker/evaluate/random_stream.h"
+#include "worker/evaluate/unseen_strings.h"
 
 namespace dex::evaluate {
 namespace {
 
-enum : int32_t { kExact, kContains, kF1 };
+enum : int32_t { kExact, kContains, kF1, kUnseenStrings };
 
 // The chat as people read it.
 std::string shown(const AnswerQuestion& question) {
@@ -38,7 +39,26 @@ Answers::Answers(Options options, std::vector<AnswerQuestion> questions)
 std::vector<Metric> Answers::metrics() const {
   return {{"exact", IntervalKind::kWilson},
           {"contains", IntervalKind::kWilson},
-          {"f1", IntervalKind::kBootstrap}};
+          {"f1", IntervalKind::kBootstrap},
+          {"unseen_strings_per_100_words", IntervalKind::kBootstrap, true}};
+}
+
+double Answers::observe(const AnswerQuestion& question, const std::string& output, int64_t item,
+                        std::vector<Observation>& out) {
+  double score = 0;
+  if (!question.source.empty()) {
+    const UnseenStrings unseen = unseen_strings(output, question.source);
+    const auto words = static_cast<double>(unseen.words);
+    const auto count = static_cast<double>(unseen.unseen);
+    out.push_back({kUnseenStrings, item, {}, 100 * count, words});
+    if (words > 0) score = 1 - count / words;
+  }
+  if (question.answers.empty()) return score;
+  const AnswerMatch match = match_answer(output, question.answers);
+  out.push_back({kExact, item, {}, match.exact, 1});
+  out.push_back({kContains, item, {}, match.contains, 1});
+  out.push_back({kF1, item, {}, match.f1, 1});
+  return match.f1;
 }
 
 Subject::Generation Answers::item_for(const Subject& subject,
@@ -76,21 +96,18 @@ void Answers::run(Subject& subject, const Hooks& hooks, std::vector<Observation>
         subject.generate(std::span(items).subspan(run.begin, run.end - run.begin), hooks.stop);
     for (size_t i = run.begin; i < run.end; ++i) {
       const AnswerQuestion& question = questions_[i];
-      const std::string& output = said[i - run.begin];
-      const AnswerMatch match = match_answer(output, question.answers);
+      const std::string& output = said[i - run.begin].text;
       const auto item = static_cast<int64_t>(i);
-      out.push_back({kExact, item, {}, match.exact, 1});
-      out.push_back({kContains, item, {}, match.contains, 1});
-      out.push_back({kF1, item, {}, match.f1, 1});
+      const double score = observe(question, output, item, out);
       if (!hooks.sample) continue;
       hooks.sample({.task = name(),
                     .subject = subject.label(),
                     .item = item,
                     .line = question.line,
                     .prompt = shown(question),
-                    .expected = question.answers[0],
+                    .expected = question.answers.empty() ? "" : question.answers[0],
                     .output = output,
-                    .score = match.f1});
+                    .score = score});
     }
     hooks.report(subject, static_cast<int64_t>(run.end), static_cast<int64_t>(items.size()));
   }

@@ -11,7 +11,8 @@ namespace dex::evaluate {
 
 // Answers checked against given ones (method.md §9.6): greedy, `exact`, `contains` and `f1` of
 // answer_match.h. A question's answer ends with its line; a prompt's with the end of sequence or
-// `max_tokens`. With `chat`, prompts are users' messages of the model's chat template.
+// `max_tokens`. With `chat`, prompts are users' messages of the model's chat template. Where a row
+// says what its answer must keep to, `unseen_strings_per_100_words` of unseen_strings.h too.
 class Answers final : public Task {
  public:
   struct Options {
@@ -27,6 +28,10 @@ class Answers final : public Task {
   void run(Subject& subject, const Hooks& hooks, std::vector<Observation>& out) override;
 
  private:
+  // Appends what there is to see in an answer; returns a sample's score of it, 0–1: f1, or without
+  // answers the share of words that are not unseen strings.
+  static double observe(const AnswerQuestion& question, const std::string& output, int64_t item,
+                        std::vector<Observation>& out);
   [[nodiscard]] Subject::Generation item_for(const Subject& subject,
                                              const AnswerQuestion& question) const;
 

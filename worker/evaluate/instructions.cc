@@ -57,7 +57,7 @@ void Instructions::run(Subject& subject, const Hooks& hooks, std::vector<Observa
     auto said =
         subject.generate(std::span(items).subspan(run.begin, run.end - run.begin), hooks.stop);
     for (size_t i = run.begin; i < run.end; ++i) {
-      outputs.texts.push_back(std::move(said[i - run.begin]));
+      outputs.texts.push_back(std::move(said[i - run.begin].text));
       if (!hooks.sample) continue;
       hooks.sample({.task = name(),
                     .subject = subject.label(),

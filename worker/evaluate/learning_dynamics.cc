@@ -4,18 +4,12 @@
 #include <cmath>
 #include <vector>
 
+#include "worker/evaluate/quantile.h"
+
 namespace dex::evaluate {
 namespace {
 
 constexpr double kKeep = 0.98;
-
-// Linear interpolation between the two nearest ranks; `sorted` is not empty.
-double percentile(const std::vector<double>& sorted, double share) {
-  const double rank = share * static_cast<double>(sorted.size() - 1);
-  const auto low = static_cast<size_t>(rank);
-  const size_t high = std::min(low + 1, sorted.size() - 1);
-  return sorted[low] + (rank - static_cast<double>(low)) * (sorted[high] - sorted[low]);
-}
 
 // The next running average; the first loss starts it.
 double averaged(const std::optional<double>& before, double loss) {
@@ -25,15 +19,14 @@ double averaged(const std::optional<double>& before, double loss) {
 }  // namespace
 
 std::optional<double> gradient_range(std::span<const double> norms, int64_t warmup) {
-  std::vector<double> sorted;
+  std::vector<double> counted;
   for (size_t u = static_cast<size_t>(std::max<int64_t>(0, warmup)); u < norms.size(); ++u) {
-    if (std::isfinite(norms[u])) sorted.push_back(norms[u]);
+    if (std::isfinite(norms[u])) counted.push_back(norms[u]);
   }
-  if (sorted.empty()) return std::nullopt;
-  std::sort(sorted.begin(), sorted.end());
-  const double median = percentile(sorted, 0.5);
+  if (counted.empty()) return std::nullopt;
+  const double median = quantile_of(counted, 0.5);
   if (median == 0) return std::nullopt;
-  return (percentile(sorted, 0.95) - percentile(sorted, 0.05)) / median;
+  return (quantile_of(counted, 0.95) - quantile_of(counted, 0.05)) / median;
 }
 
 std::optional<double> final_average_loss(std::span<const double> losses) {

@@ -1,15 +1,21 @@
 #include "worker/evaluate/multi_needle.h"
 
 #include <algorithm>
+#include <array>
 #include <stdexcept>
 #include <utility>
 
 #include "worker/evaluate/batches.h"
+#include "worker/evaluate/prompt_parts.h"
 
 namespace dex::evaluate {
 namespace {
 
-enum : int32_t { kNeedleAccuracy, kAllNeedles };
+enum : int32_t { kNeedleAccuracy, kAllNeedles, kAttentionAnswer, kAttentionNoise, kAttentionRest };
+
+// Parts with a metric of their own from kAttentionRest on.
+constexpr std::array kRest = {PromptPart::kOtherNeedles, PromptPart::kFiller,
+                              PromptPart::kFirstToken, PromptPart::kQuestion};
 
 constexpr int32_t kShortestLength = 1024;
 constexpr int32_t kSamplesOfMethod = 50;
@@ -42,7 +48,9 @@ struct MultiNeedle::Filler {
 
 struct MultiNeedle::Prompt {
   std::vector<int32_t> tokens;
-  std::string text;
+  std::vector<uint8_t> parts;
+  std::string text;      // as people read it: with `chat` the message
+  std::string rendered;  // what became tokens
   NeedleDraw draw;
   Dims dims;
 };
@@ -69,8 +77,22 @@ MultiNeedle::MultiNeedle(Options options, const TextFile& filler) : options_(std
 
 std::vector<Metric> MultiNeedle::metrics() const {
   const std::vector<std::vector<std::string>> groupings = {{}, {"length"}, {"length", "depth"}};
-  return {{"accuracy", IntervalKind::kWilson, false, false, groupings},
-          {"all", IntervalKind::kWilson, false, false, groupings}};
+  constexpr auto kBootstrap = IntervalKind::kBootstrap;
+  std::vector<Metric> out = {{"accuracy", IntervalKind::kWilson, false, false, groupings},
+                             {"all", IntervalKind::kWilson, false, false, groupings},
+                             {"attention_answer", kBootstrap, false, false, groupings},
+                             {"attention_noise", kBootstrap, true, false, groupings}};
+  for (const PromptPart part : kRest) {
+    // Noise is better left alone; a sink and the question are neither good nor bad.
+    const bool noise = part == PromptPart::kOtherNeedles || part == PromptPart::kFiller;
+    out.push_back({"attention_" + std::string(evaluate::name(part)),
+                   kBootstrap,
+                   true,
+                   false,
+                   {{}, {"length"}},
+                   noise});
+  }
+  return out;
 }
 
 std::vector<int32_t> MultiNeedle::lengths_for(const Subject& subject) const {
@@ -90,16 +112,27 @@ std::vector<int32_t> MultiNeedle::lengths_for(const Subject& subject) const {
   return out;
 }
 
-std::vector<int32_t> MultiNeedle::encode(const Subject& subject, const std::string& haystack,
-                                         const NeedleQuestion& question, std::string& text) const {
-  text = haystack + "\n\nQuestion: " + question.question;
+void MultiNeedle::ask(const Subject& subject, const std::string& haystack,
+                      const NeedleQuestion& question, Prompt& prompt) const {
+  prompt.text = haystack + "\n\nQuestion: " + question.question;
   if (options_.chat) {
     const std::vector<text::Message> messages = {
-        {.role = "user", .content = text + " Answer with the numbers."}};
-    return subject.encode_chat(messages);
+        {.role = "user", .content = prompt.text + " Answer with the numbers."}};
+    prompt.tokens = subject.encode_chat(messages);
+    prompt.rendered = subject.render_chat(messages);
+    return;
   }
-  text += "\nAnswer: " + question.beginning;
-  return subject.encode(text);
+  prompt.text += "\nAnswer: " + question.beginning;
+  prompt.tokens = subject.encode(prompt.text);
+  prompt.rendered = prompt.text;
+}
+
+void MultiNeedle::find_parts(const Subject& subject, const std::string& haystack, Prompt& prompt) {
+  std::vector<std::string> needles;
+  for (const Needle& needle : prompt.draw.needles) needles.push_back(sentence_of(needle));
+  prompt.parts =
+      prompt_parts({.text = prompt.rendered, .haystack = haystack, .needles = needles},
+                   subject.encode_with_starts(prompt.rendered).starts, prompt.tokens.size());
 }
 
 MultiNeedle::Prompt MultiNeedle::prompt_for(const Subject& subject, Filler& filler, int32_t length,
@@ -112,7 +145,7 @@ MultiNeedle::Prompt MultiNeedle::prompt_for(const Subject& subject, Filler& fill
   // What stands there without any filler; the rest of the length is for sentences.
   std::vector<std::string> sentences;
   std::vector<int32_t> counts;
-  out.tokens = encode(subject, build_haystack({}, {}, out.draw), question, out.text);
+  ask(subject, build_haystack({}, {}, out.draw), question, out);
   const auto bare = static_cast<int32_t>(out.tokens.size());
   if (bare > room) {
     fail("the needles do not fit: " + number(options_.needles) + " needles, the question and " +
@@ -134,12 +167,15 @@ MultiNeedle::Prompt MultiNeedle::prompt_for(const Subject& subject, Filler& fill
          "; give a text of ordinary sentences as --file");
   }
   // Sentences cost a little more or less together than alone; the last ones make room.
+  std::string haystack;
   for (;;) {
-    out.tokens = encode(subject, build_haystack(sentences, counts, out.draw), question, out.text);
+    haystack = build_haystack(sentences, counts, out.draw);
+    ask(subject, haystack, question, out);
     if (static_cast<int32_t>(out.tokens.size()) <= room || sentences.empty()) break;
     sentences.pop_back();
     counts.pop_back();
   }
+  find_parts(subject, haystack, out);
   out.dims = {{"length", number(length)}, {"depth", number(depth)}};
   return out;
 }
@@ -154,20 +190,40 @@ std::vector<MultiNeedle::Cell> MultiNeedle::cells_for(const std::vector<int32_t>
 }
 
 void MultiNeedle::observe(const Subject& subject, const Hooks& hooks, const Prompt& prompt,
-                          const std::string& answer, int64_t item,
+                          const Subject::Generated& answer, int64_t item,
                           std::vector<Observation>& out) const {
-  const int32_t found = numbers_found(answer, prompt.draw.needles, options_.queries);
+  const int32_t found = numbers_found(answer.text, prompt.draw.needles, options_.queries);
   const double asked = options_.queries;
   out.push_back({kNeedleAccuracy, item, prompt.dims, static_cast<double>(found), asked});
   out.push_back({kAllNeedles, item, prompt.dims, found == options_.queries ? 1.0 : 0.0, 1});
+  const auto share = [&](PromptPart part) {
+    // A part that no token of the prompt has is not among the shares.
+    const auto at = static_cast<size_t>(part);
+    return at < answer.attention.size() ? answer.attention[at] : 0.0;
+  };
+  if (!answer.attention.empty()) {
+    out.push_back({kAttentionAnswer, item, prompt.dims, share(PromptPart::kAnswer), 1});
+    out.push_back({kAttentionNoise, item, prompt.dims,
+                   share(PromptPart::kOtherNeedles) + share(PromptPart::kFiller), 1});
+    for (size_t i = 0; i < kRest.size(); ++i)
+      out.push_back(
+          {kAttentionRest + static_cast<int32_t>(i), item, prompt.dims, share(kRest[i]), 1});
+  }
+  if (answer.attention_magnitudes)
+    hooks.say("attention of " + subject.label() +
+              ": some of its weights are below 0; the shares are of their magnitudes");
   if (!hooks.sample) return;
   Sample sample{.task = name(),
                 .subject = subject.label(),
                 .item = item,
                 .dims = prompt.dims,
                 .prompt = prompt.text,
-                .output = answer,
+                .output = answer.text,
                 .score = found / asked};
+  if (!answer.attention.empty()) {
+    for (const PromptPart part : kPromptParts)
+      sample.attention.emplace_back(evaluate::name(part), share(part));
+  }
   for (int32_t n = 0; n < options_.queries; ++n)
     sample.expected += (n > 0 ? " " : "") + prompt.draw.needles[n].number;
   hooks.sample(sample);
@@ -194,10 +250,12 @@ void MultiNeedle::run(Subject& subject, const Hooks& hooks, std::vector<Observat
     std::vector<Subject::Generation> items;
     for (size_t i = run.begin; i < run.end; ++i) {
       prompts.push_back(prompt_for(subject, filler, cells[i].length, cells[i].depth, i));
-      items.push_back({std::move(prompts.back().tokens), answer_tokens(), {}});
+      items.push_back({.prompt = std::move(prompts.back().tokens),
+                       .max_tokens = answer_tokens(),
+                       .parts = std::move(prompts.back().parts)});
       if (!options_.chat) items.back().stop = {"\n"};
     }
-    const std::vector<std::string> answers = subject.generate(items, hooks.stop);
+    const std::vector<Subject::Generated> answers = subject.generate(items, hooks.stop);
     for (size_t i = 0; i < answers.size(); ++i)
       observe(subject, hooks, prompts[i], answers[i], static_cast<int64_t>(run.begin + i), out);
     hooks.report(subject, static_cast<int64_t>(run.end), static_cast<int64_t>(cells.size()));

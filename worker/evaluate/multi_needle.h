@@ -20,7 +20,13 @@ namespace dex::evaluate {
 // A length counts everything: filler, needles, question and the room for the answer. Filler begins
 // at a random sentence, is cut at a sentence's end and starts over where the file is too short. The
 // prompt is text to continue ("…\n\nQuestion: …\nAnswer: The magic number of Lima is"), or with
-// `chat` a user's message. Attention to the needles is not measured here.
+// `chat` a user's message.
+//
+// In the same run: what the attention of the prompt's last token, which predicts the answer's
+// first, falls on (prompt_parts.h). attention_answer is the signal; attention_noise is filler and
+// other needles together; attention_other_needles, attention_filler, attention_first_token and
+// attention_question are the rest of what the signal leaves. Each is a mean over layers and heads,
+// then over samples. Rows of signal and noise for each length × depth too.
 class MultiNeedle final : public Task {
  public:
   struct Options {
@@ -48,15 +54,17 @@ class MultiNeedle final : public Task {
   struct Filler;
   [[nodiscard]] std::vector<int32_t> lengths_for(const Subject& subject) const;
   [[nodiscard]] int32_t answer_tokens() const { return 16 * options_.queries + 8; }
-  [[nodiscard]] std::vector<int32_t> encode(const Subject& subject, const std::string& haystack,
-                                            const NeedleQuestion& question,
-                                            std::string& text) const;
+  // Sets the prompt's text and tokens.
+  void ask(const Subject& subject, const std::string& haystack, const NeedleQuestion& question,
+           Prompt& prompt) const;
+  // Sets the parts of a prompt whose tokens are there.
+  static void find_parts(const Subject& subject, const std::string& haystack, Prompt& prompt);
   [[nodiscard]] Prompt prompt_for(const Subject& subject, Filler& filler, int32_t length,
                                   int32_t depth, uint64_t item) const;
   // One a sample; a sample's item number is its place here.
   [[nodiscard]] std::vector<Cell> cells_for(const std::vector<int32_t>& lengths) const;
   void observe(const Subject& subject, const Hooks& hooks, const Prompt& prompt,
-               const std::string& answer, int64_t item, std::vector<Observation>& out) const;
+               const Subject::Generated& answer, int64_t item, std::vector<Observation>& out) const;
 
   Options options_;
   std::vector<std::string> sentences_;

@@ -31,6 +31,19 @@ std::optional<std::vector<text::Message>> read_messages(JsonRow& row) {
   return std::nullopt;
 }
 
+// Of a row whose prompt is read; false: something is wrong.
+bool read_rightness(JsonRow& row, AnswerQuestion& read) {
+  if (row.has("source") && !row.has("question")) {
+    auto source = row.text("source");
+    if (!source) return false;
+    read.source = std::move(*source);
+    if (!row.has("answers")) return true;
+  }
+  auto answers = row.texts("answers", 1);
+  if (answers) read.answers = std::move(*answers);
+  return answers.has_value();
+}
+
 void read_answer_row(JsonRow& row, std::vector<AnswerQuestion>& out) {
   AnswerQuestion read;
   read.line = row.line();
@@ -46,15 +59,15 @@ void read_answer_row(JsonRow& row, std::vector<AnswerQuestion>& out) {
     if (good)
       read.prompt =
           (context.empty() ? "" : context + "\n\n") + "Question: " + *question + "\nAnswer:";
+    read.source = context;
     read.one_line = true;
   } else {
     auto prompt = row.text("prompt");
     good = prompt.has_value();
     if (good) read.prompt = std::move(*prompt);
   }
-  auto answers = row.texts("answers", 1);
-  if (!good || !answers) return;
-  read.answers = std::move(*answers);
+  good = read_rightness(row, read) && good;
+  if (!good) return;
   out.push_back(std::move(read));
 }
 
@@ -82,7 +95,7 @@ std::vector<AnswerQuestion> read_answers(const std::filesystem::path& path) {
   for_each_row(text, faults, [&](JsonRow& row) { read_answer_row(row, out); });
   faults.check(
       out.size(),
-      R"(A line must be {"prompt" or "messages", "answers": […]} or {"question", "context", "answers": […]}.)");
+      R"(A line must be {"prompt" or "messages", "answers": […] or "source" or both} or {"question", "context", "answers": […]}.)");
   return out;
 }
 

@@ -11,17 +11,19 @@
 // every faulty line and what would be right; keys that it does not name are passed over.
 namespace dex::evaluate {
 
-// A prompt with the answers that count as right.
+// A prompt with the answers that count as right, and the text that an answer must keep to.
 struct AnswerQuestion {
   int64_t line = 0;
   std::string prompt;                   // text to continue …
   std::vector<text::Message> messages;  // … or a chat to answer; one of the two is empty
   bool one_line = false;                // the answer ends with its line
-  std::vector<std::string> answers;     // one at least
+  std::vector<std::string> answers;     // one at least, unless there is a source
+  std::string source;                   // a summary's text, a question's context; empty: none
 };
-// JSON Lines {"prompt" or "messages", "answers": […]}, or as question sets over given text (Natural
-// Questions and alike) have it, {"question", "context"?, "answers": […]}: those become the prompt
-// "CONTEXT\n\nQuestion: QUESTION\nAnswer:".
+// JSON Lines {"prompt" or "messages", "answers": […], "source"?}, or as question sets over given
+// text (Natural Questions and alike) have it, {"question", "context"?, "answers": […]}: those
+// become the prompt "CONTEXT\n\nQuestion: QUESTION\nAnswer:", and the context is their source.
+// Beside a "source" answers may be absent: a text to sum up needs no reference.
 std::vector<AnswerQuestion> read_answers(const std::filesystem::path& path);
 
 // A text with its class.

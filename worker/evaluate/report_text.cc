@@ -167,6 +167,7 @@ std::string sample_as_json(const Sample& sample) {
   out["output"] = sample.output;
   out["score"] = sample.score;
   if (!sample.logprobs.empty()) out["logprobs"] = sample.logprobs;
+  for (const auto& [part, share] : sample.attention) out["attention"][part] = share;
   // A greedy answer may end inside a character.
   return out.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }

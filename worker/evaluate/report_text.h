@@ -20,8 +20,8 @@ std::string rows_as_markdown(std::span<const ResultRow> rows);
 std::string evaluation_as_json(const std::string& task, const Evaluation& evaluation,
                                uint64_t seed);
 
-// One line of JSON: task, subject, item, line, dims, prompt, expected, output, score, logprobs.
-// Absent: what is empty.
+// One line of JSON: task, subject, item, line, dims, prompt, expected, output, score, logprobs,
+// attention. Absent: what is empty.
 std::string sample_as_json(const Sample& sample);
 
 }  // namespace dex::evaluate

@@ -17,7 +17,7 @@ using Dims = std::vector<std::pair<std::string, std::string>>;
 const std::string* find(const Dims& dims, const std::string& name);
 
 enum class IntervalKind { kWilson, kBootstrap, kNone };
-enum class Verdict { kBetter, kWorse, kNoDifference };
+enum class Verdict { kBetter, kWorse, kNoDifference, kDifferent };
 const char* name(IntervalKind kind);  // "WILSON" …
 const char* name(Verdict verdict);    // "BETTER" …
 
@@ -25,9 +25,10 @@ const char* name(Verdict verdict);    // "BETTER" …
 struct Comparison {
   double delta = 0;                  // subject − baseline
   std::optional<Interval> interval;  // paired bootstrap; absent with fewer than two units
-  // BETTER or WORSE when the difference is real at the row's confidence: by McNemar's exact test
-  // where every sample is right or wrong, else when `interval` leaves out 0. Never with so few
-  // units that all of them going one way would still be chance (by the sign test: six at 95 %).
+  // BETTER or WORSE, or DIFFERENT where neither way is better, when the difference is real at the
+  // row's confidence: by McNemar's exact test where every sample is right or wrong, else when
+  // `interval` leaves out 0. Never with so few units that all of them going one way would still be
+  // chance (by the sign test: six at 95 %).
   Verdict verdict = Verdict::kNoDifference;
 };
 
@@ -56,6 +57,8 @@ struct Sample {
   std::string output;
   double score = 0;              // 0–1, higher is better
   std::vector<double> logprobs;  // of the choices, where there are any
+  // Shares by name, where attention was measured.
+  std::vector<std::pair<std::string, double>> attention;
 };
 
 // One number that a metric adds up: the metric is Σ value / Σ weight over its observations.

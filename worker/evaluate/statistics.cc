@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "worker/evaluate/quantile.h"
 #include "worker/evaluate/random_stream.h"
 
 namespace dex::evaluate {
@@ -29,14 +30,6 @@ Interval wilson(int64_t successes, int64_t n, double confidence) {
   // The ends are exact there; rounding would put them a little off.
   return {successes == 0 ? 0.0 : (center - half) / scale,
           successes == n ? 1.0 : (center + half) / scale};
-}
-
-double quantile_of(std::vector<double> values, double q) {
-  std::ranges::sort(values);
-  const double at = q * static_cast<double>(values.size() - 1);
-  const auto below = static_cast<size_t>(at);
-  const size_t above = std::min(below + 1, values.size() - 1);
-  return values[below] + (values[above] - values[below]) * (at - static_cast<double>(below));
 }
 
 Interval bootstrap(uint32_t units, const BootstrapOptions& options,

@@ -35,10 +35,6 @@ struct BootstrapOptions {
 Interval bootstrap(uint32_t units, const BootstrapOptions& options,
                    const std::function<double(std::span<const uint32_t> drawn)>& statistic);
 
-// The q-quantile, 0 ≤ q ≤ 1, with linear interpolation between the order statistics around
-// q·(n − 1), numpy's default. `values` need not be sorted; at least one.
-double quantile_of(std::vector<double> values, double q);
-
 // McNemar's exact test, two-sided: p = min(1, 2·P(X ≤ min(b, c))), X binomial (b + c, ½), where b
 // and c count the samples that only the first and only the second model got right. 1 when the two
 // never differ.

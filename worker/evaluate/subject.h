@@ -35,6 +35,17 @@ class Subject {
     std::vector<int32_t> prompt;
     int32_t max_tokens = 0;
     std::vector<std::string> stop;
+    // For each token of the prompt, which part it belongs to (small numbers from 0): then the
+    // attention of the prompt's last token is measured too. Empty: it is not.
+    std::vector<uint8_t> parts;
+  };
+  struct Generated {
+    std::string text;
+    // By part: the share of the attention of the row that predicts the first generated token, mean
+    // over layers and heads; adds to 1 (method.md §9.2). Empty: not measured.
+    std::vector<double> attention;
+    // Some of the weights are below 0: the shares are of their magnitudes.
+    bool attention_magnitudes = false;
   };
 
   virtual ~Subject() = default;
@@ -48,6 +59,8 @@ class Subject {
   // Of a chat, up to where the assistant's answer begins; refused where there is no template.
   [[nodiscard]] virtual std::vector<int32_t> encode_chat(
       std::span<const text::Message> messages) const = 0;
+  // The text that encode_chat() makes ids of.
+  [[nodiscard]] virtual std::string render_chat(std::span<const text::Message> messages) const = 0;
   // Without special tokens, each id with the byte where it begins; and what encode() puts in front.
   [[nodiscard]] virtual text::Tokenizer::Encoding encode_with_starts(
       std::string_view text) const = 0;
@@ -57,9 +70,9 @@ class Subject {
   // One list an item, natural logarithms. Throws Stopped.
   virtual std::vector<std::vector<float>> score(std::span<const Scoring> items,
                                                 const std::stop_token& stop) = 0;
-  // One text an item. Throws Stopped.
-  virtual std::vector<std::string> generate(std::span<const Generation> items,
-                                            const std::stop_token& stop) = 0;
+  // One answer an item. Throws Stopped.
+  virtual std::vector<Generated> generate(std::span<const Generation> items,
+                                          const std::stop_token& stop) = 0;
 };
 
 }  // namespace dex::evaluate

@@ -47,30 +47,38 @@ void write_kv(const KvLayout& layout, void* block, int64_t kv_head, int64_t slot
 AttentionScratch::AttentionScratch(const KvLayout& layout)
     : memory_(static_cast<size_t>(kMostQueries * (64 + layout.padded_dim()))) {}
 
+std::vector<double> attention_weights(const AttentionTile& tile, size_t query) {
+  const KvLayout& layout = *tile.layout;
+  const int64_t keys = tile.keys_at(), visible = tile.visible[query];
+  const int64_t hidden = tile.hidden.empty() ? 0 : tile.hidden[query];
+  std::vector<double> p(static_cast<size_t>(visible), -std::numeric_limits<double>::infinity());
+  for (int64_t t = hidden; t < visible; ++t) {
+    double dot = 0;
+    for (int64_t i = 0; i < layout.head_dim; ++i) {
+      dot += tile.queries[query][i] *
+             read(layout, tile.block(t), keys + i * kBlockTokens + t % kBlockTokens);
+    }
+    p[t] = dot * tile.scale;
+  }
+  const double most = *std::max_element(p.begin(), p.end());
+  double total = 0;
+  for (double& v : p) total += v = std::exp(v - most);
+  for (double& v : p) v /= total;
+  return p;
+}
+
 void attend_plain(const AttentionTile& tile) {
   const KvLayout& layout = *tile.layout;
-  const int64_t keys = tile.keys_at(), values = tile.values_at();
+  const int64_t values = tile.values_at();
   for (size_t q = 0; q < tile.queries.size(); ++q) {
-    std::vector<double> p(static_cast<size_t>(tile.visible[q]));
-    const int64_t hidden = tile.hidden.empty() ? 0 : tile.hidden[q];
-    for (int64_t t = 0; t < tile.visible[q]; ++t) {
-      double dot = 0;
-      for (int64_t i = 0; i < layout.head_dim; ++i) {
-        dot += tile.queries[q][i] *
-               read(layout, tile.block(t), keys + i * kBlockTokens + t % kBlockTokens);
-      }
-      p[t] = t < hidden ? -std::numeric_limits<double>::infinity() : dot * tile.scale;
-    }
-    const double most = *std::max_element(p.begin(), p.end());
-    double total = 0;
-    for (double& v : p) total += v = std::exp(v - most);
+    const std::vector<double> p = attention_weights(tile, q);
     for (int64_t i = 0; i < layout.head_dim; ++i) {
       double sum = 0;
       for (int64_t t = 0; t < tile.visible[q]; ++t) {
         const int64_t at = values + t % kBlockTokens * layout.padded_dim() + i;
         sum += p[t] * read(layout, tile.block(t), at);
       }
-      tile.outputs[q][i] = static_cast<float>(sum / total);
+      tile.outputs[q][i] = static_cast<float>(sum);
     }
   }
 }

@@ -78,6 +78,10 @@ class AttentionScratch {
 // nobody sees are not read.
 void attend(const AttentionTile& tile, AttentionScratch& scratch);
 
+// One row of the map that attend() never makes: the weights of the tile's query number `query` over
+// tokens 0 … visible − 1, in double; 0 where it sees nothing. Reads neither values nor outputs.
+std::vector<double> attention_weights(const AttentionTile& tile, size_t query);
+
 // The formula in double, one query at a time: the oracle.
 void attend_plain(const AttentionTile& tile);
 

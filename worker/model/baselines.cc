@@ -5,20 +5,15 @@
 #include <stdexcept>
 #include <utility>
 
+#include "services/base/method_constants.h"
 #include "worker/model/named_values.h"
 
 namespace dex::model {
 
 namespace {
 
-constexpr std::array<std::pair<Linear, std::string_view>, 7> kPaths{
-    {{Linear::kQ, "self_attn.q_proj"},
-     {Linear::kK, "self_attn.k_proj"},
-     {Linear::kV, "self_attn.v_proj"},
-     {Linear::kO, "self_attn.o_proj"},
-     {Linear::kGate, "mlp.gate_proj"},
-     {Linear::kUp, "mlp.up_proj"},
-     {Linear::kDown, "mlp.down_proj"}}};
+static_assert(kLinears.size() == base::kLinearPaths.size());  // the same, in the same order
+
 constexpr std::array<std::pair<AdapterActivation, std::string_view>, 2> kAdapterActivations{
     {{AdapterActivation::kRelu, "relu"}, {AdapterActivation::kGelu, "gelu"}}};
 constexpr std::array<std::pair<Placement, std::string_view>, 3> kPlacements{
@@ -36,11 +31,10 @@ std::string shown(double value) {
 }  // namespace
 
 std::string_view path(Linear value) {
-  return name_in(kPaths, value);
+  return base::kLinearPaths[static_cast<size_t>(value)];
 }
 std::string_view name(Linear value) {
-  const std::string_view whole = path(value);
-  return whole.substr(whole.find('.') + 1);
+  return base::linear_name(path(value));
 }
 Linear parse_linear(std::string_view text) {
   std::string known;

@@ -1,14 +1,11 @@
 #include "worker/model/causal_attention.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 namespace dex::model {
@@ -63,23 +60,6 @@ Tensor causal_attention(const Tensor& q, const Tensor& k, const Tensor& v, int64
                           .transpose(0, 1));
   }
   return outputs.size() == 1 ? outputs[0] : at::cat(outputs, 0);
-}
-
-Tensor attention_entropy(const Tensor& q, const Tensor& k, int64_t window) {
-  at::NoGradGuard no_grad;
-  const Tensor every_head = k.repeat_interleave(q.size(1) / k.size(1), 1);
-  std::vector<Tensor> rows;
-  for (const Part& part : parts(q, window)) {
-    const bool causal = !part.mask.defined();
-    const Tensor queries = batched(q, part.begin, part.end),
-                 keys = batched(every_head, part.from, part.end);
-    // The keys as the values of one more attention call.
-    const auto [mixed, lse] = at::_scaled_dot_product_flash_attention_for_cpu(
-        queries, keys, keys, 0.0, causal, causal ? std::nullopt : std::optional<Tensor>(part.mask));
-    const Tensor expected = (queries * mixed).sum(-1) / std::sqrt(static_cast<double>(q.size(2)));
-    rows.push_back((lse - expected).squeeze(0).t());
-  }
-  return rows.size() == 1 ? rows[0] : at::cat(rows, 0);
 }
 
 }  // namespace dex::model

@@ -14,7 +14,4 @@ namespace dex::model {
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             int64_t window = 0);
 
-// Entropy of each row's weights in nats, [T, H], by LSE − q·(A·K)/√d (method.md §4.1).
-at::Tensor attention_entropy(const at::Tensor& q, const at::Tensor& k, int64_t window = 0);
-
 }  // namespace dex::model

@@ -89,7 +89,7 @@ struct DexOptions {
   Start start = Start::kIdentity;
   BranchInit w_d_init = BranchInit::kZeros;
   double soft_floor = 0;                // m_h of heads that are not selected, 0 … 0.5 (§3.4)
-  bool allow_large_projection = false;  // a branch above kLargeBranch of the base (§3.6)
+  bool allow_large_projection = false;  // a branch above base::kLargeBranch (§3.6)
   LambdaOptions lambda;
   LoraOptions lora;                  // with has_lora()
   BottleneckAdapterOptions adapter;  // with has_adapter()
@@ -162,9 +162,6 @@ std::string_view artifact_class(const DexOptions& options, const Config& config)
 // for (§3.2), in a fixed order.
 std::vector<std::pair<std::string, std::vector<int64_t>>> branch_shapes(const DexOptions& options,
                                                                         const Config& config);
-
-// Share of the base's parameters above which a branch needs allow_large_projection (§3.6).
-inline constexpr double kLargeBranch = 0.1;
 
 // λ_init(l) = 0.8 − 0.6·exp(−0.3·l), l from 0 (§2.2).
 double lambda_init(int64_t layer);

@@ -3,6 +3,7 @@
 #include <set>
 #include <string>
 
+#include "services/base/method_constants.h"
 #include "worker/model/dex_options.h"
 
 namespace dex::model {
@@ -82,7 +83,7 @@ void find_large_branch(std::vector<std::string>& found, const DexOptions& option
   }
   const double share =
       static_cast<double>(parameters) / static_cast<double>(config.parameter_count());
-  if (share <= kLargeBranch || options.allow_large_projection) return;
+  if (share <= base::kLargeBranch || options.allow_large_projection) return;
   found.push_back("a branch of " + std::to_string(parameters) + " parameters is " +
                   shown(std::round(1000 * share) / 10) +
                   " % of the base; above 10 % it needs allow_large_projection");

@@ -105,7 +105,6 @@ class Pass {
                   w.k_norm),
         cos_, sin_);
     const Tensor v = by_head(project(layer, Linear::kV, x, w.v, w.v_bias), config_.kv_heads);
-    if (observer_.on_entropy) observer_.on_entropy(layer, entropy(q.detach(), k.detach()));
     const Tensor o = config_.differential() ? subtracted(layer, x, q, k, v) : mix(q, k, v);
     if (observer_.on_heads) observer_.on_heads(layer, q.detach(), k.detach(), o.detach());
     const Tensor y = output(layer, o, v);
@@ -156,15 +155,6 @@ class Pass {
 
   Tensor mix_one(const Tensor& q, const Tensor& k, const Tensor& v) const {
     return causal_attention(q, k, v, config_.sliding_window);
-  }
-
-  // Of every row of every document, [N, H].
-  Tensor entropy(const Tensor& q, const Tensor& k) const {
-    const auto qs = q.split_with_sizes(lengths_), ks = k.split_with_sizes(lengths_);
-    std::vector<Tensor> rows;
-    for (size_t i = 0; i < lengths_.size(); ++i)
-      rows.push_back(attention_entropy(qs[i], ks[i], config_.sliding_window));
-    return at::cat(rows, 0);
   }
 
   // The output projection, with the branch where the layer has one.
@@ -259,7 +249,7 @@ void check_batch(const Batch& batch, const Config& config) {
 void check_single_heads(const Config& config, const Adaptation& adaptation,
                         const Observer& observer) {
   if (!config.differential()) return;
-  if (observer.on_entropy || observer.on_heads || !observer.head_gates.empty()) {
+  if (observer.on_heads || !observer.head_gates.empty()) {
     throw std::runtime_error("[llama] model_type " + config.kind() +
                              " subtracts one head's map from another's: measures of single heads "
                              "have no meaning on it");

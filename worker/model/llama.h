@@ -29,10 +29,8 @@ struct Observer {
   // O [N, H, d] and s·λ·m·D [N, H, d] of a layer with a branch: branch_effect of method.md §2.6.
   std::function<void(int64_t layer, const at::Tensor& o, const at::Tensor& scaled_difference)>
       on_branch;
-  // Entropy in nats of every attention row, [N, H], by LSE − q·(A·K)/√d (method.md §4.1).
-  std::function<void(int64_t layer, const at::Tensor& entropy)> on_entropy;
   // q [N, H, d] and k [N, K, d] as they meet (after RoPE), and o [N, H, d] as mixed, before any
-  // branch: what attention maps and head features are made of (method.md §4.3–§4.5).
+  // branch: what attention maps and head features are made of (method.md §4.1, §4.3–§4.5).
   std::function<void(int64_t layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& o)>
       on_heads;
   // ξ of method.md §4.2: [documents, H] a layer, multiplied to the heads' outputs after the branch.

@@ -66,6 +66,15 @@ struct Engine::Sequence : Schedulable {
   [[nodiscard]] int32_t generated() const {
     return static_cast<int32_t>(tokens.size()) - prompt_tokens;
   }
+  // Where the share holds the prompt's last token and its attention is asked for; else nullptr.
+  [[nodiscard]] const AttentionProbe* probe_for(const Share& share) {
+    const std::vector<uint8_t>& parts = request.attention_parts;
+    const int32_t last = prompt_tokens - 1;
+    if (parts.empty() || last < share.first || last >= share.first + share.count) return nullptr;
+    attention.assign(size_t{1} + *std::ranges::max_element(parts), 0.0);
+    probe = {last, parts, attention};
+    return &probe;
+  }
   [[nodiscard]] bool wants_echo_rows() const {
     return request.echo && request.top_logprobs.has_value();
   }
@@ -85,6 +94,8 @@ struct Engine::Sequence : Schedulable {
   bool ended = false;
   std::span<float> logits;  // of this step
   Choice choice;
+  AttentionProbe probe;           // of the prompt's last token, where the request asks for it
+  std::vector<double> attention;  // what it measured
 };
 
 Engine::Engine(std::shared_ptr<const ServingModel> model, const text::Tokenizer* tokenizer,
@@ -252,7 +263,7 @@ void Engine::compute(const std::vector<Share>& shares, Forward::Kernel kernel) {
     }
     segments_.push_back({sequence.adapter.get(), sequence.lease.blocks, share.first,
                          std::span(sequence.tokens).subspan(share.first, share.count),
-                         &sequence.branch_state});
+                         &sequence.branch_state, sequence.probe_for(share)});
   }
   forward_.run(segments_, kernel);
 }
@@ -432,6 +443,9 @@ void Engine::end(Sequence& sequence, Outcome outcome) {
   outcome.prompt_tokens = sequence.prompt_tokens;
   outcome.completion_tokens = sequence.generated();
   outcome.cached_tokens = sequence.cached_tokens;
+  outcome.attention = std::move(sequence.attention);
+  outcome.attention_magnitudes =
+      !outcome.attention.empty() && forward_.has_signed_maps(sequence.adapter.get());
   outcome.queue_ms = since(sequence.first_step_ms);
   outcome.first_token_ms = since(sequence.first_token_ms);
   outcome.total_ms = since(now);

@@ -53,6 +53,10 @@ std::vector<int32_t> EngineSubject::encode_chat(std::span<const text::Message> m
   return checked(text_.encode_chat(messages));
 }
 
+std::string EngineSubject::render_chat(std::span<const text::Message> messages) const {
+  return checked(text_.render_chat(messages));
+}
+
 text::Tokenizer::Encoding EngineSubject::encode_with_starts(std::string_view text) const {
   return checked(text_.tokenizer->encode_with_starts(text));
 }
@@ -80,8 +84,8 @@ std::vector<std::vector<float>> EngineSubject::score(std::span<const Scoring> it
   return out;
 }
 
-std::vector<std::string> EngineSubject::generate(std::span<const Generation> items,
-                                                 const std::stop_token& stop) {
+std::vector<EngineSubject::Generated> EngineSubject::generate(std::span<const Generation> items,
+                                                              const std::stop_token& stop) {
   std::vector<Request> requests;
   for (const Generation& item : items) {
     Request& request = requests.emplace_back();
@@ -89,9 +93,13 @@ std::vector<std::string> EngineSubject::generate(std::span<const Generation> ite
     request.max_tokens = item.max_tokens;
     request.sampling.temperature = 0;
     request.stop = item.stop;
+    request.attention_parts = item.parts;
   }
-  std::vector<std::string> out;
-  for (const auto& reply : run(std::move(requests), stop)) out.push_back(std::move(reply->text));
+  std::vector<Generated> out;
+  for (const auto& reply : run(std::move(requests), stop)) {
+    out.push_back({std::move(reply->text), std::move(reply->outcome.attention),
+                   reply->outcome.attention_magnitudes});
+  }
   return out;
 }
 

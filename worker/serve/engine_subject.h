@@ -33,14 +33,15 @@ class EngineSubject final : public evaluate::Subject {
   [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const override;
   [[nodiscard]] std::vector<int32_t> encode_chat(
       std::span<const text::Message> messages) const override;
+  [[nodiscard]] std::string render_chat(std::span<const text::Message> messages) const override;
   [[nodiscard]] text::Tokenizer::Encoding encode_with_starts(std::string_view text) const override;
   [[nodiscard]] std::optional<int32_t> bos() const override;
   [[nodiscard]] bool has_chat_template() const override { return text_.chat_template != nullptr; }
 
   std::vector<std::vector<float>> score(std::span<const Scoring> items,
                                         const std::stop_token& stop) override;
-  std::vector<std::string> generate(std::span<const Generation> items,
-                                    const std::stop_token& stop) override;
+  std::vector<Generated> generate(std::span<const Generation> items,
+                                  const std::stop_token& stop) override;
 
  private:
   class Reply;

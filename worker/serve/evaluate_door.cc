@@ -34,7 +34,8 @@ Only bits a byte compares models with different tokenizers.)";
 
 constexpr const char* kMultiNeedle =
     R"(Whether the model finds facts in long texts: sentences "The magic number of CITY is NUMBER." are hidden in a
-filler, and some of the numbers are asked for. Rows by length and depth, and a heat map.
+filler, and some of the numbers are asked for. Rows by length and depth, and a heat map. In the same run, what the
+attention of the prompt's last token falls on: the answer's needle (signal), filler and other needles (noise), the rest.
 
 FILE is the filler: plain text of ordinary sentences, or JSON Lines {"text"}.
   dex-engine evaluate multi_needle --model DIR --file book.txt --lengths 1024,2048,4096 --n-needles 4 --n-queries 2)";
@@ -55,10 +56,11 @@ FILE is JSON Lines {"text", "label"}; examples and questions are drawn from it.
   dex-engine evaluate icl --model DIR --file reviews.jsonl --shots 0,4,16 --n-orders 10 --order both)";
 
 constexpr const char* kAnswers =
-    R"(Greedy answers checked against given ones: exact, contains, f1 (case, punctuation and articles do not count).
+    R"(Greedy answers checked against given ones: exact, contains, f1 (case, punctuation and articles do not count); and
+against the text that they must keep to: numbers and capitalised names that it lacks, per 100 words (strings, not truth).
 
-FILE is JSON Lines {"prompt" or "messages", "answers": […]}, or questions over given text as Natural Questions has them,
-{"question", "context", "answers": […]}.
+FILE is JSON Lines {"prompt" or "messages", "answers": […], "source"?}, or questions over given text as Natural Questions
+has them, {"question", "context", "answers": […]}. Texts to sum up have a "source" and need no answers.
   dex-engine evaluate answers --model DIR --adapter DIR --file nq.jsonl --samples 200)";
 
 constexpr const char* kInstructions =

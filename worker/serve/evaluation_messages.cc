@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 #include <utility>
 #include <vector>
@@ -165,14 +166,28 @@ pb::EvaluationRow::Verdict verdict_message(evaluate::Verdict verdict) {
       return pb::EvaluationRow::VERDICT_WORSE;
     case evaluate::Verdict::kNoDifference:
       return pb::EvaluationRow::VERDICT_NO_DIFFERENCE;
+    case evaluate::Verdict::kDifferent:
+      return pb::EvaluationRow::VERDICT_DIFFERENT;
   }
   return pb::EvaluationRow::VERDICT_NO_DIFFERENCE;
 }
 
 evaluate::Verdict verdict_of(pb::EvaluationRow::Verdict verdict) {
   if (verdict == pb::EvaluationRow::VERDICT_BETTER) return evaluate::Verdict::kBetter;
+  if (verdict == pb::EvaluationRow::VERDICT_DIFFERENT) return evaluate::Verdict::kDifferent;
   return verdict == pb::EvaluationRow::VERDICT_WORSE ? evaluate::Verdict::kWorse
                                                      : evaluate::Verdict::kNoDifference;
+}
+
+// The rows that a result has room for, in their order: what is over everything before what is over
+// one group, those before groups of two.
+std::vector<size_t> kept_rows(const std::vector<evaluate::ResultRow>& rows) {
+  std::vector<size_t> out(rows.size());
+  std::iota(out.begin(), out.end(), size_t{0});
+  std::ranges::stable_sort(out, {}, [&](size_t i) { return rows[i].dims.size(); });
+  out.resize(std::min(out.size(), kMostRows));
+  std::ranges::sort(out);
+  return out;
 }
 
 // Heat maps of every subject that has one, in the order of the rows.
@@ -264,12 +279,13 @@ pb::EvaluationResult result_message(const EvaluateCommand& task, const std::stri
   pb::EvaluationResult out;
   out.set_task(task.task);
   out.set_file(file);
-  const size_t kept = std::min(evaluation.rows.size(), kMostRows);
-  for (size_t i = 0; i < kept; ++i) *out.add_rows() = row_message(evaluation.rows[i]);
+  const std::vector<size_t> kept = kept_rows(evaluation.rows);
+  for (const size_t i : kept) *out.add_rows() = row_message(evaluation.rows[i]);
   for (const std::string& note : evaluation.notes) out.add_notes(note);
-  if (kept < evaluation.rows.size()) {
-    out.add_notes("only the first " + std::to_string(kept) + " of " +
-                  std::to_string(evaluation.rows.size()) + " rows are kept");
+  if (kept.size() < evaluation.rows.size()) {
+    out.add_notes("only " + std::to_string(kept.size()) + " of " +
+                  std::to_string(evaluation.rows.size()) +
+                  " rows are kept, those over most samples first");
   }
   return out;
 }

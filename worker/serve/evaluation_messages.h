@@ -18,8 +18,8 @@ dex::v1::EvaluationRow row_message(const evaluate::ResultRow& row);
 // Dims come in the order of their names: a map has no other.
 evaluate::ResultRow row_of(const dex::v1::EvaluationRow& message);
 
-// A task with its rows and notes. At most kMostRows rows, so that a reply stays below gRPC's limit;
-// what is left out is said in a note.
+// A task with its rows and notes. At most kMostRows rows, so that a reply stays below gRPC's limit,
+// those with the fewest dims first; that some are left out is said in a note.
 inline constexpr size_t kMostRows = 500;
 dex::v1::EvaluationResult result_message(const EvaluateCommand& task, const std::string& file,
                                          const evaluate::Evaluation& evaluation);

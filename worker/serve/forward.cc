@@ -82,6 +82,7 @@ void Forward::run(std::span<const Segment> segments, Kernel kernel) {
     if (config_.differential()) {
       threads_.run(static_cast<int>(rows_.size()), [&](int row, int) { subtract(w, row); });
     }
+    probe_rows(layer);
     if (!branches_.empty()) branches_.apply(layer, o_.data(), v_.data());
 
     prepare(o_.data(), config_.heads * config_.head_dim);

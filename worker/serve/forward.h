@@ -13,6 +13,16 @@
 
 namespace dex::serve {
 
+// What one row's attention falls on, measured while it is computed (method.md §9.2): its logits are
+// in the KV cache, so no map is made.
+struct AttentionProbe {
+  int32_t position = 0;            // the row's, one of its segment's tokens
+  std::span<const uint8_t> parts;  // of positions 0 … position: which share they belong to
+  // By part, as many as `parts` names: mean over layers and heads of the row's weights there, all
+  // together 1. Written by run().
+  std::span<double> shares;
+};
+
 // Consecutive tokens of one sequence. Everything before `first` has its K and V in `blocks`
 // already.
 struct Segment {
@@ -21,6 +31,7 @@ struct Segment {
   int32_t first = 0;                // position of tokens[0]
   std::span<const int32_t> tokens;
   BranchState* branch_state = nullptr;  // of the sequence; for adapters that keep one
+  const AttentionProbe* probe = nullptr;
 };
 
 // The forward pass of a decoder of any of model/families.h over paged KV, batched over sequences
@@ -44,6 +55,11 @@ class Forward {
 
   // Logits [rows.size(), V] of rows of the last run, counted over all its segments.
   void logits(std::span<const int32_t> rows, Kernel kernel, float* out);
+
+  // Whether maps of this model, or of it with `adapter` (null: none), have weights below 0: those
+  // of differential models and of the form uniform_map. A probe then measures |M|, each row divided
+  // by its sum.
+  [[nodiscard]] bool has_signed_maps(const ServingAdapter* adapter) const;
 
  private:
   struct Row {
@@ -107,8 +123,16 @@ class Forward {
   void tile_maps(int64_t layer, int64_t first, int64_t count, int64_t kv_head, int thread);
   void subtract(const LayerView& layer, int64_t row);
   void subtract_wide(const LayerView& layer, int64_t row);
-  // Of the heads that read key head `kv_head`, the i-th.
+  // Of the heads that read key head `kv_head`, the i-th; and which key head a query head reads.
   [[nodiscard]] int64_t query_head(int64_t kv_head, int64_t i) const;
+  [[nodiscard]] int64_t key_head(int64_t head) const;
+  // Probes (forward_attention.cc), after the attention of `layer`.
+  void probe_rows(int64_t layer);
+  void probe_row(int64_t layer, int64_t row);
+  // M of one row and head over positions 0 … its own, as it acts on the values: with the second map
+  // taken off, with uniform_map's constant.
+  [[nodiscard]] std::vector<double> map_row(int64_t layer, int64_t row, int64_t head) const;
+  [[nodiscard]] std::vector<double> softmax_row(int64_t layer, int64_t row, int64_t head) const;
 
   const ServingModel& model_;
   const model::Config& config_;

@@ -15,6 +15,12 @@ int64_t Forward::query_head(int64_t kv_head, int64_t i) const {
   return 2 * (kv_head / 2 * group + i) + kv_head % 2;  // pairs of keys read pairs of queries
 }
 
+int64_t Forward::key_head(int64_t head) const {
+  const int64_t group = config_.heads_per_kv();
+  if (config_.attention != Attention::kSecondMapV1) return head / group;
+  return 2 * (head / 2 / group) + head % 2;
+}
+
 void Forward::tile_maps(int64_t layer, int64_t first, int64_t count, int64_t kv_head, int thread) {
   const int64_t d = config_.head_dim;
   if (config_.attention != Attention::kDiffLlama)

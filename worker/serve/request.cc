@@ -91,6 +91,11 @@ base::Status validate(const Request& request, const RequestLimits& limits) {
     findings.add("min_tokens",
                  "must be between 0 and max_tokens, got " + std::to_string(request.min_tokens));
   }
+  if (!request.attention_parts.empty() && request.attention_parts.size() != request.prompt.size()) {
+    findings.add("attention_parts", "must name a part for each of the prompt's " +
+                                        std::to_string(request.prompt.size()) + " tokens, got " +
+                                        std::to_string(request.attention_parts.size()));
+  }
   findings.in_range("timeout_seconds", static_cast<double>(request.timeout_ms) / 1000, 0.001,
                     static_cast<double>(limits.longest_timeout_ms) / 1000);
   DEX_RETURN_IF_ERROR(std::move(findings).status());

@@ -36,6 +36,9 @@ struct Request {
   // With echo and log-probabilities: only the entries of prompt tokens from here on. What comes
   // before may then be taken from the KV cache.
   int32_t echo_from = 0;
+  // For each token of the prompt, which part it belongs to (small numbers from 0): the outcome then
+  // says what the attention of the prompt's last token falls on. Empty: not measured.
+  std::vector<uint8_t> attention_parts;
   int64_t timeout_ms = 600'000;  // from submission
 };
 
@@ -82,8 +85,12 @@ struct Outcome {
   int32_t prompt_tokens = 0;
   int32_t completion_tokens = 0;
   int32_t cached_tokens = 0;  // of the prompt, taken from the KV cache
-  double queue_ms = 0;        // until its first step
-  double first_token_ms = 0;  // from submission
+  // By part of Request::attention_parts, adding to 1: mean over layers and heads (method.md §9.2).
+  // Empty: not asked for.
+  std::vector<double> attention;
+  bool attention_magnitudes = false;  // some weights are below 0: shares of |M|, renormalised
+  double queue_ms = 0;                // until its first step
+  double first_token_ms = 0;          // from submission
   double total_ms = 0;
 };
 

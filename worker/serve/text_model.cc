@@ -33,12 +33,16 @@ base::Result<std::vector<int32_t>> TextModel::encode_prompt(std::string_view tex
 base::Result<std::vector<int32_t>> TextModel::encode_chat(
     std::span<const text::Message> messages) const {
   if (tokenizer == nullptr) return no_tokenizer();
+  DEX_ASSIGN_OR_RETURN(const std::string rendered, render_chat(messages));
+  return tokenizer->encode(rendered, false);  // the template wrote the special tokens
+}
+
+base::Result<std::string> TextModel::render_chat(std::span<const text::Message> messages) const {
   if (chat_template == nullptr) {
     return base::failed_precondition(
         "NOT_SUPPORTED", "the model has no chat template; give a prompt instead of messages");
   }
-  DEX_ASSIGN_OR_RETURN(const std::string rendered, chat_template->render(messages, true));
-  return tokenizer->encode(rendered, false);  // the template wrote the special tokens
+  return chat_template->render(messages, true);
 }
 
 }  // namespace dex::serve

@@ -22,6 +22,8 @@ struct TextModel {
   // bad UTF-8.
   base::Result<std::vector<int32_t>> encode_prompt(std::string_view text) const;
   base::Result<std::vector<int32_t>> encode_chat(std::span<const text::Message> messages) const;
+  // The text that encode_chat() makes ids of, up to where the assistant's answer begins.
+  base::Result<std::string> render_chat(std::span<const text::Message> messages) const;
 };
 
 }  // namespace dex::serve

@@ -3,22 +3,16 @@
 #include <algorithm>
 #include <cmath>
 
+#include "worker/evaluate/quantile.h"
 #include "worker/train/number_text.h"
 
 namespace dex::train {
 namespace {
 
+using evaluate::quantile_of;
+
 constexpr double kReachWanted = 0.02, kDegradedRatio = 1.005;
 constexpr size_t kUnstableWindow = 50;
-
-// Linear interpolation between the two nearest ranks.
-double percentile(std::vector<double> values, double share) {
-  std::sort(values.begin(), values.end());
-  const double rank = share * static_cast<double>(values.size() - 1);
-  const auto low = static_cast<size_t>(rank);
-  const size_t high = std::min(low + 1, values.size() - 1);
-  return values[low] + (rank - static_cast<double>(low)) * (values[high] - values[low]);
-}
 
 // F of method.md §2.2.
 double rate_sum(const JobSpec& spec, const Resolved& resolved) {
@@ -70,10 +64,10 @@ std::string weaker_lambda(const JobSpec& spec) {
 }
 
 size_t outliers(const std::vector<double>& losses) {
-  const double median = percentile(losses, 0.5);
+  const double median = quantile_of(losses, 0.5);
   std::vector<double> deviations;
   for (const double loss : losses) deviations.push_back(std::abs(loss - median));
-  const double limit = median + 6 * percentile(deviations, 0.5);
+  const double limit = median + 6 * quantile_of(deviations, 0.5);
   return static_cast<size_t>(
       std::count_if(losses.begin(), losses.end(), [&](double loss) { return loss > limit; }));
 }
@@ -163,8 +157,8 @@ std::optional<Advice> unstable(const std::vector<double>& losses, const std::vec
                                const JobSpec& spec, const Resolved& resolved) {
   if (losses.size() < kUnstableWindow || norms.size() < kUnstableWindow) return std::nullopt;
   const size_t spikes = outliers(losses);
-  const double median_norm = percentile(norms, 0.5);
-  const double ratio = median_norm > 0 ? percentile(norms, 0.99) / median_norm : 0;
+  const double median_norm = quantile_of(norms, 0.5);
+  const double ratio = median_norm > 0 ? quantile_of(norms, 0.99) / median_norm : 0;
   if (spikes < 3 && ratio <= 10) return std::nullopt;
   Advice advice{"unstable",
                 std::to_string(spikes) +

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <csignal>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "services/base/files.h"
@@ -104,6 +105,45 @@ TEST_F(EvaluateTest, ChoicesAreAsLikelyAsInTransformers) {
     EXPECT_LT(largest_difference(found[i], wanted[i]), 2e-3) << "question " << i;
 }
 
+// The shares of transformers' own maps, and what the rows say of the samples.
+TEST_F(EvaluateTest, AttentionFallsWhereItDoesInTransformers) {
+  const auto samples = (dir_ / "samples.jsonl").string();
+  const auto found =
+      rows("multi_needle", {"--file", (kData / "jargon.txt").string(), "--lengths", "256",
+                            "--depths-percent", "50", "--n-needles", "3", "--n-queries", "2",
+                            "--samples-per-cell", "2", "--samples-out", samples});
+  const nlohmann::json wanted = expected()["attention"];
+  std::ifstream prompts(kData / "needle_prompts.json");
+  const nlohmann::json asked = nlohmann::json::parse(prompts);
+  std::ifstream file(samples);
+  std::map<std::string, double> mean;
+  size_t i = 0;
+  for (std::string line; std::getline(file, line); ++i) {
+    const nlohmann::json sample = nlohmann::json::parse(line);
+    ASSERT_EQ(sample["prompt"], asked.at(i));
+    ASSERT_EQ(sample["attention"].size(), 5U);
+    double total = 0;
+    for (const auto& [part, share] : wanted.at(i).items()) {
+      EXPECT_NEAR(sample["attention"].at(part).get<double>(), share.get<double>(), 1e-5) << part;
+      mean["attention_" + part] += share.get<double>() / 2;
+      total += sample["attention"].at(part).get<double>();
+    }
+    EXPECT_NEAR(total, 1, 1e-9);
+  }
+  ASSERT_EQ(i, 2U);
+  mean["attention_noise"] = mean["attention_other_needles"] + mean["attention_filler"];
+  size_t compared = 0;
+  for (const auto& row : found) {
+    const auto metric = row["metric"].get<std::string>();
+    if (!row["dims"].empty() || !mean.contains(metric)) continue;
+    EXPECT_NEAR(row["value"].get<double>(), mean[metric], 1e-5) << metric;
+    EXPECT_LE(row["low"].get<double>(), row["value"].get<double>());
+    EXPECT_GE(row["high"].get<double>(), row["value"].get<double>());
+    ++compared;
+  }
+  EXPECT_EQ(compared, 6U);
+}
+
 TEST_F(EvaluateTest, TheBaseAgainstItselfIsNoDifference) {
   const std::string few = write("few.txt", "The sky is blue. Grass is green.\nSnow is white.\n");
   for (const auto& row : rows("perplexity", {"--file", (kData / "jargon.txt").string(), "--adapter",
@@ -143,7 +183,7 @@ TEST_F(EvaluateTest, AnswersExamplesInContextAndExports) {
       R"({"question":"What colour is the sky?","context":"The sky is blue.","answers":["blue"]}
 {"question":"Who wrote it?","context":"Ann wrote the letter.","answers":["Ann"]}
 )");
-  EXPECT_EQ(rows("answers", {"--file", questions, "--max-tokens", "12"}).size(), 3U);
+  EXPECT_EQ(rows("answers", {"--file", questions, "--max-tokens", "12"}).size(), 4U);
   std::string labelled;
   for (int i = 0; i < 12; ++i)
     labelled += i % 2 == 0

@@ -10,6 +10,7 @@
 #include "tests/unit/worker/evaluate/fake_subject.h"
 #include "worker/evaluate/answer_match.h"
 #include "worker/evaluate/instructions.h"
+#include "worker/evaluate/unseen_strings.h"
 
 namespace dex::evaluate {
 namespace {
@@ -40,15 +41,61 @@ TEST(AnswerMatchTest, F1CountsWordsInCommonAndTakesTheBestAnswer) {
   EXPECT_EQ(match_answer("anything", std::vector<std::string>{"the"}).contains, 0);
 }
 
+TEST(UnseenStringsTest, CountsNumbersAndNamesThatTheSourceLacks) {
+  const std::string source =
+      "In 1998 Ann Lee sold 1,000 pears to \xE2\x80\x9CPears & Co\xE2\x80\x9D for 3.5 coins.";
+  const auto count = [&](const char* output) { return unseen_strings(output, source).unseen; };
+  EXPECT_EQ(count("Ann's pears: 1000 for Lee, 3.5 each, in 1998."), 0);
+  EXPECT_EQ(count("Yesterday Ann sold 1001 pears. Bob and I saw Bob."), 2);  // 1001, the second Bob
+  EXPECT_EQ(count("He met ann in Oslo\xE2\x80\x94not Rome\xE2\x80\x99s Lee."), 2);  // Oslo, Rome
+  EXPECT_EQ(count("It cost 3 or 5 or 35."), 3);  // 3.5 is one number
+  EXPECT_EQ(unseen_strings("Ann Lee's 1,000 pears -- sold!", source).words, 5);
+  EXPECT_EQ(unseen_strings("", source).words, 0);
+  EXPECT_EQ(unseen_strings("to Paris in 2001", "").unseen, 2);
+}
+
+TEST(AnswersTest, RowsWithASourceAreHeldAgainstIt) {
+  support::TemporaryDirectory dir;
+  std::ofstream(dir / "rows.jsonl")
+      << R"({"prompt": "Sum up: Ann sold 12 pears.", "source": "Ann sold 12 pears."}
+{"question": "Who sold?", "context": "Ann sold 12 pears.", "answers": ["Ann"]}
+{"prompt": "no source", "answers": ["x"]}
+)";
+  FakeSubject subject;
+  subject.answer = [](const std::string& prompt) {
+    if (prompt.starts_with("Sum up")) return "Then Ann sold 13 pears to Bob.";  // 13, Bob of 7
+    return prompt.starts_with("no source") ? "x of Mars" : "Ann sold it";
+  };
+  Answers task({.max_tokens = 8}, read_answers(dir / "rows.jsonl"));
+  std::vector<Sample> samples;
+  Hooks hooks;
+  hooks.sample = [&](const Sample& sample) { samples.push_back(sample); };
+  const Evaluation found = run(task, {&subject}, hooks);
+  const ResultRow unseen = row_of(found, "unseen_strings_per_100_words");
+  EXPECT_DOUBLE_EQ(unseen.value, 100 * 2.0 / (7 + 3));
+  EXPECT_EQ(unseen.n, 2);
+  EXPECT_EQ(unseen.kind, IntervalKind::kBootstrap);
+  EXPECT_EQ(row_of(found, "exact").n, 2);  // a text to sum up has no answer
+  ASSERT_EQ(samples.size(), 3U);
+  EXPECT_DOUBLE_EQ(samples[0].score, 1 - 2.0 / 7);
+  EXPECT_EQ(samples[0].expected, "");
+
+  std::ofstream(dir / "bad.jsonl") << R"({"prompt": "p", "source": " "})"
+                                   << "\n"
+                                   << R"({"prompt": "p"})"
+                                   << "\n";
+  EXPECT_THROW(read_answers(dir / "bad.jsonl"), std::runtime_error);
+}
+
 TEST(AnswersTest, QuestionsEndWithTheirLineAndChatsGoThroughTheTemplate) {
   FakeSubject subject;
   subject.answer = [](const std::string& prompt) {
     return prompt.find("capital") != std::string::npos ? " The Paris." : "no idea";
   };
   std::vector<AnswerQuestion> file = {
-      {1, "capital?", {}, true, {"paris"}},
-      {2, "", {{.role = "user", .content = "capital of France?"}}, false, {"Paris", "Lutetia"}},
-      {3, "else", {}, false, {"paris", "an idea"}}};
+      {1, "capital?", {}, true, {"paris"}, ""},
+      {2, "", {{.role = "user", .content = "capital of France?"}}, false, {"Paris", "Lutetia"}, ""},
+      {3, "else", {}, false, {"paris", "an idea"}, ""}};
   Answers task({.max_tokens = 8}, file);
   const Evaluation found = run(task, {&subject});
   EXPECT_NEAR(row_of(found, "exact").value, 2.0 / 3, 1e-12);

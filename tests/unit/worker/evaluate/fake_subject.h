@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <optional>
@@ -27,6 +28,14 @@ class FakeSubject : public Subject {
     return -std::log(256.0);
   };
   std::function<std::string(const std::string& prompt)> answer = [](const auto&) { return ""; };
+  // Of the parts of a prompt's tokens; by default what an even attention falls on.
+  std::function<std::vector<double>(const std::vector<uint8_t>& parts)> attention =
+      [](const std::vector<uint8_t>& parts) {
+        std::vector<double> out(1 + *std::max_element(parts.begin(), parts.end()));
+        for (const uint8_t part : parts) out[part] += 1.0 / static_cast<double>(parts.size());
+        return out;
+      };
+  bool attention_magnitudes = false;
   std::function<void()> before_each_call;  // may ask to stop
   std::optional<int32_t> bos_id;           // in front of every encoded text
   std::vector<std::string> prompts;        // that answers were made for
@@ -41,9 +50,12 @@ class FakeSubject : public Subject {
   }
   [[nodiscard]] std::vector<int32_t> encode_chat(
       std::span<const text::Message> messages) const override {
+    return encode(render_chat(messages));
+  }
+  [[nodiscard]] std::string render_chat(std::span<const text::Message> messages) const override {
     std::string text;
     for (const auto& message : messages) text += "<" + message.role + ">" + message.content;
-    return encode(text + "<assistant>");
+    return text + "<assistant>";
   }
   [[nodiscard]] text::Tokenizer::Encoding encode_with_starts(std::string_view text) const override {
     text::Tokenizer::Encoding out;
@@ -68,13 +80,16 @@ class FakeSubject : public Subject {
     }
     return out;
   }
-  std::vector<std::string> generate(std::span<const Generation> items,
-                                    const std::stop_token& stop) override {
+  std::vector<Generated> generate(std::span<const Generation> items,
+                                  const std::stop_token& stop) override {
     check(stop);
-    std::vector<std::string> out;
+    std::vector<Generated> out;
     for (const Generation& item : items) {
       prompts.push_back(text_of(item.prompt));
-      out.push_back(answer(prompts.back()));
+      out.push_back({answer(prompts.back()), {}, false});
+      if (item.parts.empty()) continue;
+      out.back().attention = attention(item.parts);
+      out.back().attention_magnitudes = attention_magnitudes;
     }
     return out;
   }

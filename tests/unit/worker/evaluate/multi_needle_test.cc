@@ -7,6 +7,7 @@
 #include <set>
 
 #include "tests/unit/worker/evaluate/fake_subject.h"
+#include "worker/evaluate/prompt_parts.h"
 
 namespace dex::evaluate {
 namespace {
@@ -16,6 +17,7 @@ using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using testing::FakeSubject;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 using testing::row_of;
 using testing::run;
 using ::testing::StartsWith;
@@ -109,6 +111,93 @@ TEST(MultiNeedleTest, GridOfAModelThatReadsOnlyTheEnd) {
   EXPECT_EQ(cell("1600", "0").comparison->verdict, Verdict::kWorse);
   EXPECT_EQ(row_of(found, "all", "forgetful", {{"length", "800"}}).value, .5);
   EXPECT_THAT(found.notes, ElementsAre(HasSubstr("10 samples a cell")));
+}
+
+TEST(PromptPartsTest, EachTokenBelongsToThePartOfItsLastByte) {
+  const std::vector<std::string> needles = {"B is 2.", "A is 1."};
+  //                         0    5  8      15   20      28
+  const std::string text = "x <u>Hay. A is 1. More. B is 2. End.\n\nQ";
+  const std::string haystack = "Hay. A is 1. More. B is 2. End.";
+  using enum PromptPart;
+  // BOS has no text. " A" and " B" begin with the filler's blank, ". E" ends in filler.
+  const std::vector<uint32_t> starts = {0, 5, 9, 11, 17, 23, 25, 30, 33, 38};
+  const std::vector<PromptPart> wanted = {kFirstToken,   kQuestion, kFiller,  kOtherNeedles,
+                                          kOtherNeedles, kFiller,   kAnswer,  kAnswer,
+                                          kFiller,       kQuestion, kQuestion};
+  std::vector<uint8_t> numbers;
+  for (const PromptPart part : wanted) numbers.push_back(static_cast<uint8_t>(part));
+  const NeedleText prompt{.text = text, .haystack = haystack, .needles = needles};
+  EXPECT_EQ(prompt_parts(prompt, starts, 11), numbers);
+  // Without BOS the text's first token is the first.
+  numbers.erase(numbers.begin());
+  numbers[0] = static_cast<uint8_t>(kFirstToken);
+  EXPECT_EQ(prompt_parts(prompt, starts, 10), numbers);
+  const std::string other = "a template that trims";
+  EXPECT_THROW(prompt_parts({.text = other, .haystack = haystack, .needles = needles}, starts, 10),
+               std::runtime_error);
+}
+
+// Tokens are bytes, and an even attention falls on each part as its bytes.
+TEST(MultiNeedleTest, AttentionIsSharedOutAmongFiveParts) {
+  FakeSubject base("base"), sharp("sharp");
+  sharp.attention = [](const std::vector<uint8_t>&) {
+    return std::vector<double>{.5, .1, .2, .1, .1};
+  };
+  sharp.attention_magnitudes = true;
+  MultiNeedle task({.lengths = {800},
+                    .depths_percent = {0, 50},
+                    .needles = 3,
+                    .queries = 2,
+                    .samples_per_cell = 5},
+                   filler());
+  std::vector<Sample> samples;
+  Hooks hooks;
+  hooks.sample = [&](const Sample& sample) { samples.push_back(sample); };
+  const Evaluation found = run(task, {&base, &sharp}, hooks);
+
+  double total = 0;
+  const std::vector<std::string> parts = {"answer", "other_needles", "first_token", "question",
+                                          "filler"};
+  for (const std::string& part : parts) {
+    total += row_of(found, "attention_" + part).value;
+    EXPECT_EQ(row_of(found, "attention_" + part).kind, IntervalKind::kBootstrap);
+  }
+  EXPECT_NEAR(total, 1, 1e-12);
+  double answer = 0, others = 0, question = 0;
+  for (size_t i = 0; i < 10; ++i) {
+    const std::string& prompt = base.prompts[i];
+    const auto size = static_cast<double>(prompt.size());
+    // "The magic numbers of X and Y are": X's needle is the answer's.
+    const size_t begin = prompt.rfind("numbers of ") + 11;
+    const std::string city = prompt.substr(begin, prompt.find(' ', begin) - begin);
+    const std::regex needle("The magic number of ([A-Z][a-z]+) is [0-9]{6}\\.");
+    for (std::sregex_iterator at(prompt.begin(), prompt.end(), needle), end; at != end; ++at) {
+      const double first = at->position() == 0 ? 1 : 0;  // that byte is the first token's
+      const double bytes = (static_cast<double>(at->length()) - first) / size / 10;
+      ((*at)[1].str() == city ? answer : others) += bytes;
+    }
+    question += static_cast<double>(prompt.size() - prompt.rfind("\n\nQuestion")) / size / 10;
+  }
+  EXPECT_NEAR(row_of(found, "attention_answer").value, answer, 1e-12);
+  EXPECT_NEAR(row_of(found, "attention_other_needles").value, others, 1e-12);
+  EXPECT_NEAR(row_of(found, "attention_question").value, question, 1e-12);
+  EXPECT_NEAR(row_of(found, "attention_noise").value,
+              others + row_of(found, "attention_filler").value, 1e-12);
+
+  const auto verdict = [&](const char* metric) {
+    return row_of(found, metric, "sharp").comparison->verdict;
+  };
+  EXPECT_EQ(verdict("attention_answer"), Verdict::kBetter);
+  EXPECT_EQ(verdict("attention_noise"), Verdict::kBetter);
+  EXPECT_EQ(verdict("attention_first_token"), Verdict::kDifferent);
+  EXPECT_NEAR(row_of(found, "attention_noise", "sharp", {{"length", "800"}, {"depth", "50"}}).value,
+              .2, 1e-12);
+  EXPECT_THAT(found.notes, ::testing::Contains(HasSubstr("attention of sharp: some of its weights "
+                                                         "are below 0")));
+  ASSERT_EQ(samples.size(), 20U);
+  EXPECT_THAT(samples.back().attention,
+              ElementsAre(Pair("answer", .5), Pair("other_needles", .1), Pair("first_token", .2),
+                          Pair("question", .1), Pair("filler", .1)));
 }
 
 TEST(MultiNeedleTest, PromptsFillTheirLengthAndAreTheSameForEverySubject) {

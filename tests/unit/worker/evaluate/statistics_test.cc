@@ -5,6 +5,7 @@
 
 #include <numeric>
 
+#include "worker/evaluate/quantile.h"
 #include "worker/evaluate/random_stream.h"
 #include "worker/kernels/philox.h"
 

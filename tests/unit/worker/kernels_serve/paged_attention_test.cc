@@ -153,6 +153,37 @@ TEST(PagedAttention, DoesNotTouchWhatIsNotVisible) {
   });
 }
 
+// method.md §11.3, and the same without its first token.
+TEST(PagedAttention, WeightsOfOneRow) {
+  const KvLayout layout{1, 2, Number::kF32};
+  std::vector<float> block(layout.block_elements());
+  const float keys[][2] = {{.5F, -.2F}, {1, .3F}, {-.4F, .8F}, {.1F, .6F}}, value[] = {0, 0};
+  for (int64_t t = 0; t < 4; ++t) write_kv(layout, block.data(), 0, t, keys[t], value);
+  const float query[] = {1, 2};
+  const float* queries[] = {query, query};
+  const int64_t visible[] = {4, 4}, hidden[] = {0, 1};
+  const std::vector<int32_t> blocks = {0};
+  const AttentionTile tile{.layout = &layout,
+                           .memory = block.data(),
+                           .stride_bytes = layout.block_bytes(),
+                           .blocks = blocks,
+                           .scale = 1 / std::sqrt(2.0F),
+                           .queries = queries,
+                           .visible = visible,
+                           .hidden = hidden};
+  const double wanted[] = {0.119031, 0.343793, 0.259096, 0.278080};
+  const auto all = attention_weights(tile, 0), some = attention_weights(tile, 1);
+  ASSERT_EQ(all.size(), 4U);
+  ASSERT_EQ(some.size(), 4U);
+  EXPECT_EQ(some[0], 0);
+  for (size_t t = 0; t < 4; ++t) {
+    EXPECT_NEAR(all[t], wanted[t], 1e-6);
+    if (t > 0) {
+      EXPECT_NEAR(some[t], wanted[t] / (1 - wanted[0]), 2e-6);
+    }
+  }
+}
+
 TEST(PagedAttention, RoundsToTheNearestBf16) {
   KvLayout layout{1, 2, Number::kBf16};
   std::vector<uint16_t> block(layout.block_elements());

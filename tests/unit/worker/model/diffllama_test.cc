@@ -116,11 +116,10 @@ TEST_P(DiffLlamaTest, LaterTokensChangeNothingBefore) {
 }
 
 TEST_P(DiffLlamaTest, RefusesWhatHasNoMeaningOnIt) {
-  Observer entropy, features, gates;
-  entropy.on_entropy = [](int64_t, const at::Tensor&) {};
+  Observer features, gates;
   features.on_heads = [](int64_t, const at::Tensor&, const at::Tensor&, const at::Tensor&) {};
   gates.head_gates = {at::ones({2, config.heads})};
-  for (const Observer* observer : {&entropy, &features, &gates}) {
+  for (const Observer* observer : {&features, &gates}) {
     EXPECT_THAT([&] { llama().hidden(batch, {}, *observer); },
                 ThrowsMessage<std::runtime_error>(
                     HasSubstr("model_type diffllama subtracts one head's map from another's")));

@@ -15,6 +15,7 @@
 #include "tests/unit/worker/kernels/tensors.h"
 #include "tests/unit/worker/model/family_models.h"
 #include "tests/unit/worker/model/golden.h"
+#include "worker/evaluate/attention_rows.h"
 #include "worker/model/adapter.h"
 #include "worker/model/config.h"
 #include "worker/model/fold.h"
@@ -75,10 +76,21 @@ class BranchFamilyTest : public FamilyTest {};
 TEST_P(BranchFamilyTest, MeasuresTheSameEntropy) {
   const at::Tensor expected = golden.tensor("entropy");
   Observer observer;
-  observer.on_entropy = [&](int64_t layer, const at::Tensor& entropy) {
-    EXPECT_LT(largest_difference(entropy, expected[layer]), 1e-4) << "layer " << layer;
+  int64_t layers = 0;
+  observer.on_heads = [&](int64_t layer, const at::Tensor& q, const at::Tensor& k,
+                          const at::Tensor&) {
+    for (size_t i = 0; i + 1 < batch.bounds.size(); ++i) {
+      const int64_t begin = batch.bounds[i], end = batch.bounds[i + 1];
+      const at::Tensor found = evaluate::row_entropy(q.slice(0, begin, end), k.slice(0, begin, end),
+                                                     config.sliding_window);
+      EXPECT_LT(largest_difference(found.to(at::kFloat), expected[layer].slice(0, begin, end)),
+                1e-4)
+          << "layer " << layer;
+    }
+    ++layers;
   };
   llama().hidden(batch, {}, observer);
+  EXPECT_EQ(layers, config.layers);
 }
 
 TEST_P(BranchFamilyTest, TrainsByTheSameGradients) {

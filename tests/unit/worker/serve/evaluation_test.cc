@@ -155,6 +155,39 @@ TEST_F(EvaluationFramesTest, KeepsEachTaskAndPublishesRowsWithIntervals) {
   EXPECT_THAT(markdown, HasSubstr("| --- |"));
 }
 
+TEST_F(EvaluationFramesTest, NeedlesSayWhatAttentionFallsOn) {
+  auto needles = start("attempt-1");
+  needles.mutable_spec()->clear_tasks();
+  auto& task = *needles.mutable_spec()->add_tasks()->mutable_multi_needle();
+  task.set_file("file-1");
+  task.set_format(pb::TEXT_FORMAT_RAW);
+  task.add_lengths(512);
+  task.add_depths_percent(50);
+  task.set_n_needles(2);
+  task.set_n_queries(1);
+  task.set_samples_per_cell(3);
+  const Said said = run(needles);
+  ASSERT_EQ(said.result.outcome(), internal::v1::OUTCOME_SUCCESS) << said.result.message();
+  const auto report = load_report(dir / "attempt-1/final", "checksums.json",
+                                  said.result.result().manifest_sha256());
+  std::map<std::string, pb::EvaluationRow> rows;
+  for (const auto& row : report.results(0).rows()) {
+    if (row.dims().empty()) rows[row.subject() + " " + row.metric()] = row;
+  }
+  double total = 0;
+  for (const char* part : {"answer", "other_needles", "first_token", "question", "filler"}) {
+    const auto& row = rows.at(std::string("base attention_") + part);
+    EXPECT_GT(row.value(), 0) << part;
+    EXPECT_EQ(row.interval(), pb::EvaluationRow::INTERVAL_BOOTSTRAP);
+    EXPECT_EQ(row.n(), 3);
+    total += row.value();
+  }
+  EXPECT_NEAR(total, 1, 1e-9);
+  EXPECT_EQ(rows.at("again attention_noise").delta(), 0);
+  const auto markdown = support::content_of(dir / "attempt-1/final/report.md");
+  EXPECT_THAT(markdown, HasSubstr("| attention_noise |"));
+}
+
 TEST_F(EvaluationFramesTest, AResumedAttemptPublishesTheSameBytes) {
   const Said straight = run(start("attempt-1"));
   ASSERT_EQ(straight.steps.size(), 2U);
@@ -291,6 +324,19 @@ TEST(EvaluationMessagesTest, EveryOptionArrives) {
   EXPECT_EQ(job.tasks[3].file.string(), "/files/b");
 }
 
+TEST(EvaluationMessagesTest, RowsOverEverythingAreKeptBeforeThoseOfGroups) {
+  evaluate::Evaluation evaluation;
+  for (size_t i = 0; i < kMostRows; ++i)
+    evaluation.rows.push_back({.task = "t", .metric = "a", .dims = {{"n", std::to_string(i)}}});
+  evaluation.rows.push_back({.task = "t", .metric = "b"});
+  const auto result = result_message({}, "f", evaluation);
+  ASSERT_EQ(result.rows_size(), static_cast<int>(kMostRows));
+  EXPECT_EQ(result.rows(0).dims().at("n"), "0");
+  EXPECT_EQ(result.rows(result.rows_size() - 1).metric(), "b");
+  ASSERT_EQ(result.notes_size(), 1);
+  EXPECT_THAT(result.notes(0), HasSubstr("only 500 of 501 rows are kept"));
+}
+
 TEST(EvaluationMessagesTest, RowsComeBackAsTheyWere) {
   evaluate::ResultRow row{.task = "multi_needle", .subject = "night", .metric = "accuracy"};
   row.dims = {{"length", "1024"}, {"depth", "50"}};
@@ -310,6 +356,8 @@ TEST(EvaluationMessagesTest, RowsComeBackAsTheyWere) {
   EXPECT_EQ(back.comparison->delta, -0.5);
   EXPECT_EQ(back.comparison->interval->low, -0.7);
   EXPECT_EQ(back.comparison->verdict, evaluate::Verdict::kWorse);
+  row.comparison->verdict = evaluate::Verdict::kDifferent;
+  EXPECT_EQ(row_of(row_message(row)).comparison->verdict, evaluate::Verdict::kDifferent);
   evaluate::ResultRow bare{.task = "icl"};
   EXPECT_FALSE(row_of(row_message(bare)).interval);
   EXPECT_FALSE(row_of(row_message(bare)).comparison);
