@@ -27,11 +27,13 @@ class EvaluationTest : public testing::Test {
                                     support::write_tiny_model(*directory_ / "models"));
     platform_->start();
     const auto training = platform_->upload_rows("code", "train", 20);
+    training_ = new std::string(training);
     const auto validation = platform_->upload_rows("code", "validation", 10);
     const Outcome trained = platform_->ctl(support::with(
         support::small_job(training, validation, 6, support::kTinyModel), {"--follow"}));
     EXPECT_EQ(trained.code, 0) << trained.err;
     adapter_ = new std::string(trained.json().at("fine_tuned_model").get<std::string>());
+    job_ = new std::string(trained.json().at("id").get<std::string>());
     std::ofstream text(*directory_ / "wiki.test.raw");
     for (int i = 0; i < 150; ++i)
       text << "The cat number " << i << " sat on the mat and saw " << i * 7 << " birds .\n";
@@ -39,7 +41,7 @@ class EvaluationTest : public testing::Test {
   static void TearDownTestSuite() {
     delete platform_;
     delete directory_;
-    delete adapter_;
+    for (const std::string* text : {adapter_, job_, training_}) delete text;
   }
 
   static std::vector<std::string> perplexity(const fs::path& file) {
@@ -60,10 +62,14 @@ class EvaluationTest : public testing::Test {
   static support::TemporaryDirectory* directory_;
   static RunningPlatform* platform_;
   static std::string* adapter_;
+  static std::string* job_;       // that trained it
+  static std::string* training_;  // its file
 };
 support::TemporaryDirectory* EvaluationTest::directory_ = nullptr;
 RunningPlatform* EvaluationTest::platform_ = nullptr;
 std::string* EvaluationTest::adapter_ = nullptr;
+std::string* EvaluationTest::job_ = nullptr;
+std::string* EvaluationTest::training_ = nullptr;
 
 TEST_F(EvaluationTest, PerplexityOfBaseAndAdapterIsThatOfTheEngineAlone) {
   const fs::path file = *directory_ / "wiki.test.raw";
@@ -107,6 +113,47 @@ TEST_F(EvaluationTest, PerplexityOfBaseAndAdapterIsThatOfTheEngineAlone) {
   EXPECT_THAT(platform_->plain_ctl({"evaluations", "get", id}).out, HasSubstr("VERDICT"));
   EXPECT_THAT(platform_->plain_ctl({"evaluations", "list"}).out, HasSubstr(id));
   EXPECT_EQ(platform_->ctl({"jobs", "list"}).out.find(id), std::string::npos);
+}
+
+// PreviewHeadSelection of the job's file and settings shows what the job itself chose.
+TEST_F(EvaluationTest, APreviewShowsTheHeadsAndScoresOfTheJob) {
+  const std::vector<std::string> preview = {"jobs",     "heads",
+                                            "--model",  support::kTinyModel,
+                                            "--file",   *training_,
+                                            "--preset", "code",
+                                            "--seed",   "1",
+                                            "--set",    "calibration.n_sequences=2",
+                                            "--set",    "calibration.seq_length=128"};
+  const Outcome shown = platform_->ctl(preview);
+  ASSERT_EQ(shown.code, 0) << shown.err;
+  const Outcome chosen = platform_->ctl({"jobs", "heads", *job_});
+  ASSERT_EQ(chosen.code, 0) << chosen.err;
+  const auto report = shown.json(), event = chosen.json();
+  EXPECT_EQ(report.at("criterion"), event.at("criterion"));
+  EXPECT_EQ(report.at("selected_heads"), event.at("selected_heads"));
+  ASSERT_EQ(report.at("layers").size(), event.at("layers").size());
+  for (size_t l = 0; l < report.at("layers").size(); ++l) {
+    const auto &mine = report.at("layers")[l], &job = event.at("layers")[l];
+    EXPECT_EQ(mine.at("selected"), job.at("selected")) << l;
+    for (const char* score : {"entropy", "importance"}) {
+      ASSERT_EQ(mine.at(score).size(), job.at(score).size());
+      for (size_t h = 0; h < mine.at(score).size(); ++h) {  // an event has 32 bits of a score
+        EXPECT_EQ(mine.at(score)[h].get<float>(), job.at(score)[h].get<float>())
+            << score << " of layer " << l << ", head " << h;
+      }
+    }
+  }
+  EXPECT_EQ(report.at("calibration").at("sequences"), 2);
+  const Outcome grid = platform_->plain_ctl(preview);
+  EXPECT_THAT(grid.out, HasSubstr("entropy: "));
+  EXPECT_THAT(grid.out, HasSubstr("stability: "));
+
+  const Outcome texts =
+      platform_->ctl({"jobs", "heads", "--model", support::kTinyModel, "--text",
+                      "The cat sat on the mat and saw seven birds .", "--criterion", "entropy"});
+  ASSERT_EQ(texts.code, 0) << texts.err;
+  EXPECT_EQ(texts.json().at("calibration").at("sequences"), 1);
+  EXPECT_THAT(texts.json().at("warnings").dump(), HasSubstr("calibration_small"));
 }
 
 TEST_F(EvaluationTest, SeveralTasksAndFilesInTheirPublishedFormats) {

@@ -23,7 +23,7 @@
 #include "worker/train/spec.h"
 #include "worker/train/training.h"
 
-// Private to this room: what job.cc and job_publish.cc share.
+// Private to this room: what job.cc, job_heads.cc and job_publish.cc share.
 namespace dex::train::detail {
 
 inline constexpr int64_t kEvaluationBatchTokens = 512;  // as a micro-batch (performance.md §3)
@@ -57,6 +57,7 @@ class Job {
   void load_data();
   void plan();
   void select_heads();
+  Published publish_heads();  // of a job that ends here
   void prepare_training();
   void advise_of_start();  // of a literal one: measured on up to kEffectTokens tokens
   void resume();
