@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iostream>
 #include <map>
@@ -154,6 +155,47 @@ TEST_F(EvaluationTest, APreviewShowsTheHeadsAndScoresOfTheJob) {
   ASSERT_EQ(texts.code, 0) << texts.err;
   EXPECT_EQ(texts.json().at("calibration").at("sequences"), 1);
   EXPECT_THAT(texts.json().at("warnings").dump(), HasSubstr("calibration_small"));
+}
+
+TEST_F(EvaluationTest, HeadsOfBaseAndAdapterAreThoseOfTheEngineAlone) {
+  const fs::path file = *directory_ / "wiki.test.raw";
+  const std::vector<std::string> sizes = {"--set", "n_sequences=3", "--set", "seq_length=64"};
+  const Outcome followed =
+      platform_->ctl(support::with({"evaluations", "create", "--adapter", *adapter_, "--task",
+                                    "head-analysis", "--file", file, "--seed", "5", "--follow"},
+                                   sizes));
+  ASSERT_EQ(followed.code, 0) << followed.err;
+  const auto result = followed.json().at("results").at(0);
+  const auto got = rows(result.at("rows"));
+  const fs::path folder = *directory_ / "heads-adapter";
+  ASSERT_EQ(platform_->ctl({"adapters", "download", *adapter_, folder}).code, 0);
+  const Outcome alone = support::run_program(
+      "dex-engine", {"evaluate", "head_analysis", "--model",
+                     *directory_ / "models" / support::kTinyModel, "--adapter", folder, "--file",
+                     file, "--n-sequences", "3", "--seq-length", "64", "--seed", "5", "--json"});
+  ASSERT_EQ(alone.code, 0) << alone.err;
+  const auto all = nlohmann::json::parse(alone.out).at("rows");
+  for (const auto& [name, row] : rows(all)) {
+    ASSERT_TRUE(got.contains(name)) << name;
+    EXPECT_EQ(got.at(name).at("value"), row.at("value")) << name;
+  }
+  EXPECT_NE(got.at("adapter entropy").at("value"), got.at("base entropy").at("value"));
+  // A head's own number stands in its place of the table.
+  const auto tables = result.at("head_tables");
+  const auto entropy = std::find_if(tables.begin(), tables.end(), [](const auto& table) {
+    return table.at("metric") == "entropy" && table.at("subject") == "base";
+  });
+  ASSERT_NE(entropy, tables.end());
+  const auto head = std::find_if(all.begin(), all.end(), [](const auto& row) {
+    return row.at("metric") == "entropy" && row.at("subject") == "base" &&
+           row.at("dims") == nlohmann::json({{"layer", "2"}, {"head", "3"}});
+  });
+  ASSERT_NE(head, all.end());
+  EXPECT_EQ(entropy->at("layers").at(2).at("value").at(3), head->at("value"));
+  const std::string id = followed.json().at("id");
+  EXPECT_THAT(platform_->plain_ctl({"evaluations", "get", id}).out, HasSubstr("entropy of base: "));
+  EXPECT_THAT(platform_->plain_ctl({"evaluations", "get", id, "--markdown"}).out,
+              HasSubstr("heads-1-base.svg"));
 }
 
 TEST_F(EvaluationTest, SeveralTasksAndFilesInTheirPublishedFormats) {

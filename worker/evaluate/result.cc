@@ -29,6 +29,8 @@ const char* name(Verdict verdict) {
       return "WORSE";
     case Verdict::kNoDifference:
       return "NO_DIFFERENCE";
+    case Verdict::kDiffers:
+      return "DIFFERS";
   }
   return "";
 }

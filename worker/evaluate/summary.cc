@@ -103,7 +103,10 @@ std::optional<Comparison> compare(const Items& base_items, const Items& subject_
                   });
   }
   if (differs(base, subject, metric, out.interval, options.confidence)) {
-    out.verdict = (out.delta < 0) == metric.lower_is_better ? Verdict::kBetter : Verdict::kWorse;
+    const bool better = (out.delta < 0) == metric.lower_is_better;
+    out.verdict = !metric.directed ? Verdict::kDiffers
+                  : better         ? Verdict::kBetter
+                                   : Verdict::kWorse;
   }
   return out;
 }
