@@ -22,6 +22,8 @@ AtomicDirectory::AtomicDirectory(AtomicDirectory&& other) noexcept
       entries_(std::move(other.entries_)) {}
 
 Result<AtomicDirectory> AtomicDirectory::create(fs::path final_path, FileLayer& layer) {
+  // "out/" ends in an empty name: its `.tmp` would lie inside the directory that is not there.
+  if (!final_path.has_filename()) final_path = final_path.parent_path();
   struct stat info {};
   if (::lstat(final_path.c_str(), &info) == 0) {
     return errno_status(EEXIST, "cannot write " + final_path.string());

@@ -22,7 +22,8 @@ class AtomicDirectory {
     std::string sha256;
   };
 
-  // Removes a `.tmp` that an earlier writer left. `final_path` must not exist; its parent must.
+  // Removes a `.tmp` that an earlier writer left. `final_path`, with or without a slash at its end,
+  // must not exist; its parent must.
   static Result<AtomicDirectory> create(std::filesystem::path final_path,
                                         FileLayer& layer = system_files());
   ~AtomicDirectory();

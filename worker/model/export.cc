@@ -17,6 +17,7 @@ namespace dex::model {
 namespace {
 
 namespace fs = std::filesystem;
+constexpr const char* kCertificateFile = "fold_certificate.json";
 constexpr int64_t kMaxCopiedBytes = int64_t{64}
                                     << 20;  // a tokenizer.json of a large vocabulary has 30 MB
 
@@ -26,19 +27,6 @@ constexpr int64_t kMaxCopiedBytes = int64_t{64}
 
 void require(const base::Status& status, const fs::path& path) {
   if (!status.ok()) fail(path.string() + ": " + status.message());
-}
-
-const char* torch_name(at::ScalarType type) {
-  switch (type) {
-    case at::kFloat:
-      return "float32";
-    case at::kBFloat16:
-      return "bfloat16";
-    case at::kHalf:
-      return "float16";
-    default:
-      fail("dtype must be float32, bfloat16 or float16, got " + std::string(c10::toString(type)));
-  }
 }
 
 // What config.json of a child says otherwise than the base's.
@@ -54,18 +42,20 @@ std::string changed_config(const std::string& text, const ConfigChange& change) 
   return config.dump(2) + "\n";
 }
 
-// Everything of the base but its weights; config.json with the type that the new weights have.
+// Everything of the base but its weights and the lists of their shards, in whatever format;
+// config.json with the type that the new weights have.
 void copy_companions(base::AtomicDirectory& out, const fs::path& base_dir,
                      const ConfigChange& change) {
   for (const auto& entry : fs::directory_iterator(base_dir)) {
     const std::string name = entry.path().filename().string();
-    const bool weights =
-        name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
+    const bool weights = name.ends_with(".safetensors") || name.ends_with(".index.json");
     const bool text = name.ends_with(".json") || name.ends_with(".jinja") ||
                       name.ends_with(".txt") || name.ends_with(".model") || name.ends_with(".md") ||
                       name == "LICENSE";
-    // A base that was trained here itself: what it says of its origin is not true of its child.
-    const bool of_origin = name == kProvenanceFile || name == kChecksumFile;
+    // A base that was trained or folded here itself: what it says of its origin is not true of its
+    // child.
+    const bool of_origin =
+        name == kProvenanceFile || name == kChecksumFile || name == kCertificateFile;
     if (weights || !text || of_origin || !entry.is_regular_file()) continue;
     const auto content = base::read_file(entry.path(), kMaxCopiedBytes);
     require(content.status(), entry.path());
@@ -91,6 +81,19 @@ base::AtomicDirectory begin_checkpoint(const fs::path& out, const fs::path& base
 
 }  // namespace
 
+const char* torch_name(at::ScalarType type) {
+  switch (type) {
+    case at::kFloat:
+      return "float32";
+    case at::kBFloat16:
+      return "bfloat16";
+    case at::kHalf:
+      return "float16";
+    default:
+      fail("dtype must be float32, bfloat16 or float16, got " + std::string(c10::toString(type)));
+  }
+}
+
 void export_folded(const fs::path& out, const fs::path& base_dir, const Config& config,
                    const Adaptation& adaptation, at::ScalarType dtype,
                    const Certificate& certificate) {
@@ -102,7 +105,7 @@ void export_folded(const fs::path& out, const fs::path& base_dir, const Config& 
   const nlohmann::ordered_json report = {{"dtype", type_name},
                                          {"largest_logit_difference", certificate.largest},
                                          {"mean_logit_difference", certificate.mean}};
-  require(directory.commit("fold_certificate.json", report.dump(2) + "\n"), out);
+  require(directory.commit(kCertificateFile, report.dump(2) + "\n"), out);
 }
 
 void write_checkpoint(const fs::path& out, const fs::path& base_dir, const Weights& base,

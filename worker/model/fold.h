@@ -36,9 +36,12 @@ struct Certificate {
 };
 Certificate certificate(const at::Tensor& logits, const at::Tensor& reference);
 
+// A type's name in config.json and in reports: "float32", "bfloat16", "float16"; others throw.
+const char* torch_name(at::ScalarType type);
+
 // Folded export of architecture.md §6: a plain Hugging Face checkpoint in `out`, which must not
-// exist: weights in `dtype`, everything else copied from `base_dir`, and fold_certificate.json.
-// Written under a temporary name.
+// exist: weights in `dtype` in one file, everything else copied from `base_dir`, and
+// fold_certificate.json. Written under a temporary name.
 void export_folded(const std::filesystem::path& out, const std::filesystem::path& base_dir,
                    const Config& config, const Adaptation& adaptation, at::ScalarType dtype,
                    const Certificate& certificate);

@@ -53,7 +53,7 @@ void fold(const LocalModel& where, const std::filesystem::path& to, std::ostream
                                                        : stored;
   model::export_folded(to, where.model, config, adapter.adaptation, dtype, certificate);
   const nlohmann::json report = {{"folder", to.string()},
-                                 {"dtype", c10::toString(dtype)},
+                                 {"dtype", model::torch_name(dtype)},
                                  {"tokens", kProbeTokens},
                                  {"largest_logit_difference", certificate.largest},
                                  {"mean_logit_difference", certificate.mean}};

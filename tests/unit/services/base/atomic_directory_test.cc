@@ -48,6 +48,14 @@ TEST(AtomicDirectoryTest, IsThereWholeAfterCommit) {
   EXPECT_EQ(write_checkpoint(root / "step-1", system_files()).reason(), "FILE_EXISTS");
 }
 
+TEST(AtomicDirectoryTest, ASlashAtTheEndChangesNothing) {
+  const support::TemporaryDirectory root;
+  ASSERT_TRUE(write_checkpoint(root / "step-1/", system_files()).ok());
+  EXPECT_EQ(read_checkpoint(root / "step-1"), Seen::kWhole);
+  EXPECT_FALSE(fs::exists(root / "step-1.tmp"));
+  EXPECT_EQ(write_checkpoint(root / "step-1/", system_files()).reason(), "FILE_EXISTS");
+}
+
 TEST(AtomicDirectoryTest, WithoutCommitNothingStays) {
   const support::TemporaryDirectory root;
   {

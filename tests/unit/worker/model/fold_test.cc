@@ -7,6 +7,7 @@
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/worker/model/models.h"
@@ -125,6 +126,30 @@ TEST(ExportFoldedTest, IsAPlainModelOnDisk) {
   EXPECT_EQ(nlohmann::json::parse(file)["largest_logit_difference"], 1e-6);
   EXPECT_THROW(export_folded(dir / "out", source, config, adapted, at::kFloat, {}),
                std::runtime_error);
+}
+
+// An export is a base like any other: what lies beside its weights and says how it was made stays
+// behind, and so do the lists of shards that are not there.
+TEST(ExportFoldedTest, OfAnExportSaysNothingOfItsOrigin) {
+  const support::TemporaryDirectory dir;
+  const std::filesystem::path source = support::source_dir() / "tests/data/model/tied";
+  const Config config = load_config(source);
+  const Weights base = load_weights(source, config, {at::kFloat, false});
+  const Adaptation adapted =
+      testing::moved_adaptation(testing::all_options().front(), config, base);
+  export_folded(dir / "first", source, config, adapted, at::kFloat, {1, 1});
+  for (const char* name : {"pytorch_model.bin.index.json", "provenance.json", "checksums.json"})
+    std::ofstream(dir / "first" / name) << "{}";
+  std::ofstream(dir / "first" / "LICENSE") << "kept";
+  export_folded(dir / "second", dir / "first", config, adapted, at::kFloat, {2, 2});
+
+  std::set<std::string> found;
+  for (const auto& entry : std::filesystem::directory_iterator(dir / "second"))
+    found.insert(entry.path().filename().string());
+  EXPECT_EQ(found, (std::set<std::string>{"config.json", "model.safetensors", "LICENSE",
+                                          "fold_certificate.json"}));
+  std::ifstream file(dir / "second" / "fold_certificate.json");
+  EXPECT_EQ(nlohmann::json::parse(file)["largest_logit_difference"], 2);
 }
 
 }  // namespace
