@@ -1,6 +1,7 @@
 #include "worker/serve/evaluation_messages.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <set>
@@ -234,7 +235,8 @@ std::vector<HeadRows> head_rows(const std::vector<evaluate::ResultRow>& rows) {
     });
     if (at == out.end()) {
       const bool pairs = evaluate::find(row.dims, "other") != nullptr;
-      at = out.insert(out.end(), {row.metric, row.subject, pairs, {}});
+      out.push_back({row.metric, row.subject, pairs, {}});
+      at = std::prev(out.end());
     }
     at->rows.push_back(&row);
   }

@@ -30,10 +30,11 @@ struct SavedReport {
   int64_t bytes = 0;
 };
 
+using Pictures = std::vector<std::pair<std::string, std::string>>;  // file name, content
+
 // Writes `directory`: results.json (EvaluationReport in protobuf JSON), report.md when `markdown`
-// is not empty, `pictures` {name, content}, and `manifest`, {file: sha256}, last. Whole or not at
+// is not empty, `pictures`, and `manifest`, {file: sha256}, last. Whole or not at
 // all. Throws DiskFailure.
-using Pictures = std::vector<std::pair<std::string, std::string>>;
 SavedReport save_report(const std::filesystem::path& directory, const std::string& manifest,
                         const dex::v1::EvaluationReport& report, const std::string& markdown,
                         const Pictures& pictures = {});

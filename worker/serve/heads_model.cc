@@ -3,7 +3,9 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <map>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
