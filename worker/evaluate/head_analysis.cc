@@ -103,7 +103,7 @@ std::vector<Metric> HeadAnalysis::metrics() const {
     Metric out;
     out.name = name;
     out.interval = IntervalKind::kBootstrap;
-    out.directed = false;
+    out.judged = false;
     out.groupings = std::move(groupings);
     return out;
   };

@@ -15,7 +15,7 @@ namespace dex::evaluate {
 // sequences. So CKA is the mean of each sequence's unbiased value, not that of all
 // positions together (`dex-engine heads`), which no resample of sequences could give an interval.
 // Dims: layer, head; of pairs also other, head < other. Nothing of it is better or worse: a
-// difference that is real is DIFFERS.
+// difference that is real is DIFFERENT.
 class HeadAnalysis final : public Task {
  public:
   struct Options {

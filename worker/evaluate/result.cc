@@ -29,8 +29,8 @@ const char* name(Verdict verdict) {
       return "WORSE";
     case Verdict::kNoDifference:
       return "NO_DIFFERENCE";
-    case Verdict::kDiffers:
-      return "DIFFERS";
+    case Verdict::kDifferent:
+      return "DIFFERENT";
   }
   return "";
 }

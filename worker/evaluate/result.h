@@ -17,7 +17,7 @@ using Dims = std::vector<std::pair<std::string, std::string>>;
 const std::string* find(const Dims& dims, const std::string& name);
 
 enum class IntervalKind { kWilson, kBootstrap, kNone };
-enum class Verdict { kBetter, kWorse, kNoDifference, kDiffers };
+enum class Verdict { kBetter, kWorse, kNoDifference, kDifferent };
 const char* name(IntervalKind kind);  // "WILSON" …
 const char* name(Verdict verdict);    // "BETTER" …
 
@@ -25,10 +25,10 @@ const char* name(Verdict verdict);    // "BETTER" …
 struct Comparison {
   double delta = 0;                  // subject − baseline
   std::optional<Interval> interval;  // paired bootstrap; absent with fewer than two units
-  // BETTER or WORSE (DIFFERS, where neither more nor less of a metric is better) when the
-  // difference is real at the row's confidence: by McNemar's exact test
-  // where every sample is right or wrong, else when `interval` leaves out 0. Never with so few
-  // units that all of them going one way would still be chance (by the sign test: six at 95 %).
+  // BETTER or WORSE, or DIFFERENT where neither way is better, when the difference is real at the
+  // row's confidence: by McNemar's exact test where every sample is right or wrong, else when
+  // `interval` leaves out 0. Never with so few units that all of them going one way would still be
+  // chance (by the sign test: six at 95 %).
   Verdict verdict = Verdict::kNoDifference;
 };
 

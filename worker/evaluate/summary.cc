@@ -104,9 +104,9 @@ std::optional<Comparison> compare(const Items& base_items, const Items& subject_
   }
   if (differs(base, subject, metric, out.interval, options.confidence)) {
     const bool better = (out.delta < 0) == metric.lower_is_better;
-    out.verdict = !metric.directed ? Verdict::kDiffers
-                  : better         ? Verdict::kBetter
-                                   : Verdict::kWorse;
+    out.verdict = !metric.judged ? Verdict::kDifferent
+                  : better       ? Verdict::kBetter
+                                 : Verdict::kWorse;
   }
   return out;
 }

@@ -21,7 +21,7 @@ struct Metric {
   bool exponential = false;  // the row shows exp of it: perplexity
   // One row for each combination of these dims' values; an empty list is the row over everything.
   std::vector<std::vector<std::string>> groupings = {{}};
-  bool directed = true;  // false: neither more nor less of it is better
+  bool judged = true;  // false: neither way is better, a real difference is only DIFFERENT
 };
 
 // How whoever runs a task follows it. Called in the thread that runs it; an empty function is not

@@ -66,7 +66,7 @@ constexpr const char* kHeadAnalysis =
     R"(How the attention heads look, in fp32 on sequences cut from a text: entropy, importance, cosine_distance of two heads'
 maps, cka of two heads' features, sparsity (with negative_mass), and on request hessian, the dominant eigenvalue of a
 sequence's loss, which takes minutes a sequence. Rows for each head, each pair, each layer and over all; a difference
-beyond chance is DIFFERS, since neither more nor less is better.
+beyond chance is DIFFERENT, since neither more nor less is better.
 
 FILE is plain text or JSON Lines {"text"}.
   dex-engine evaluate head_analysis --model DIR --adapter DIR --file wiki.test.raw --n-sequences 8 --seq-length 512)";

@@ -201,15 +201,15 @@ pb::EvaluationRow::Verdict verdict_message(evaluate::Verdict verdict) {
       return pb::EvaluationRow::VERDICT_WORSE;
     case evaluate::Verdict::kNoDifference:
       return pb::EvaluationRow::VERDICT_NO_DIFFERENCE;
-    case evaluate::Verdict::kDiffers:
-      return pb::EvaluationRow::VERDICT_DIFFERS;
+    case evaluate::Verdict::kDifferent:
+      return pb::EvaluationRow::VERDICT_DIFFERENT;
   }
   return pb::EvaluationRow::VERDICT_NO_DIFFERENCE;
 }
 
 evaluate::Verdict verdict_of(pb::EvaluationRow::Verdict verdict) {
   if (verdict == pb::EvaluationRow::VERDICT_BETTER) return evaluate::Verdict::kBetter;
-  if (verdict == pb::EvaluationRow::VERDICT_DIFFERS) return evaluate::Verdict::kDiffers;
+  if (verdict == pb::EvaluationRow::VERDICT_DIFFERENT) return evaluate::Verdict::kDifferent;
   return verdict == pb::EvaluationRow::VERDICT_WORSE ? evaluate::Verdict::kWorse
                                                      : evaluate::Verdict::kNoDifference;
 }

@@ -104,10 +104,10 @@ TEST(HeadAnalysisTest, ADifferenceBeyondChanceIsNeitherBetterNorWorse) {
   HeadAnalysis task(small(), texts_of({8, 9, 10, 11, 12, 13, 14, 15}));
   const Evaluation found = run(task, {&base, &other});
   const Dims head = {{"layer", "0"}, {"head", "0"}};
-  EXPECT_EQ(find_row(found, "entropy", head, "other")->comparison->verdict, Verdict::kDiffers);
+  EXPECT_EQ(find_row(found, "entropy", head, "other")->comparison->verdict, Verdict::kDifferent);
   EXPECT_EQ(find_row(found, "importance", head, "other")->comparison->verdict,
             Verdict::kNoDifference);
-  EXPECT_STREQ(name(Verdict::kDiffers), "DIFFERS");
+  EXPECT_STREQ(name(Verdict::kDifferent), "DIFFERENT");
 }
 
 TEST(HeadAnalysisTest, TheLongestSequencesAreTakenAndLongTextsAreCut) {
