@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "client/cli/head_grid.h"
 #include "client/cli/names.h"
 
 namespace dex::cli {
@@ -40,6 +41,13 @@ std::string tasks_text(const v1::EvaluationSpec& spec) {
 std::string tasks_done(const v1::Evaluation& evaluation) {
   return std::to_string(evaluation.progress().step()) + "/" +
          std::to_string(evaluation.progress().total_steps());
+}
+
+std::string head_table_text(const v1::HeadTable& table) {
+  std::vector<std::vector<double>> scores;
+  for (const auto& layer : table.layers())
+    scores.emplace_back(layer.value().begin(), layer.value().end());
+  return score_grid_text(table.metric() + " of " + table.subject(), scores);
 }
 
 }  // namespace
@@ -91,6 +99,9 @@ std::string evaluation_text(const v1::Evaluation& evaluation, const Terminal& te
   for (const auto& result : evaluation.results()) {
     text += "\n" + result.task() + ", " + result.file() + "\n" +
             render(row_table({result.rows().begin(), result.rows().end()}), terminal);
+    for (const auto& table : result.head_tables()) {
+      if (!table.pairs()) text += "\n" + head_table_text(table);
+    }
     for (const auto& note : result.notes()) text += "note: " + note + "\n";
   }
   return text;

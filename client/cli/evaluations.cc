@@ -46,6 +46,8 @@ base::Status upload_files(Context& context, v1::EvaluationSpec& spec) {
       DEX_RETURN_IF_ERROR(by_id(*task.mutable_multi_needle()->mutable_file()));
     if (task.has_icl()) DEX_RETURN_IF_ERROR(by_id(*task.mutable_icl()->mutable_file()));
     if (task.has_answers()) DEX_RETURN_IF_ERROR(by_id(*task.mutable_answers()->mutable_file()));
+    if (task.has_head_analysis())
+      DEX_RETURN_IF_ERROR(by_id(*task.mutable_head_analysis()->mutable_file()));
     if (!task.has_multiple_choice()) continue;
     DEX_RETURN_IF_ERROR(by_id(*task.mutable_multiple_choice()->mutable_file()));
     DEX_RETURN_IF_ERROR(by_id(*task.mutable_multiple_choice()->mutable_shots_file()));

@@ -101,4 +101,14 @@ std::string head_grid_text(const v1::HeadSelectionComplete& selection) {
   return out;
 }
 
+std::string score_grid_text(const std::string& title,
+                            const std::vector<std::vector<double>>& scores) {
+  v1::HeadSelectionComplete shown;
+  for (const auto& layer : scores) {
+    auto& out = *shown.add_layers();
+    for (const double score : layer) out.add_entropy(static_cast<float>(score));
+  }
+  return grid(shown, title, [](const Layer& layer) -> const Scores& { return layer.entropy(); });
+}
+
 }  // namespace dex::cli

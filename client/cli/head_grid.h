@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "dex/v1/events.pb.h"
 
@@ -10,5 +11,9 @@ namespace dex::cli {
 // "·" (lowest of all heads) to "█" (highest); a chosen head stands in brackets, so no colour is
 // needed. Without a score (criterion ALL or EXPLICIT) one grid shows the choice alone.
 std::string head_grid_text(const v1::HeadSelectionComplete& selection);
+
+// One such grid of scores alone: a list of heads a layer.
+std::string score_grid_text(const std::string& title,
+                            const std::vector<std::vector<double>>& scores);
 
 }  // namespace dex::cli

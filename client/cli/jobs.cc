@@ -1,11 +1,10 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
-#include <optional>
 
 #include "client/cli/command.h"
 #include "client/cli/exit_code.h"
 #include "client/cli/file_argument.h"
-#include "client/cli/head_grid.h"
+#include "client/cli/heads.h"
 #include "client/cli/job_spec.h"
 #include "client/cli/job_view.h"
 #include "client/cli/names.h"
@@ -194,36 +193,6 @@ int events(Context& context, const std::string& id, int64_t after) {
   return kDone;
 }
 
-// The job's last selection: a re-selection during training replaces the first.
-int heads(Context& context, const std::string& id) {
-  v1::ListFineTuningEventsRequest request;
-  request.set_id(id);
-  request.set_page_size(1000);
-  std::optional<v1::HeadSelectionComplete> last;
-  while (true) {
-    const auto reply = context.client.list_events(request);
-    if (!reply.ok()) return context.output.failure(reply.status());
-    for (const auto& event : reply->events()) {
-      request.set_after_sequence(event.sequence());
-      if (event.has_head_selection_complete()) last = event.head_selection_complete();
-    }
-    if (!reply->has_more() || reply->events().empty()) break;
-  }
-  if (!last) {
-    return context.output.failure(base::not_found(
-        "RESOURCE_NOT_FOUND", "job " + id +
-                                  " has chosen no heads: it trains without a branch, or "
-                                  "has not come that far (dexctl jobs watch " +
-                                  id + ")"));
-  }
-  if (context.output.format() == Format::kTable) {
-    context.output.out() << head_grid_text(*last) << std::flush;
-  } else {
-    context.output.result(*last, id, {});
-  }
-  return kDone;
-}
-
 void add_create_and_estimate(CLI::App& noun, Action& action) {
   auto* verb = add_verb(noun, "create",
                         "train an adapter: shows effective values and estimate, asks, starts",
@@ -285,11 +254,7 @@ void add_jobs(CLI::App& app, Action& action) {
   verb->callback(
       [&action, id, after] { action = [=](Context& c) { return events(c, *id, *after); }; });
 
-  verb =
-      add_verb(*noun, "heads", "the attention heads that a job adapts, as a grid of their scores",
-               "dexctl jobs heads ftjob-01…");
-  verb->add_option("id", *id, "job id")->required();
-  verb->callback([&action, id] { action = [=](Context& c) { return heads(c, *id); }; });
+  add_heads(*noun, action);
 
   auto wait = std::make_shared<bool>(false);
   verb = add_verb(*noun, "cancel", "stop a job", "dexctl jobs cancel ftjob-01… --wait");

@@ -114,6 +114,12 @@ Result<v1::Estimate> Client::estimate_job(const v1::FineTuningJobSpec& spec) {
               options_.timeout);
 }
 
+Result<v1::HeadSelectionReport> Client::preview_head_selection(
+    const v1::PreviewHeadSelectionRequest& request) {
+  return call(*jobs_, &v1::FineTuningService::Stub::PreviewHeadSelection, request,
+              options_.generation);
+}
+
 Result<v1::ListFineTuningEventsResponse> Client::list_events(
     const v1::ListFineTuningEventsRequest& request) {
   return call(*jobs_, &v1::FineTuningService::Stub::ListFineTuningEvents, request,

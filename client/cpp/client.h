@@ -31,9 +31,10 @@ class Client {
     std::string server = "localhost:50051";  // host:port, or unix:/path
     std::string
         server_origin;  // who named it ("DEX_SERVER", a file), for the error when it is away
-    std::chrono::milliseconds timeout{60'000};      // of one call, repeats included
-    std::chrono::milliseconds generation{600'000};  // of one generation or download
-    std::stop_token stop;                           // ends waits and streams early with CANCELLED
+    std::chrono::milliseconds timeout{60'000};  // of one call, repeats included
+    // Of one generation, preview or download.
+    std::chrono::milliseconds generation{600'000};
+    std::stop_token stop;  // ends waits and streams early with CANCELLED
   };
   explicit Client(Options options);
 
@@ -42,6 +43,9 @@ class Client {
   Result<v1::ListFineTuningJobsResponse> list_jobs(const v1::ListFineTuningJobsRequest& request);
   Result<v1::FineTuningJob> cancel_job(const std::string& id);
   Result<v1::Estimate> estimate_job(const v1::FineTuningJobSpec& spec);
+  // Waits for a worker: up to Options::generation.
+  Result<v1::HeadSelectionReport> preview_head_selection(
+      const v1::PreviewHeadSelectionRequest& request);
   Result<v1::ListFineTuningEventsResponse> list_events(
       const v1::ListFineTuningEventsRequest& request);
 

@@ -94,6 +94,20 @@ void check_task(const v1::AnswersTask& task, const std::string& at, EvaluationCh
   if (task.has_samples()) check.at_least(at + "samples", task.samples(), 1);
 }
 
+void check_task(const v1::HeadAnalysisTask& task, const std::string& at, EvaluationCheck& check) {
+  if (task.file().empty()) check.missing(at + "file");
+  check.known(at + "format", task.format(), v1::TextFormat_IsValid(task.format()));
+  std::set<int> seen;
+  for (const int metric : task.metrics()) {
+    check.known(at + "metrics", metric,
+                metric != 0 && v1::HeadAnalysisTask::Metric_IsValid(metric));
+    if (!seen.insert(metric).second) check.add("INVALID_FIELD", at + "metrics", "names one twice");
+  }
+  if (task.has_n_sequences()) check.range(at + "n_sequences", task.n_sequences(), 1, 1024);
+  const int64_t length = task.has_seq_length() ? task.seq_length() : 512;
+  check.range(at + "seq_length", length, 16, check.context());
+}
+
 void check_task(const v1::EvaluationTask& task, const std::string& at, EvaluationCheck& check) {
   const std::string below = at + "." + task_name(task) + ".";
   switch (task.task_case()) {
@@ -107,9 +121,12 @@ void check_task(const v1::EvaluationTask& task, const std::string& at, Evaluatio
       return check_task(task.icl(), below, check);
     case v1::EvaluationTask::kAnswers:
       return check_task(task.answers(), below, check);
+    case v1::EvaluationTask::kHeadAnalysis:
+      return check_task(task.head_analysis(), below, check);
     case v1::EvaluationTask::TASK_NOT_SET:
       return check.add("MISSING_FIELD", at,
-                       "must be one of perplexity, multi_needle, multiple_choice, icl, answers");
+                       "must be one of perplexity, multi_needle, multiple_choice, icl, answers, "
+                       "head_analysis");
   }
 }
 
@@ -180,6 +197,16 @@ double tokens_of(const v1::EvaluationTask& task, double bytes, int64_t context) 
       const int depths = options.depths_percent_size() > 0 ? options.depths_percent_size() : 5;
       return lengths * depths * (options.has_samples_per_cell() ? options.samples_per_cell() : 20);
     }
+    case v1::EvaluationTask::kHeadAnalysis: {
+      const auto& options = task.head_analysis();
+      const auto& metrics = options.metrics();
+      const bool hessian = std::find(metrics.begin(), metrics.end(),
+                                     v1::HeadAnalysisTask::METRIC_HESSIAN) != metrics.end();
+      // Forward, forward and backward, and maps; about forty gradients for an eigenvalue.
+      const double passes = hessian ? 130 : 6;
+      return passes * (options.has_n_sequences() ? options.n_sequences() : 8) *
+             (options.has_seq_length() ? options.seq_length() : 512);
+    }
     default:
       return 2 * once;
   }
@@ -202,6 +229,7 @@ std::vector<NamedFile> evaluation_files(const v1::EvaluationSpec& spec) {
     if (task.has_multi_needle()) files.push_back({at + "file", task.multi_needle().file()});
     if (task.has_icl()) files.push_back({at + "file", task.icl().file()});
     if (task.has_answers()) files.push_back({at + "file", task.answers().file()});
+    if (task.has_head_analysis()) files.push_back({at + "file", task.head_analysis().file()});
     if (!task.has_multiple_choice()) continue;
     files.push_back({at + "file", task.multiple_choice().file()});
     if (!task.multiple_choice().shots_file().empty())
@@ -251,6 +279,9 @@ void fill_evaluation(v1::EvaluationSpec& spec, const std::map<std::string, std::
       options.set_format(format_for(options.format(), name_of(options.file())));
     } else if (task.has_multi_needle()) {
       auto& options = *task.mutable_multi_needle();
+      options.set_format(format_for(options.format(), name_of(options.file())));
+    } else if (task.has_head_analysis()) {
+      auto& options = *task.mutable_head_analysis();
       options.set_format(format_for(options.format(), name_of(options.file())));
     }
   }

@@ -21,6 +21,10 @@ std::string DataLayout::attempt(const std::string& tenant, const std::string& jo
   return "jobs/" + tenant + "/" + job + "/attempt-" + std::to_string(epoch);
 }
 
+std::string DataLayout::texts(const std::string& tenant, const std::string& job) {
+  return "jobs/" + tenant + "/" + job + "/texts.jsonl";
+}
+
 fs::path DataLayout::upload(const std::string& name) const {
   return all_uploads() / name;
 }

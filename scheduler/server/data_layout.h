@@ -22,6 +22,8 @@ class DataLayout {
   // "jobs/<tenant>/<job>/attempt-<epoch>"
   [[nodiscard]] static std::string attempt(const std::string& tenant, const std::string& job,
                                            int64_t epoch);
+  // "jobs/<tenant>/<job>/texts.jsonl": rows that came with the request of a preview.
+  [[nodiscard]] static std::string texts(const std::string& tenant, const std::string& job);
   // Folders to walk through: blobs two levels down, temporaries of uploads, findings of files, and
   // <tenant>/<job>/attempt-<epoch>.
   [[nodiscard]] std::filesystem::path all_blobs() const { return root_ / "files/sha256"; }

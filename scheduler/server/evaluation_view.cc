@@ -2,37 +2,12 @@
 
 #include <google/protobuf/util/json_util.h>
 
-#include <nlohmann/json.hpp>
-
 #include "scheduler/core/public_state.h"
 #include "scheduler/server/job_view.h"
+#include "scheduler/server/published_file.h"
 #include "scheduler/server/times.h"
-#include "services/base/files.h"
-#include "services/base/sha256.h"
 
 namespace dex::server {
-
-namespace {
-
-// The worker keeps at most 500 rows a task (worker/serve/evaluation_messages.h), so that a reply
-// stays below gRPC's 4 MiB; as JSON they are longer.
-constexpr int64_t kLargestPart = 8 << 20;
-
-base::Status corrupt(const std::string& id, const std::string& what) {
-  return {base::Code::kDataLoss, "ARTIFACT_CORRUPT", "the results of " + id + ": " + what};
-}
-
-base::Result<std::string> published(const store::JobRecord& record,
-                                    const std::filesystem::path& folder,
-                                    const nlohmann::json& checksums, const char* name) {
-  auto bytes = base::read_file(folder / name, kLargestPart);
-  if (!bytes.ok()) return corrupt(record.id, bytes.status().message());
-  if (checksums.value(name, "") != base::sha256_hex(*bytes))
-    return corrupt(record.id, std::string(name) + " is not what was published");
-  return bytes;
-}
-
-}  // namespace
 
 v1::EvaluationSpec stored_evaluation(const std::string& stored) {
   v1::EvaluationSpec spec;
@@ -68,21 +43,14 @@ v1::Evaluation evaluation_view(const store::JobRecord& record) {
 
 base::Status add_results(const store::JobRecord& record, const DataLayout& layout,
                          v1::Evaluation& evaluation) {
-  const auto folder = layout.absolute(record.result_uri);
-  DEX_RETURN_IF_ERROR(folder.status());
-  const auto manifest = base::read_file(*folder / "checksums.json", kLargestPart);
-  if (!manifest.ok()) return corrupt(record.id, manifest.status().message());
-  if (base::sha256_hex(*manifest) != record.result_sha256)
-    return corrupt(record.id, "checksums.json is not what was published");
-  const auto checksums = nlohmann::json::parse(*manifest, nullptr, false);
-  if (!checksums.is_object()) return corrupt(record.id, "checksums.json is no JSON object");
-  const auto results = published(record, *folder, checksums, "results.json");
+  const auto results = published_file(record, layout, "results.json");
   DEX_RETURN_IF_ERROR(results.status());
-  const auto report = published(record, *folder, checksums, "report.md");
+  const auto report = published_file(record, layout, "report.md");
   DEX_RETURN_IF_ERROR(report.status());
   v1::EvaluationReport parsed;
   const auto status = google::protobuf::util::JsonStringToMessage(*results, &parsed);
-  if (!status.ok()) return corrupt(record.id, "results.json: " + std::string(status.message()));
+  if (!status.ok())
+    return corrupt_results(record.id, "results.json: " + std::string(status.message()));
   *evaluation.mutable_results() = std::move(*parsed.mutable_results());
   evaluation.set_report_markdown(*report);
   return {};

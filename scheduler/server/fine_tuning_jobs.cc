@@ -6,10 +6,10 @@
 #include <set>
 
 #include "scheduler/core/presets.h"
-#include "scheduler/server/file_view.h"
 #include "scheduler/server/job_id.h"
 #include "scheduler/server/job_view.h"
 #include "scheduler/server/page.h"
+#include "scheduler/server/training_facts.h"
 #include "services/base/sha256.h"
 
 namespace dex::server {
@@ -44,21 +44,6 @@ bool matches(const v1::FineTuningJob& job, const v1::ListFineTuningJobsRequest::
 }
 
 }  // namespace
-
-base::Result<core::DataFacts> FineTuningJobs::facts(const std::string& tenant,
-                                                    const std::string& file,
-                                                    const std::string& field) {
-  auto record = parts_.files.get(tenant, file);
-  if (!record.ok())
-    return base::Status(record.status()).with_violation(field, record.status().message());
-  DEX_RETURN_IF_ERROR(require_ready(*record, field));
-  if (record->purpose != kEvalsPurpose) return core::data_facts(file_view(*record));
-  const std::string text =
-      "was uploaded for evaluations, its rows are not checked; upload it again "
-      "with FILE_PURPOSE_FINE_TUNE";
-  return base::failed_precondition("FILE_INVALID", field + ": the file '" + file + "' " + text)
-      .with_violation(field, text);
-}
 
 base::Result<core::StartAdapter> FineTuningJobs::start_adapter(const std::string& tenant,
                                                                const std::string& id,
@@ -108,10 +93,12 @@ base::Result<FineTuningJobs::Plan> FineTuningJobs::plan(const std::string& tenan
   if (core::goes_on(spec)) {
     DEX_ASSIGN_OR_RETURN(input.start, start_adapter(tenant, spec.model(), model));
   }
-  DEX_ASSIGN_OR_RETURN(input.training, facts(tenant, spec.training_file(), "training_file"));
+  DEX_ASSIGN_OR_RETURN(input.training,
+                       training_facts(parts_.files, tenant, spec.training_file(), "training_file"));
   if (spec.has_validation_file()) {
-    DEX_ASSIGN_OR_RETURN(input.validation,
-                         facts(tenant, spec.validation_file(), "validation_file"));
+    DEX_ASSIGN_OR_RETURN(
+        input.validation,
+        training_facts(parts_.files, tenant, spec.validation_file(), "validation_file"));
   }
   const auto& guard = spec.watchdog().base_guard();
   if (guard.has_probe_file()) {
@@ -242,7 +229,7 @@ base::Result<v1::ListFineTuningJobsResponse> FineTuningJobs::list(
         return page;
       }
       cursor = {record.created_ms, record.id};
-      if (record.kind == kEvaluationKind) continue;
+      if (record.kind != kFineTuningKind) continue;
       auto job = job_view(record);
       if (!matches(job, request.filter())) continue;
       job.clear_effective_config();

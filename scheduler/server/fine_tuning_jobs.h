@@ -65,9 +65,6 @@ class FineTuningJobs {
     core::Resolved resolved;
     v1::Estimate estimate;
   };
-  // What is known of a READY file; `field` is its name in errors.
-  base::Result<core::DataFacts> facts(const std::string& tenant, const std::string& file,
-                                      const std::string& field);
   // The adapter that spec.model names, made on `model`; ADAPTER_MISMATCH if it was made on other
   // weights.
   base::Result<core::StartAdapter> start_adapter(const std::string& tenant, const std::string& id,

@@ -7,9 +7,10 @@
 // What the services over the job queue share: kinds, and ids as clients send them.
 namespace dex::server {
 
-// NewJob::kind of evaluations; their ids begin with "eval-". Every other job is "finetune", with
-// "ftjob-".
+// NewJob::kind, and what the ids of that kind begin with: "ftjob-", "eval-", "heads-".
+inline constexpr const char* kFineTuningKind = "finetune";
 inline constexpr const char* kEvaluationKind = "evaluation";
+inline constexpr const char* kHeadSelectionKind = "head_selection";  // previews (head_previews.h)
 
 // MISSING_FIELD with the field.
 base::Status missing(const std::string& field);

@@ -49,6 +49,17 @@ std::vector<std::string> attempts_in(const fs::path& folder) {
   return names;
 }
 
+// A preview's folder has nothing that anybody asks for again; without its job it was never queued.
+base::Result<bool> preview_is_over(store::JobRepository& jobs, const fs::path& tenant,
+                                   const std::string& id, int64_t now_ms) {
+  const std::string ulid = id.substr(id.find('-') + 1);
+  if (base::ulid_time_ms(ulid) + kLeftoverAge_ms > now_ms) return false;
+  const auto job = jobs.get(tenant.filename().string(), id);
+  if (job.status().code() == base::Code::kNotFound) return true;
+  DEX_RETURN_IF_ERROR(job.status());
+  return job->terminal();
+}
+
 }  // namespace
 
 base::Result<int64_t> remove_dead_uploads(const DataLayout& layout, store::FileRepository& files,
@@ -91,6 +102,12 @@ base::Result<int64_t> remove_needless_attempts(const DataLayout& layout, store::
     for (const fs::path& folder : entries(tenant)) {
       if (stop.stop_requested()) return removed;
       const std::string id = folder.filename().string();
+      if (base::is_id(id, "heads-")) {
+        DEX_ASSIGN_OR_RETURN(const bool over, preview_is_over(jobs, tenant, id, now_ms));
+        if (over) DEX_RETURN_IF_ERROR(base::remove_tree(folder));
+        removed += over ? 1 : 0;
+        continue;
+      }
       const bool is_job = base::is_id(id, "ftjob-") || base::is_id(id, "eval-");
       const auto attempts = is_job ? attempts_in(folder) : std::vector<std::string>();
       if (attempts.empty()) continue;

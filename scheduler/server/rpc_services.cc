@@ -46,6 +46,31 @@ Unary* FineTuningRpc::EstimateFineTuningJob(Context* ctx,
                   [=, this](Call& call) { return jobs_.estimate(call.principal(), *in); });
 }
 
+Unary* FineTuningRpc::PreviewHeadSelection(Context* ctx, const v1::PreviewHeadSelectionRequest* in,
+                                           v1::HeadSelectionReport* out) {
+  using Pending = rpc::Pending<v1::HeadSelectionReport>;
+  const auto starter = [this](std::shared_ptr<Pending> pending,
+                              const v1::PreviewHeadSelectionRequest& request) {
+    const auto who = pending->call().principal();
+    const auto begun = previews_.begin(who, request);
+    if (!begun.ok()) return pending->answer(begun.status());
+    waiters_.add([this, pending, who, id = *begun] {
+      if (!pending->alive()) return previews_.abandon(who, id);
+      auto report = previews_.look(who, id);
+      if (report.ok() && !report->has_value()) return false;
+      if (report.status().code() == base::Code::kUnavailable) return false;
+      if (report.ok()) {
+        pending->answer(std::move(**report));
+      } else {
+        pending->answer(report.status());
+      }
+      return true;
+    });
+  };
+  return rpc::run_async<v1::PreviewHeadSelectionRequest, v1::HeadSelectionReport>(
+      room_, ctx, in, out, starter, milliseconds(600'000));
+}
+
 Unary* FineTuningRpc::ListFineTuningEvents(Context* ctx, const v1::ListFineTuningEventsRequest* in,
                                            v1::ListFineTuningEventsResponse* out) {
   return rpc::run(room_, ctx, in, out,

@@ -11,6 +11,7 @@
 #include "scheduler/server/adapters.h"
 #include "scheduler/server/files.h"
 #include "scheduler/server/fine_tuning_jobs.h"
+#include "scheduler/server/head_previews.h"
 #include "scheduler/server/job_watches.h"
 #include "scheduler/server/models.h"
 #include "scheduler/server/routes.h"
@@ -27,8 +28,9 @@ using Unary = grpc::ServerUnaryReactor;
 
 class FineTuningRpc final : public v1::FineTuningService::CallbackService {
  public:
-  FineTuningRpc(rpc::Room& room, FineTuningJobs& jobs, JobWatches& watches)
-      : room_(room), jobs_(jobs), watches_(watches) {}
+  FineTuningRpc(rpc::Room& room, FineTuningJobs& jobs, JobWatches& watches, HeadPreviews& previews,
+                Waiters& waiters)
+      : room_(room), jobs_(jobs), watches_(watches), previews_(previews), waiters_(waiters) {}
 
   Unary* CreateFineTuningJob(Context* ctx, const v1::CreateFineTuningJobRequest* in,
                              v1::FineTuningJob* out) override;
@@ -40,6 +42,8 @@ class FineTuningRpc final : public v1::FineTuningService::CallbackService {
                              v1::FineTuningJob* out) override;
   Unary* EstimateFineTuningJob(Context* ctx, const v1::EstimateFineTuningJobRequest* in,
                                v1::Estimate* out) override;
+  Unary* PreviewHeadSelection(Context* ctx, const v1::PreviewHeadSelectionRequest* in,
+                              v1::HeadSelectionReport* out) override;
   Unary* ListFineTuningEvents(Context* ctx, const v1::ListFineTuningEventsRequest* in,
                               v1::ListFineTuningEventsResponse* out) override;
   grpc::ServerWriteReactor<v1::WatchFineTuningJobResponse>* WatchFineTuningJob(
@@ -49,6 +53,8 @@ class FineTuningRpc final : public v1::FineTuningService::CallbackService {
   rpc::Room& room_;
   FineTuningJobs& jobs_;
   JobWatches& watches_;
+  HeadPreviews& previews_;
+  Waiters& waiters_;
 };
 
 class FileRpc final : public v1::FileService::CallbackService {

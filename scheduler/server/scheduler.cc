@@ -80,6 +80,7 @@ struct Scheduler::Parts {
                            {"cpu", options.device, on_change}};
   Evaluations evaluation_logic{{store, jobs, files, adapters, catalog, layout, metrics, ids},
                                {"cpu", on_change}};
+  HeadPreviews preview_logic{{jobs, files, catalog, layout, metrics, ids}, {"cpu", on_change}};
   Files file_logic{files, blobs, layout, ids, {}};
   Adapters adapter_logic{adapters, workers, layout, ids, on_change};
   Models model_logic{catalog, workers};
@@ -92,7 +93,7 @@ struct Scheduler::Parts {
   JobWatches job_watches{jobs, watches};
   Routes route_logic{workers, catalog, watches};
 
-  FineTuningRpc job_rpc{room, job_logic, job_watches};
+  FineTuningRpc job_rpc{room, job_logic, job_watches, preview_logic, watches};
   EvaluationRpc evaluation_rpc{room, evaluation_logic, job_watches};
   FileRpc file_rpc{room, file_logic};
   AdapterRpc adapter_rpc{room, adapter_logic, watches};

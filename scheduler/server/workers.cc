@@ -209,6 +209,11 @@ base::Status Workers::add_training(const store::ClaimedJob& claimed, iv1::Claime
     DEX_RETURN_IF_ERROR(start.status());
     *job.mutable_start_adapter() = desired_adapter(*start);
   }
+  if (claimed.kind == kHeadSelectionKind && claimed.files.empty()) {  // rows of the request
+    job.mutable_training_input()->set_path(DataLayout::texts(claimed.tenant, claimed.id));
+    job.mutable_training_input()->set_filename("texts");
+    return {};
+  }
   const auto& spec = job.spec();
   const auto& guard = spec.watchdog().base_guard();
   DEX_ASSIGN_OR_RETURN(*job.mutable_training_input(), input(claimed.tenant, spec.training_file()));

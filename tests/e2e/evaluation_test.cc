@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iostream>
 #include <map>
@@ -27,11 +28,13 @@ class EvaluationTest : public testing::Test {
                                     support::write_tiny_model(*directory_ / "models"));
     platform_->start();
     const auto training = platform_->upload_rows("code", "train", 20);
+    training_ = new std::string(training);
     const auto validation = platform_->upload_rows("code", "validation", 10);
     const Outcome trained = platform_->ctl(support::with(
         support::small_job(training, validation, 6, support::kTinyModel), {"--follow"}));
     EXPECT_EQ(trained.code, 0) << trained.err;
     adapter_ = new std::string(trained.json().at("fine_tuned_model").get<std::string>());
+    job_ = new std::string(trained.json().at("id").get<std::string>());
     std::ofstream text(*directory_ / "wiki.test.raw");
     for (int i = 0; i < 150; ++i)
       text << "The cat number " << i << " sat on the mat and saw " << i * 7 << " birds .\n";
@@ -39,7 +42,7 @@ class EvaluationTest : public testing::Test {
   static void TearDownTestSuite() {
     delete platform_;
     delete directory_;
-    delete adapter_;
+    for (const std::string* text : {adapter_, job_, training_}) delete text;
   }
 
   static std::vector<std::string> perplexity(const fs::path& file) {
@@ -60,10 +63,14 @@ class EvaluationTest : public testing::Test {
   static support::TemporaryDirectory* directory_;
   static RunningPlatform* platform_;
   static std::string* adapter_;
+  static std::string* job_;       // that trained it
+  static std::string* training_;  // its file
 };
 support::TemporaryDirectory* EvaluationTest::directory_ = nullptr;
 RunningPlatform* EvaluationTest::platform_ = nullptr;
 std::string* EvaluationTest::adapter_ = nullptr;
+std::string* EvaluationTest::job_ = nullptr;
+std::string* EvaluationTest::training_ = nullptr;
 
 TEST_F(EvaluationTest, PerplexityOfBaseAndAdapterIsThatOfTheEngineAlone) {
   const fs::path file = *directory_ / "wiki.test.raw";
@@ -107,6 +114,88 @@ TEST_F(EvaluationTest, PerplexityOfBaseAndAdapterIsThatOfTheEngineAlone) {
   EXPECT_THAT(platform_->plain_ctl({"evaluations", "get", id}).out, HasSubstr("VERDICT"));
   EXPECT_THAT(platform_->plain_ctl({"evaluations", "list"}).out, HasSubstr(id));
   EXPECT_EQ(platform_->ctl({"jobs", "list"}).out.find(id), std::string::npos);
+}
+
+// PreviewHeadSelection of the job's file and settings shows what the job itself chose.
+TEST_F(EvaluationTest, APreviewShowsTheHeadsAndScoresOfTheJob) {
+  const std::vector<std::string> preview = {"jobs",     "heads",
+                                            "--model",  support::kTinyModel,
+                                            "--file",   *training_,
+                                            "--preset", "code",
+                                            "--seed",   "1",
+                                            "--set",    "calibration.n_sequences=2",
+                                            "--set",    "calibration.seq_length=128"};
+  const Outcome shown = platform_->ctl(preview);
+  ASSERT_EQ(shown.code, 0) << shown.err;
+  const Outcome chosen = platform_->ctl({"jobs", "heads", *job_});
+  ASSERT_EQ(chosen.code, 0) << chosen.err;
+  const auto report = shown.json(), event = chosen.json();
+  EXPECT_EQ(report.at("criterion"), event.at("criterion"));
+  EXPECT_EQ(report.at("selected_heads"), event.at("selected_heads"));
+  ASSERT_EQ(report.at("layers").size(), event.at("layers").size());
+  for (size_t l = 0; l < report.at("layers").size(); ++l) {
+    const auto &mine = report.at("layers")[l], &job = event.at("layers")[l];
+    EXPECT_EQ(mine.at("selected"), job.at("selected")) << l;
+    for (const char* score : {"entropy", "importance"}) {
+      ASSERT_EQ(mine.at(score).size(), job.at(score).size());
+      for (size_t h = 0; h < mine.at(score).size(); ++h) {  // an event has 32 bits of a score
+        EXPECT_EQ(mine.at(score)[h].get<float>(), job.at(score)[h].get<float>())
+            << score << " of layer " << l << ", head " << h;
+      }
+    }
+  }
+  EXPECT_EQ(report.at("calibration").at("sequences"), 2);
+  const Outcome grid = platform_->plain_ctl(preview);
+  EXPECT_THAT(grid.out, HasSubstr("entropy: "));
+  EXPECT_THAT(grid.out, HasSubstr("stability: "));
+
+  const Outcome texts =
+      platform_->ctl({"jobs", "heads", "--model", support::kTinyModel, "--text",
+                      "The cat sat on the mat and saw seven birds .", "--criterion", "entropy"});
+  ASSERT_EQ(texts.code, 0) << texts.err;
+  EXPECT_EQ(texts.json().at("calibration").at("sequences"), 1);
+  EXPECT_THAT(texts.json().at("warnings").dump(), HasSubstr("calibration_small"));
+}
+
+TEST_F(EvaluationTest, HeadsOfBaseAndAdapterAreThoseOfTheEngineAlone) {
+  const fs::path file = *directory_ / "wiki.test.raw";
+  const std::vector<std::string> sizes = {"--set", "n_sequences=3", "--set", "seq_length=64"};
+  const Outcome followed =
+      platform_->ctl(support::with({"evaluations", "create", "--adapter", *adapter_, "--task",
+                                    "head-analysis", "--file", file, "--seed", "5", "--follow"},
+                                   sizes));
+  ASSERT_EQ(followed.code, 0) << followed.err;
+  const auto result = followed.json().at("results").at(0);
+  const auto got = rows(result.at("rows"));
+  const fs::path folder = *directory_ / "heads-adapter";
+  ASSERT_EQ(platform_->ctl({"adapters", "download", *adapter_, folder}).code, 0);
+  const Outcome alone = support::run_program(
+      "dex-engine", {"evaluate", "head_analysis", "--model",
+                     *directory_ / "models" / support::kTinyModel, "--adapter", folder, "--file",
+                     file, "--n-sequences", "3", "--seq-length", "64", "--seed", "5", "--json"});
+  ASSERT_EQ(alone.code, 0) << alone.err;
+  const auto all = nlohmann::json::parse(alone.out).at("rows");
+  for (const auto& [name, row] : rows(all)) {
+    ASSERT_TRUE(got.contains(name)) << name;
+    EXPECT_EQ(got.at(name).at("value"), row.at("value")) << name;
+  }
+  EXPECT_NE(got.at("adapter entropy").at("value"), got.at("base entropy").at("value"));
+  // A head's own number stands in its place of the table.
+  const auto tables = result.at("head_tables");
+  const auto entropy = std::find_if(tables.begin(), tables.end(), [](const auto& table) {
+    return table.at("metric") == "entropy" && table.at("subject") == "base";
+  });
+  ASSERT_NE(entropy, tables.end());
+  const auto head = std::find_if(all.begin(), all.end(), [](const auto& row) {
+    return row.at("metric") == "entropy" && row.at("subject") == "base" &&
+           row.at("dims") == nlohmann::json({{"layer", "2"}, {"head", "3"}});
+  });
+  ASSERT_NE(head, all.end());
+  EXPECT_EQ(entropy->at("layers").at(2).at("value").at(3), head->at("value"));
+  const std::string id = followed.json().at("id");
+  EXPECT_THAT(platform_->plain_ctl({"evaluations", "get", id}).out, HasSubstr("entropy of base: "));
+  EXPECT_THAT(platform_->plain_ctl({"evaluations", "get", id, "--markdown"}).out,
+              HasSubstr("heads-1-base.svg"));
 }
 
 TEST_F(EvaluationTest, SeveralTasksAndFilesInTheirPublishedFormats) {

@@ -9,6 +9,7 @@
 //   silent-success exit code 0 without a result
 //   go-on          success if it was given the adapter of SlotTest to go on from, else exit code 10
 //   probe          success if it was given the probe file of SlotTest, else exit code 10
+//   heads-only     success if it was told to choose heads and nothing else, else exit code 10
 //   where          success, but the result lies outside the attempt's directory
 // As `dex-fake-trainer evaluation` it plays an evaluation's process: success, with an event that
 // names the first file.
@@ -120,6 +121,7 @@ int behave(FrameChannel& channel, const iv1::TrainerStart& start) {
     std::this_thread::sleep_for(std::chrono::hours(1));
   }
   if (how == "silent-success") return 0;
+  if (how == "heads-only" && !start.heads_only()) return 10;
   if (how == "go-on") {
     const bool given = start.start_adapter() == "ft:tiny:default::01" &&
                        start.start_adapter_dir().ends_with("/jobs/default/ftjob-0/final") &&

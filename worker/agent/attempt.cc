@@ -12,7 +12,13 @@ namespace dex::agent {
 
 namespace {
 
+// ClaimedJob::kind of the trainer's jobs. The second ends once its heads are chosen.
 constexpr const char* kFineTuning = "finetune";
+constexpr const char* kHeadSelection = "head_selection";
+
+bool is_known(const std::string& kind) {
+  return kind.empty() || kind == kFineTuning || kind == kHeadSelection || kind == kEvaluation;
+}
 
 Verdict cannot_start(const base::Status& status) {
   Verdict verdict;
@@ -61,7 +67,7 @@ void Attempt::order(Order order) {
 }
 
 Verdict Attempt::run(int lock_fd) {
-  if (!job_.kind().empty() && job_.kind() != kFineTuning && job_.kind() != kEvaluation) {
+  if (!is_known(job_.kind())) {
     Verdict verdict;
     verdict.outcome = iv1::OUTCOME_RELEASE;
     verdict.message = "this worker does not know jobs of kind " + job_.kind();
@@ -108,6 +114,7 @@ base::Result<iv1::TrainerStart> Attempt::trainer_start() {
   }
   iv1::TrainerStart start;
   start.set_job_id(job_.job_id());
+  start.set_heads_only(job_.kind() == kHeadSelection);
   *start.mutable_spec() = job_.spec();
   start.set_model_dir(model->folder.string());
   start.set_base_model_name(model->name);

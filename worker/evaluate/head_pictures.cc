@@ -184,15 +184,18 @@ class Picture {
   int32_t heads_;
 };
 
-// The picture in a sentence, for who cannot see it.
-std::string summary(const std::vector<PicturedScore>& scores, const HeadSets& selected,
-                    int32_t heads) {
+// How many of how many, in a sentence.
+std::string choice(const HeadSets& selected, int32_t heads) {
   size_t chosen = 0;
   for (const auto& set : selected) chosen += set.size();
-  std::string out = std::to_string(chosen) + " of " +
-                    std::to_string(selected.size() * static_cast<size_t>(heads)) +
-                    " heads are chosen, in " + std::to_string(selected.size()) + " layers of " +
-                    std::to_string(heads) + ".";
+  return std::to_string(chosen) + " of " +
+         std::to_string(selected.size() * static_cast<size_t>(heads)) + " heads are chosen, in " +
+         std::to_string(selected.size()) + " layers of " + std::to_string(heads) + ".";
+}
+
+// The picture in sentences, for who cannot see it.
+std::string summary(const std::string& first, const std::vector<PicturedScore>& scores) {
+  std::string out = first;
   for (const PicturedScore& score : scores) {
     const std::vector<double> all = flattened(score.scores);
     out += " " + score.name + " goes from " + number(*std::min_element(all.begin(), all.end())) +
@@ -216,8 +219,11 @@ Histogram histogram(const std::vector<double>& values, int32_t bins) {
   return out;
 }
 
-std::string head_selection_svg(const std::string& title, const std::vector<PicturedScore>& scores,
-                               const HeadSets& selected, int32_t heads) {
+namespace {
+
+// `about`: what the picture shows beside the scores, in a sentence; `mark`: what its marks mean.
+std::string svg(const std::string& title, const std::string& about, const char* mark,
+                const std::vector<PicturedScore>& scores, const HeadSets& selected, int32_t heads) {
   const Picture picture(scores, selected, heads);
   const std::string size = std::to_string(picture.width()) + " " + std::to_string(picture.height());
   std::string out =
@@ -225,12 +231,27 @@ std::string head_selection_svg(const std::string& title, const std::vector<Pictu
       "aria-labelledby=\"dex-heads-title dex-heads-text\" viewBox=\"0 0 " +
       size + "\" width=\"" + std::to_string(picture.width()) + "\" height=\"" +
       std::to_string(picture.height()) + "\"><title id=\"dex-heads-title\">" + escaped(title) +
-      "</title><desc id=\"dex-heads-text\">" + summary(scores, selected, heads) + "</desc>";
+      "</title><desc id=\"dex-heads-text\">" + summary(about, scores) + "</desc>";
   out += kStyle;
   out += box("paper", 0, 0, picture.width(), picture.height(), "/>");
-  out += text_at(kLeft, 18, title) + text_at(kLeft, 36, "ringed: chosen", " class=\"soft\"");
+  out += text_at(kLeft, 18, title) + text_at(kLeft, 36, mark, " class=\"soft\"");
   out += picture.panels();
   return out + "</svg>\n";
+}
+
+}  // namespace
+
+std::string head_selection_svg(const std::string& title, const std::vector<PicturedScore>& scores,
+                               const HeadSets& selected, int32_t heads) {
+  return svg(title, choice(selected, heads), "ringed: chosen", scores, selected, heads);
+}
+
+std::string head_scores_svg(const std::string& title, const std::vector<PicturedScore>& scores) {
+  const HeadTable& first = scores.front().scores;
+  const auto heads = static_cast<int32_t>(first.empty() ? 0 : first[0].size());
+  const std::string about =
+      std::to_string(first.size()) + " layers of " + std::to_string(heads) + " heads.";
+  return svg(title, about, "darker: higher", scores, HeadSets(first.size()), heads);
 }
 
 }  // namespace dex::evaluate

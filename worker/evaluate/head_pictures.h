@@ -23,6 +23,9 @@ struct PicturedScore {
 std::string head_selection_svg(const std::string& title, const std::vector<PicturedScore>& scores,
                                const HeadSets& selected, int32_t heads);
 
+// The same of scores alone, where nothing is chosen. At least one score; all of the same heads.
+std::string head_scores_svg(const std::string& title, const std::vector<PicturedScore>& scores);
+
 // Values in `bins` equal ranges from the smallest to the largest; one range if all are equal.
 struct Histogram {
   double low = 0, high = 0;

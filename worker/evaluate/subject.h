@@ -4,6 +4,7 @@
 #include <exception>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@
 
 #include "services/text/row.h"
 #include "services/text/tokenizer.h"
+#include "worker/evaluate/head_measures.h"
 
 namespace dex::evaluate {
 
@@ -73,6 +75,12 @@ class Subject {
   // One answer an item. Throws Stopped.
   virtual std::vector<Generated> generate(std::span<const Generation> items,
                                           const std::stop_token& stop) = 0;
+  // The attention heads on one document. Not every subject shows them. Throws Stopped.
+  virtual HeadMeasures measure_heads(std::span<const int32_t> /*tokens*/,
+                                     const HeadQuestion& /*question*/,
+                                     const std::stop_token& /*stop*/) {
+    throw std::runtime_error(label() + " does not show its heads");
+  }
 };
 
 }  // namespace dex::evaluate

@@ -103,6 +103,18 @@ std::vector<EngineSubject::Generated> EngineSubject::generate(std::span<const Ge
   return out;
 }
 
+void EngineSubject::show_heads(std::shared_ptr<HeadsModel> heads, std::filesystem::path adapter) {
+  heads_ = std::move(heads);
+  adapter_folder_ = std::move(adapter);
+}
+
+evaluate::HeadMeasures EngineSubject::measure_heads(std::span<const int32_t> tokens,
+                                                    const evaluate::HeadQuestion& question,
+                                                    const std::stop_token& stop) {
+  if (!heads_) return Subject::measure_heads(tokens, question, stop);
+  return heads_->measure(adapter_folder_, tokens, question, stop);
+}
+
 std::vector<std::shared_ptr<EngineSubject::Reply>> EngineSubject::run(std::vector<Request> requests,
                                                                       const std::stop_token& stop) {
   std::vector<std::shared_ptr<Reply>> replies;

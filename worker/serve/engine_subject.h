@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -7,6 +8,7 @@
 
 #include "worker/evaluate/subject.h"
 #include "worker/serve/engine.h"
+#include "worker/serve/heads_model.h"
 #include "worker/serve/text_model.h"
 
 namespace dex::serve {
@@ -27,6 +29,8 @@ class EngineSubject final : public evaluate::Subject {
   EngineSubject(Engine& engine, const TextModel& text,
                 std::shared_ptr<const ServingAdapter> adapter, std::string label,
                 int32_t trained_context);
+  // Lets its heads be measured: `adapter` is the folder of what the engine has, empty for the base.
+  void show_heads(std::shared_ptr<HeadsModel> heads, std::filesystem::path adapter);
 
   [[nodiscard]] const std::string& label() const override { return label_; }
   [[nodiscard]] int32_t trained_context() const override { return trained_context_; }
@@ -42,6 +46,9 @@ class EngineSubject final : public evaluate::Subject {
                                         const std::stop_token& stop) override;
   std::vector<Generated> generate(std::span<const Generation> items,
                                   const std::stop_token& stop) override;
+  evaluate::HeadMeasures measure_heads(std::span<const int32_t> tokens,
+                                       const evaluate::HeadQuestion& question,
+                                       const std::stop_token& stop) override;
 
  private:
   class Reply;
@@ -53,6 +60,8 @@ class EngineSubject final : public evaluate::Subject {
   std::shared_ptr<const ServingAdapter> adapter_;
   std::string label_;
   int32_t trained_context_;
+  std::shared_ptr<HeadsModel> heads_;
+  std::filesystem::path adapter_folder_;
 };
 
 }  // namespace dex::serve

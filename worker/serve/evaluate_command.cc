@@ -96,6 +96,8 @@ class Progress {
 EvaluateCommand in_eight_bits(EvaluateCommand command) {
   if (command.task == "instructions")
     throw std::runtime_error("--against-int8: instructions writes answers and measures nothing");
+  if (command.task == "head_analysis")
+    throw std::runtime_error("--against-int8: heads are measured in fp32, whatever serves");
   if (command.dtype == "int8")
     throw std::runtime_error("--against-int8: --dtype int8 would compare int8 with itself");
   command.dtype = "int8";
@@ -174,6 +176,17 @@ std::unique_ptr<Task> make_task(const EvaluateCommand& command) {
     options.chat = command.chat;
     return std::make_unique<evaluate::Answers>(options, evaluate::read_answers(command.file));
   }
+  if (command.task == "head_analysis") {
+    auto options = command.head_analysis;
+    options.seed = command.seed;
+    if (!command.head_metrics.empty()) {
+      options.question = {.skip_rows = options.question.skip_rows};
+      for (const std::string& metric : command.head_metrics)
+        evaluate::ask_for(metric, options.question);
+    }
+    return std::make_unique<evaluate::HeadAnalysis>(
+        options, evaluate::read_texts(command.file, format_of(command.format)));
+  }
   auto options = command.instructions;
   options.seed = command.seed;
   return std::make_unique<evaluate::Instructions>(options,
@@ -183,6 +196,8 @@ std::unique_ptr<Task> make_task(const EvaluateCommand& command) {
 int run_evaluation(const EvaluateCommand& command, const base::StopSignals& signals,
                    const base::Clock& clock, std::ostream& out, std::ostream& log) {
   const std::stop_callback at_once(signals.urgent(), [] { std::_Exit(kInterrupted); });
+  if (command.task == "head_analysis" && !command.dtype.empty())
+    throw std::runtime_error("--dtype has no effect: heads are measured in fp32, whatever serves");
   // The file first: reading it takes a moment, loading a model may take a minute.
   const std::unique_ptr<Task> task = make_task(command);
   std::ofstream samples = open_samples(command.samples_out);

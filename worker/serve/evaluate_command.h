@@ -11,6 +11,7 @@
 #include "services/base/signals.h"
 #include "worker/evaluate/answers.h"
 #include "worker/evaluate/documents.h"
+#include "worker/evaluate/head_analysis.h"
 #include "worker/evaluate/in_context.h"
 #include "worker/evaluate/instructions.h"
 #include "worker/evaluate/multi_needle.h"
@@ -37,7 +38,7 @@ struct EvaluateCommand {
   std::filesystem::path samples_out;  // JSON Lines; empty: none
   bool json = false;
 
-  std::string format = "auto";  // perplexity, multi_needle: of the file
+  std::string format = "auto";  // perplexity, multi_needle, head_analysis: of the file
   evaluate::Perplexity::Options perplexity;
   evaluate::MultiNeedle::Options multi_needle;
   evaluate::MultipleChoice::Options multiple_choice;
@@ -45,6 +46,8 @@ struct EvaluateCommand {
   evaluate::InContext::Options icl;
   std::string order = "random";  // icl
   evaluate::Answers::Options answers;
+  evaluate::HeadAnalysis::Options head_analysis;
+  std::vector<std::string> head_metrics;  // head_analysis; empty: its options' own
   evaluate::Instructions::Options instructions;
   std::filesystem::path out;  // instructions: the folder to write to
 };

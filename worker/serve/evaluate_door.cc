@@ -17,6 +17,7 @@ constexpr const char* kEvaluate =
   dex-engine evaluate multiple_choice --model DIR --file mmlu_test.csv --shots-file mmlu_dev.csv --n-shot 5
   dex-engine evaluate icl             --model DIR --file reviews.jsonl --shots 0,4,16
   dex-engine evaluate answers         --model DIR --file questions.jsonl
+  dex-engine evaluate head_analysis   --model DIR --adapter DIR --file wiki.test.raw --metrics entropy,cka
   dex-engine evaluate instructions    --model DIR --adapter DIR --file alpaca_eval.json --out answers/
 
 Each number comes with its interval; each adapter also with its difference to the base and a verdict: BETTER or WORSE
@@ -63,6 +64,15 @@ FILE is JSON Lines {"prompt" or "messages", "answers": […], "source"?}, or que
 has them, {"question", "context", "answers": […]}. Texts to sum up have a "source" and need no answers.
   dex-engine evaluate answers --model DIR --adapter DIR --file nq.jsonl --samples 200)";
 
+constexpr const char* kHeadAnalysis =
+    R"(How the attention heads look, in fp32 on sequences cut from a text: entropy, importance, cosine_distance of two heads'
+maps, cka of two heads' features, sparsity (with negative_mass), and on request hessian, the dominant eigenvalue of a
+sequence's loss, which takes minutes a sequence. Rows for each head, each pair, each layer and over all; a difference
+beyond chance is DIFFERENT, since neither more nor less is better.
+
+FILE is plain text or JSON Lines {"text"}.
+  dex-engine evaluate head_analysis --model DIR --adapter DIR --file wiki.test.raw --n-sequences 8 --seq-length 512)";
+
 constexpr const char* kInstructions =
     R"(Answers to instructions, written for a judge of your choice; nothing is judged here.
 
@@ -80,6 +90,7 @@ EvaluateDoor::EvaluateDoor(CLI::App& app) : evaluate_(app.add_subcommand("evalua
   add_multiple_choice();
   add_icl();
   add_answers();
+  add_head_analysis();
   add_instructions();
 }
 
@@ -202,6 +213,27 @@ void EvaluateDoor::add_answers() {
   task.add_flag("--chat", command_.chat,
                 "prompts are users' messages of the model's chat template");
   add_samples(task, "a seeded draw of so many (default: all)");
+}
+
+void EvaluateDoor::add_head_analysis() {
+  CLI::App& task = *add_task("head_analysis", kHeadAnalysis);
+  auto& options = command_.head_analysis;
+  task.add_option("--metrics", command_.head_metrics, "default: all but hessian")
+      ->check(CLI::IsMember(evaluate::head_metrics()))
+      ->delimiter(',');
+  task.add_option("--n-sequences", options.sequences, "a seeded choice, the longest first")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  task.add_option("--seq-length", options.length, "tokens of a sequence at most")
+      ->check(CLI::Range(2, 1 << 24))
+      ->capture_default_str();
+  task.add_option("--skip-rows", options.question.skip_rows,
+                  "first rows of each map that entropy and cosine distance leave out")
+      ->check(CLI::Range(0, 1 << 24))
+      ->capture_default_str();
+  task.add_option("--format", command_.format, "of FILE; auto: .jsonl and .json are JSON Lines")
+      ->check(CLI::IsMember({"auto", "raw", "jsonl"}))
+      ->capture_default_str();
 }
 
 void EvaluateDoor::add_instructions() {

@@ -25,6 +25,7 @@ class EvaluateDoor {
   void add_multiple_choice();
   void add_icl();
   void add_answers();
+  void add_head_analysis();
   void add_instructions();
   void add_format(CLI::App& task);
   void add_samples(CLI::App& task, const char* help);

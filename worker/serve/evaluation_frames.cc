@@ -118,7 +118,7 @@ class FramedEvaluation final : public EvaluationSession {
     std::vector<std::string> names;
     for (const auto& result : report_.results()) names.push_back(name_of(result.file()));
     return save_report(directory() / "final", "checksums.json", report_,
-                       report_markdown(report_, names));
+                       report_markdown(report_, names), head_pictures(report_));
   }
 
   void progress(EvaluationPhase phase, size_t done, double ratio) override {
@@ -142,6 +142,7 @@ class FramedEvaluation final : public EvaluationSession {
     if (task.has_perplexity()) return task.perplexity().file();
     if (task.has_multi_needle()) return task.multi_needle().file();
     if (task.has_multiple_choice()) return task.multiple_choice().file();
+    if (task.has_head_analysis()) return task.head_analysis().file();
     return task.has_icl() ? task.icl().file() : task.answers().file();
   }
   [[nodiscard]] std::string name_of(const std::string& file) const {

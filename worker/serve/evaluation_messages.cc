@@ -1,12 +1,14 @@
 #include "worker/serve/evaluation_messages.h"
 
 #include <algorithm>
+#include <iterator>
+#include <limits>
 #include <map>
-#include <numeric>
 #include <set>
 #include <utility>
 #include <vector>
 
+#include "worker/evaluate/head_pictures.h"
 #include "worker/evaluate/heat_map.h"
 #include "worker/evaluate/report_text.h"
 
@@ -97,6 +99,35 @@ void fill(const pb::AnswersTask& task, const FilePaths& files, EvaluateCommand& 
   out.samples = task.samples();
 }
 
+std::string metric_name(int metric) {
+  switch (metric) {
+    case pb::HeadAnalysisTask::METRIC_ENTROPY:
+      return "entropy";
+    case pb::HeadAnalysisTask::METRIC_IMPORTANCE:
+      return "importance";
+    case pb::HeadAnalysisTask::METRIC_COSINE_DISTANCE:
+      return "cosine_distance";
+    case pb::HeadAnalysisTask::METRIC_CKA:
+      return "cka";
+    case pb::HeadAnalysisTask::METRIC_SPARSITY:
+      return "sparsity";
+    case pb::HeadAnalysisTask::METRIC_HESSIAN:
+      return "hessian";
+    default:
+      contradiction("has a metric of heads that this engine does not know");
+  }
+}
+
+void fill(const pb::HeadAnalysisTask& task, const FilePaths& files, EvaluateCommand& out) {
+  out.file = files.of(task.file());
+  out.format = format_name(task.format());
+  auto& options = out.head_analysis;
+  for (const int metric : task.metrics()) out.head_metrics.push_back(metric_name(metric));
+  if (task.has_n_sequences()) options.sequences = static_cast<int32_t>(task.n_sequences());
+  if (task.has_seq_length()) options.length = static_cast<int32_t>(task.seq_length());
+  if (task.has_skip_rows()) options.question.skip_rows = static_cast<int32_t>(task.skip_rows());
+}
+
 EvaluateCommand command_of(const pb::EvaluationTask& task, const FilePaths& files) {
   EvaluateCommand out;
   switch (task.task_case()) {
@@ -119,6 +150,10 @@ EvaluateCommand command_of(const pb::EvaluationTask& task, const FilePaths& file
     case pb::EvaluationTask::kAnswers:
       out.task = "answers";
       fill(task.answers(), files, out);
+      break;
+    case pb::EvaluationTask::kHeadAnalysis:
+      out.task = "head_analysis";
+      fill(task.head_analysis(), files, out);
       break;
     case pb::EvaluationTask::TASK_NOT_SET:
       contradiction("has a task that this engine does not know; it is older than the scheduler");
@@ -179,15 +214,142 @@ evaluate::Verdict verdict_of(pb::EvaluationRow::Verdict verdict) {
                                                      : evaluate::Verdict::kNoDifference;
 }
 
+bool of_head(const evaluate::ResultRow& row) {
+  return evaluate::find(row.dims, "head") != nullptr;
+}
+
+// All but those of heads, in their order.
+std::vector<const evaluate::ResultRow*> plain_rows(const std::vector<evaluate::ResultRow>& rows) {
+  std::vector<const evaluate::ResultRow*> out;
+  for (const auto& row : rows) {
+    if (!of_head(row)) out.push_back(&row);
+  }
+  return out;
+}
+
 // The rows that a result has room for, in their order: what is over everything before what is over
 // one group, those before groups of two.
-std::vector<size_t> kept_rows(const std::vector<evaluate::ResultRow>& rows) {
-  std::vector<size_t> out(rows.size());
-  std::iota(out.begin(), out.end(), size_t{0});
-  std::ranges::stable_sort(out, {}, [&](size_t i) { return rows[i].dims.size(); });
-  out.resize(std::min(out.size(), kMostRows));
-  std::ranges::sort(out);
+std::vector<const evaluate::ResultRow*> kept_rows(std::vector<const evaluate::ResultRow*> rows) {
+  std::ranges::stable_sort(rows, {}, [](const auto* row) { return row->dims.size(); });
+  rows.resize(std::min(rows.size(), kMostRows));
+  std::ranges::sort(rows);  // they lie in one array
+  return rows;
+}
+
+// Rows of one metric and subject that name a head each, or two.
+struct HeadRows {
+  std::string metric, subject;
+  bool pairs = false;
+  std::vector<const evaluate::ResultRow*> rows;
+};
+
+size_t dim(const evaluate::ResultRow& row, const char* name) {
+  const std::string* value = evaluate::find(row.dims, name);
+  return value == nullptr ? 0 : std::stoul(*value);
+}
+
+std::vector<HeadRows> head_rows(const std::vector<evaluate::ResultRow>& rows) {
+  std::vector<HeadRows> out;
+  for (const auto& row : rows) {
+    if (!of_head(row)) continue;
+    auto at = std::ranges::find_if(out, [&](const HeadRows& each) {
+      return each.metric == row.metric && each.subject == row.subject;
+    });
+    if (at == out.end()) {
+      const bool pairs = evaluate::find(row.dims, "other") != nullptr;
+      out.push_back({row.metric, row.subject, pairs, {}});
+      at = std::prev(out.end());
+    }
+    at->rows.push_back(&row);
+  }
   return out;
+}
+
+// Where the pair h < g stands in a layer's list.
+size_t pair_index(size_t h, size_t g, size_t heads) {
+  return h * heads - h * (h + 1) / 2 + (g - h - 1);
+}
+
+pb::HeadTable table_message(const HeadRows& from) {
+  size_t layers = 0, heads = 0;
+  for (const auto* row : from.rows) {
+    layers = std::max(layers, dim(*row, "layer") + 1);
+    heads = std::max({heads, dim(*row, "head") + 1, from.pairs ? dim(*row, "other") + 1 : 0});
+  }
+  pb::HeadTable out;
+  out.set_metric(from.metric);
+  out.set_subject(from.subject);
+  out.set_heads(static_cast<uint32_t>(heads));
+  out.set_pairs(from.pairs);
+  const auto numbers = static_cast<int>(from.pairs ? heads * (heads - 1) / 2 : heads);
+  constexpr double kUndefined = std::numeric_limits<double>::quiet_NaN();
+  for (size_t l = 0; l < layers; ++l) {
+    auto& layer = *out.add_layers();
+    for (auto* list : {layer.mutable_value(), layer.mutable_low(), layer.mutable_high()})
+      list->Resize(numbers, kUndefined);
+  }
+  for (const auto* row : from.rows) {
+    auto& layer = *out.mutable_layers(static_cast<int>(dim(*row, "layer")));
+    const size_t h = dim(*row, "head");
+    const auto at = static_cast<int>(from.pairs ? pair_index(h, dim(*row, "other"), heads) : h);
+    layer.set_value(at, row->value);
+    if (!row->interval) continue;
+    layer.set_low(at, row->interval->low);
+    layer.set_high(at, row->interval->high);
+  }
+  return out;
+}
+
+void add_head_tables(const std::vector<evaluate::ResultRow>& rows, pb::EvaluationResult& out) {
+  const std::vector<HeadRows> all = head_rows(rows);
+  size_t numbers = 0;
+  for (const HeadRows& each : all) numbers += 3 * each.rows.size();
+  const bool with_pairs = numbers <= kMostHeadNumbers;
+  bool left_out = false;
+  for (const HeadRows& each : all) {
+    if (each.pairs && !with_pairs) {
+      left_out = true;
+    } else {
+      *out.add_head_tables() = table_message(each);
+    }
+  }
+  if (left_out) {
+    out.add_notes(
+        "the numbers of single pairs of heads are left out, there are too many; "
+        "`dex-engine evaluate head_analysis` prints them");
+  }
+}
+
+// Of the task at `index`.
+std::string picture_name(int index, const std::string& subject) {
+  return "heads-" + std::to_string(index + 1) + "-" + subject + ".svg";
+}
+
+std::vector<std::string> pictured_subjects(const pb::EvaluationResult& result) {
+  std::vector<std::string> out;
+  for (const auto& table : result.head_tables()) {
+    if (!table.pairs() && std::ranges::find(out, table.subject()) == out.end())
+      out.push_back(table.subject());
+  }
+  return out;
+}
+
+evaluate::HeadTable scores_of(const pb::HeadTable& table) {
+  evaluate::HeadTable out;
+  for (const auto& layer : table.layers())
+    out.emplace_back(layer.value().begin(), layer.value().end());
+  return out;
+}
+
+std::string head_picture(const pb::EvaluationResult& result, const std::string& subject) {
+  std::vector<std::pair<std::string, evaluate::HeadTable>> tables;
+  for (const auto& table : result.head_tables()) {
+    if (!table.pairs() && table.subject() == subject)
+      tables.emplace_back(table.metric(), scores_of(table));
+  }
+  std::vector<evaluate::PicturedScore> scores;
+  for (const auto& [metric, table] : tables) scores.push_back({metric, "", table});
+  return evaluate::head_scores_svg("Heads of " + subject, scores);
 }
 
 // Heat maps of every subject that has one, in the order of the rows.
@@ -279,13 +441,23 @@ pb::EvaluationResult result_message(const EvaluateCommand& task, const std::stri
   pb::EvaluationResult out;
   out.set_task(task.task);
   out.set_file(file);
-  const std::vector<size_t> kept = kept_rows(evaluation.rows);
-  for (const size_t i : kept) *out.add_rows() = row_message(evaluation.rows[i]);
+  const std::vector<const evaluate::ResultRow*> rows = plain_rows(evaluation.rows);
+  const std::vector<const evaluate::ResultRow*> kept = kept_rows(rows);
+  for (const auto* row : kept) *out.add_rows() = row_message(*row);
   for (const std::string& note : evaluation.notes) out.add_notes(note);
-  if (kept.size() < evaluation.rows.size()) {
-    out.add_notes("only " + std::to_string(kept.size()) + " of " +
-                  std::to_string(evaluation.rows.size()) +
+  if (kept.size() < rows.size()) {
+    out.add_notes("only " + std::to_string(kept.size()) + " of " + std::to_string(rows.size()) +
                   " rows are kept, those over most samples first");
+  }
+  add_head_tables(evaluation.rows, out);
+  return out;
+}
+
+std::vector<std::pair<std::string, std::string>> head_pictures(const pb::EvaluationReport& report) {
+  std::vector<std::pair<std::string, std::string>> out;
+  for (int i = 0; i < report.results_size(); ++i) {
+    for (const std::string& subject : pictured_subjects(report.results(i)))
+      out.emplace_back(picture_name(i, subject), head_picture(report.results(i), subject));
   }
   return out;
 }
@@ -301,6 +473,8 @@ std::string report_markdown(const pb::EvaluationReport& report,
     std::vector<evaluate::ResultRow> rows;
     for (const auto& row : result.rows()) rows.push_back(row_of(row));
     out += evaluate::rows_as_markdown(rows) + heat_maps(rows);
+    for (const std::string& subject : pictured_subjects(result))
+      out += "\n![Heads of " + subject + "](" + picture_name(i, subject) + ")\n";
     for (const std::string& note : result.notes()) out += "\nNote: " + note + "\n";
   }
   return out;

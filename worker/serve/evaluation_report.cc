@@ -38,12 +38,14 @@ std::string saved_file(const std::filesystem::path& path) {
 }  // namespace
 
 SavedReport save_report(const std::filesystem::path& directory, const std::string& manifest,
-                        const dex::v1::EvaluationReport& report, const std::string& markdown) {
+                        const dex::v1::EvaluationReport& report, const std::string& markdown,
+                        const Pictures& pictures) {
   require(base::remove_tree(directory));
   auto folder = base::AtomicDirectory::create(directory);
   require(folder.status());
   require(folder->write(kResults, json_text(report)));
   if (!markdown.empty()) require(folder->write(kReport, markdown));
+  for (const auto& [name, content] : pictures) require(folder->write(name, content));
   SavedReport saved{.path = directory};
   nlohmann::json hashes = nlohmann::json::object();
   for (const auto& entry : folder->entries()) {

@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "dex/v1/evaluation.pb.h"
 
@@ -28,10 +30,14 @@ struct SavedReport {
   int64_t bytes = 0;
 };
 
+using Pictures = std::vector<std::pair<std::string, std::string>>;  // file name, content
+
 // Writes `directory`: results.json (EvaluationReport in protobuf JSON), report.md when `markdown`
-// is not empty, and `manifest`, {file: sha256}, last. Whole or not at all. Throws DiskFailure.
+// is not empty, `pictures`, and `manifest`, {file: sha256}, last. Whole or not at
+// all. Throws DiskFailure.
 SavedReport save_report(const std::filesystem::path& directory, const std::string& manifest,
-                        const dex::v1::EvaluationReport& report, const std::string& markdown);
+                        const dex::v1::EvaluationReport& report, const std::string& markdown,
+                        const Pictures& pictures = {});
 
 // Reads results.json of a step back and holds it against the manifest, the manifest against its
 // hash. Throws std::runtime_error when anything is not what was saved.

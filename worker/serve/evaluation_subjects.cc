@@ -16,9 +16,11 @@ EvaluationSubjects::EvaluationSubjects(const Options& options, const base::Clock
   } catch (const std::runtime_error& error) {
     throw BrokenBase(error.what());
   }
+  const auto heads = std::make_shared<HeadsModel>(options.model, options.threads);
   for (const SubjectSource& source : options.subjects) {
     subjects_.push_back(std::make_unique<EngineSubject>(*engine_, text_, load_adapter(source),
                                                         source.label, trained));
+    subjects_.back()->show_heads(heads, source.adapter);
     list_.push_back(subjects_.back().get());
   }
 }

@@ -39,6 +39,7 @@ Published Job::run() {
   begin_ms_ = clock_.steady_ms();
   load_model();
   load_data();
+  if (spec_.heads_only) return publish_heads();
   plan();
   select_heads();
   make_probe();

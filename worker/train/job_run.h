@@ -24,7 +24,7 @@
 #include "worker/train/spec.h"
 #include "worker/train/training.h"
 
-// Private to this room: what job.cc and job_publish.cc share.
+// Private to this room: what job.cc, job_heads.cc and job_publish.cc share.
 namespace dex::train::detail {
 
 inline constexpr int64_t kEvaluationBatchTokens = 512;  // as a micro-batch (performance.md §3)
@@ -58,6 +58,7 @@ class Job {
   void load_data();
   void plan();
   void select_heads();
+  Published publish_heads();  // of a job that ends here
   // Where something measures KL to the base: the base's side of it.
   void make_probe();
   [[nodiscard]] model::Adaptation base_adaptation() const;  // under which *llama_ is the base

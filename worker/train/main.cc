@@ -45,6 +45,7 @@ DIR receives step-<n>/ (checkpoints), final/ (the adapter), metrics.jsonl, head_
 head_selection.svg. To go on from a checkpoint, set "checkpointDir" to a step-<n>/ and give the same spec: the
 result is the same to the bit. To go on from an adapter, set "startAdapterDir" to a final/ and give its method and shape;
 λ is then SCHEDULE_LEARNED, or SCHEDULE_CONSTANT with the adapter's value.
+"headsOnly": true ends the job once its heads are chosen: final/ has head_selection.json and its picture, and nothing is trained.
 SIGTERM and Ctrl-C write a checkpoint at the next step boundary and end with 16.
 
 Exit codes: 0 done · 2 usage · 10 bad spec · 11 bad data · 12 loss not finite · 13 out of memory · 14 disk full ·

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "worker/train/failure.h"
 #include "worker/train/philox.h"
@@ -18,6 +19,36 @@ evaluate::SelectionRule completed(evaluate::SelectionRule rule, int64_t layers) 
     rule.heads.resize(static_cast<size_t>(layers));
   }
   return rule;
+}
+
+evaluate::HeadScoreOptions score_options(const evaluate::SelectionRule& rule,
+                                         const Calibration& calibration) {
+  evaluate::HeadScoreOptions options;
+  options.skip_rows = calibration.skip_rows;
+  options.entropy = evaluate::needs_entropy(rule);
+  options.importance = evaluate::needs_importance(rule);
+  return options;
+}
+
+// What measure_heads could not measure at all, in words of the spec; empty: it can.
+std::string too_short(const std::vector<evaluate::Document>& documents,
+                      const evaluate::HeadScoreOptions& options, const Calibration& calibration) {
+  const auto some = [&](const auto& holds) {
+    return std::any_of(documents.begin(), documents.end(), holds);
+  };
+  if (options.entropy && !some([](const auto& document) { return document.ids.size() > 1; }))
+    return "no calibration row has more than one token: give longer rows";
+  // The first token is predicted from nothing, so its weight counts for nothing.
+  const auto has_label = [](const evaluate::Document& document) {
+    const auto predicted = document.weights.subspan(std::min<size_t>(1, document.weights.size()));
+    return std::any_of(predicted.begin(), predicted.end(), [](float weight) { return weight > 0; });
+  };
+  if (options.importance && !some(has_label)) {
+    return "no calibration row is trained on within its first " +
+           std::to_string(calibration.seq_length) +
+           " tokens, and importance needs that: raise seq_length, or take criterion ENTROPY";
+  }
+  return "";
 }
 
 }  // namespace
@@ -47,14 +78,13 @@ Selection select(const JobSpec& spec, const model::Llama& llama,
              heads = static_cast<int32_t>(llama.config().heads);
   const evaluate::SelectionRule rule = completed(spec.heads, layers);
   Selection out;
-  evaluate::HeadScoreOptions options;
-  options.skip_rows = spec.calibration.skip_rows;
-  options.entropy = evaluate::needs_entropy(rule);
-  options.importance = evaluate::needs_importance(rule);
+  const auto options = score_options(rule, spec.calibration);
   if (options.entropy || options.importance) {
-    out.scores = evaluate::measure_heads(
-        llama, adaptation, calibration_documents(examples, spec.calibration, spec.seed), options,
-        cross_entropy, between);
+    const auto documents = calibration_documents(examples, spec.calibration, spec.seed);
+    if (const auto problem = too_short(documents, options, spec.calibration); !problem.empty())
+      throw bad_spec("dex.head_selection.calibration", problem);
+    out.scores =
+        evaluate::measure_heads(llama, adaptation, documents, options, cross_entropy, between);
   }
   try {
     out.heads = present ? evaluate::reselect_heads(rule, out.scores, *present, heads)
@@ -65,6 +95,39 @@ Selection select(const JobSpec& spec, const model::Llama& llama,
   out.heads_a_layer = heads;
   out.ratio = evaluate::selected_ratio(out.heads, heads);
   return out;
+}
+
+double overlap(const evaluate::HeadSets& a, const evaluate::HeadSets& b) {
+  size_t both = 0, either = 0;
+  for (size_t l = 0; l < a.size(); ++l) {
+    std::vector<int32_t> common;
+    std::set_intersection(a[l].begin(), a[l].end(), b[l].begin(), b[l].end(),
+                          std::back_inserter(common));
+    both += common.size();
+    either += a[l].size() + b[l].size() - common.size();
+  }
+  return either == 0 ? 1.0 : static_cast<double>(both) / static_cast<double>(either);
+}
+
+std::optional<double> selection_stability(const JobSpec& spec, const model::Llama& llama,
+                                          const std::vector<Example>& examples,
+                                          kernels::LinearCrossEntropy& cross_entropy,
+                                          const std::function<void()>& between) {
+  const auto options = score_options(spec.heads, spec.calibration);
+  if (!options.entropy && !options.importance) return std::nullopt;
+  const auto documents = calibration_documents(examples, spec.calibration, spec.seed);
+  std::vector<evaluate::Document> halves[2];
+  for (size_t i = 0; i < documents.size(); ++i) halves[i % 2].push_back(documents[i]);
+  evaluate::HeadSets chosen[2];
+  for (int half = 0; half < 2; ++half) {
+    if (!too_short(halves[half], options, spec.calibration).empty()) return std::nullopt;
+    const auto scores =
+        evaluate::measure_heads(llama, {}, halves[half], options, cross_entropy, between);
+    chosen[half] =
+        evaluate::select_heads(spec.heads, scores, static_cast<int32_t>(llama.config().layers),
+                               static_cast<int32_t>(llama.config().heads));
+  }
+  return overlap(chosen[0], chosen[1]);
 }
 
 }  // namespace dex::train

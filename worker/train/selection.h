@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,10 +28,22 @@ struct Selection {
 
 // Measures what the rule needs, on the model as `adaptation` makes it, and chooses. `present`: the
 // heads selected now, for a re-selection with hysteresis; null at the start. Throws Failure
-// invalid_hyperparameter for a bad list.
+// invalid_hyperparameter for a bad list, and for calibration rows that are too short to be
+// measured.
 Selection select(const JobSpec& spec, const model::Llama& llama,
                  const model::Adaptation& adaptation, const std::vector<Example>& examples,
                  const evaluate::HeadSets* present, kernels::LinearCrossEntropy& cross_entropy,
                  const std::function<void()>& between);
+
+// How far the choice depends on the rows that were measured: every other calibration row makes one
+// half, and the heads that both halves choose are divided by those that either chooses (1: the same
+// heads, or none). Nothing where the rule measures nothing or a half has too little to be measured.
+// Costs as much as select().
+std::optional<double> selection_stability(const JobSpec& spec, const model::Llama& llama,
+                                          const std::vector<Example>& examples,
+                                          kernels::LinearCrossEntropy& cross_entropy,
+                                          const std::function<void()>& between);
+// |A ∩ B| / |A ∪ B| over all layers; 1 where both are empty.
+double overlap(const evaluate::HeadSets& a, const evaluate::HeadSets& b);
 
 }  // namespace dex::train

@@ -101,6 +101,7 @@ struct JobSpec {
   double validation_split = -1;  // < 0: auto
   double skip_budget_ratio = 0.01;
   uint64_t seed = 0;
+  bool heads_only = false;  // choose heads, publish head_selection.json, and end
 
   std::string spec_sha256;  // of the job's own message in deterministic form; a checkpoint of
                             // another spec is refused

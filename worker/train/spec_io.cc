@@ -178,6 +178,9 @@ JobSpec from_message(const Start& start) {
   read_policies(spec, out);
   read_gates(spec, out);
   out.spec_sha256 = hash_of(spec);
+  out.heads_only = start.heads_only();
+  if (out.heads_only && (!out.dex.has_branch() || out.goes_on()))
+    throw bad_spec("heads_only", "needs method dex on a base model: nothing else selects heads");
   return out;
 }
 

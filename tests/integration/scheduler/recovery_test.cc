@@ -7,6 +7,9 @@
 
 #include "scheduler/server/blob_store.h"
 #include "scheduler/server/leftovers.h"
+#include "services/base/clock.h"
+#include "services/base/ids.h"
+#include "services/base/random.h"
 #include "services/base/sha256.h"
 #include "tests/integration/scheduler/scheduler_fixture.h"
 #include "tests/support/eventually.h"
@@ -180,6 +183,32 @@ TEST_F(RecoveryTest, AttemptsThatNobodyNeedsGoADayAfterTheEnd) {
   EXPECT_FALSE(fs::exists(abandoned));
   EXPECT_TRUE(fs::exists(published / "final/checksums.json"));
   EXPECT_TRUE(fs::exists(unknown / "attempt-1")) << "of a job that this store does not know";
+}
+
+// A preview leaves nothing that anybody asks for again: its whole folder goes.
+TEST_F(RecoveryTest, FoldersOfPreviewsGoADayAfterTheyWereAskedFor) {
+  store::JobRepository jobs(store_);
+  const base::SystemClock clock;
+  base::SystemRandom random;
+  base::UlidGenerator ids(clock, random);
+  store::NewJob preview;
+  preview.kind = "head_selection";
+  const std::string never_queued = ids.make("heads-");
+  preview.id = ids.make("heads-");  // the younger one
+  ASSERT_TRUE(jobs.submit("default", {{"r1", ""}, "", false, {preview}}).ok());
+  const auto folder = [&](const std::string& id) { return layout_.all_jobs() / "default" / id; };
+  for (const std::string& id : {preview.id, never_queued}) {
+    fs::create_directories(folder(id) / "attempt-1");
+    std::ofstream(folder(id) / "texts.jsonl") << "{}\n";
+  }
+  const int64_t asked_ms = base::ulid_time_ms(preview.id.substr(6));
+  EXPECT_EQ(*remove_needless_attempts(layout_, jobs, asked_ms, {}), 0);
+  EXPECT_EQ(*remove_needless_attempts(layout_, jobs, asked_ms + kLeftoverAge_ms, {}), 1);
+  EXPECT_FALSE(fs::exists(folder(never_queued)));
+  EXPECT_TRUE(fs::exists(folder(preview.id))) << "it still waits";
+  ASSERT_TRUE(jobs.cancel("default", preview.id, "gone").ok());
+  EXPECT_EQ(*remove_needless_attempts(layout_, jobs, asked_ms + kLeftoverAge_ms, {}), 1);
+  EXPECT_FALSE(fs::exists(folder(preview.id)));
 }
 
 }  // namespace

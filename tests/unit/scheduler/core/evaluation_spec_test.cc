@@ -32,7 +32,8 @@ TEST(EvaluationSpecTest, EveryTaskWithItsDefaultsIsRight) {
   EXPECT_THAT(faults(std::string(kBase) + R"(
     tasks { perplexity { file: "file-1" } } tasks { multi_needle { file: "file-1" } }
     tasks { multiple_choice { file: "file-1" } } tasks { icl { file: "file-1" } }
-    tasks { answers { file: "file-1" } })"),
+    tasks { answers { file: "file-1" } }
+    tasks { head_analysis { file: "file-1" metrics: METRIC_ENTROPY metrics: METRIC_HESSIAN } })"),
               ElementsAre());
 }
 
@@ -44,6 +45,7 @@ TEST(EvaluationSpecTest, EverythingThatIsWrongIsNamedAtOnce) {
     tasks { multiple_choice { file: "f" shots_file: "g" samples: 0 } }
     tasks { icl { file: "f" shots: 2000 n_orders: 0 order: 77 } }
     tasks { answers { file: "f" max_tokens: 0 } }
+    tasks { head_analysis { metrics: METRIC_CKA metrics: METRIC_CKA n_sequences: 0 seq_length: 8193 } }
     tasks { }
     seed: -1 confidence: 0.4)"),
       UnorderedElementsAre(
@@ -59,7 +61,11 @@ TEST(EvaluationSpecTest, EverythingThatIsWrongIsNamedAtOnce) {
           "VALUE_OUT_OF_RANGE tasks[2].multiple_choice.samples",
           "VALUE_OUT_OF_RANGE tasks[3].icl.shots", "VALUE_OUT_OF_RANGE tasks[3].icl.n_orders",
           "INVALID_FIELD tasks[3].icl.order", "VALUE_OUT_OF_RANGE tasks[4].answers.max_tokens",
-          "MISSING_FIELD tasks[5]", "VALUE_OUT_OF_RANGE seed", "VALUE_OUT_OF_RANGE confidence"));
+          "MISSING_FIELD tasks[5].head_analysis.file",
+          "INVALID_FIELD tasks[5].head_analysis.metrics",
+          "VALUE_OUT_OF_RANGE tasks[5].head_analysis.n_sequences",
+          "VALUE_OUT_OF_RANGE tasks[5].head_analysis.seq_length", "MISSING_FIELD tasks[6]",
+          "VALUE_OUT_OF_RANGE seed", "VALUE_OUT_OF_RANGE confidence"));
 }
 
 TEST(EvaluationSpecTest, NumbersOfSubjectsAndTasksAreBounded) {
@@ -78,7 +84,8 @@ TEST(EvaluationSpecTest, WhatWasLeftOpenIsFilledIn) {
       evaluation(R"(subjects { model: "m" } subjects { model: "m" adapter: "ft:m:t:night:1" }
     subjects { model: "m" adapter: "ft:m:t::2" } subjects { model: "m" adapter: "ft:m:t:night:3" }
     tasks { perplexity { file: "file-1" } } tasks { multi_needle { file: "file-2" } }
-    tasks { perplexity { file: "file-2" format: TEXT_FORMAT_RAW } })");
+    tasks { perplexity { file: "file-2" format: TEXT_FORMAT_RAW } }
+    tasks { head_analysis { file: "file-2" } })");
   fill_evaluation(spec, {{"file-1", "wiki.test.raw"}, {"file-2", "rows.jsonl"}});
   std::vector<std::string> labels;
   for (const auto& subject : spec.subjects()) labels.push_back(subject.label());
@@ -86,14 +93,17 @@ TEST(EvaluationSpecTest, WhatWasLeftOpenIsFilledIn) {
   EXPECT_EQ(spec.tasks(0).perplexity().format(), v1::TEXT_FORMAT_RAW);
   EXPECT_EQ(spec.tasks(1).multi_needle().format(), v1::TEXT_FORMAT_JSONL);
   EXPECT_EQ(spec.tasks(2).perplexity().format(), v1::TEXT_FORMAT_RAW) << "as it was asked for";
+  EXPECT_EQ(spec.tasks(3).head_analysis().format(), v1::TEXT_FORMAT_JSONL);
   EXPECT_TRUE(spec.has_seed());
   EXPECT_DOUBLE_EQ(spec.confidence(), 0.95);
 }
 
 TEST(EvaluationSpecTest, FilesAreListedByWhereTheyStand) {
   const auto files = evaluation_files(evaluation(
-      R"(tasks { answers { file: "a" } } tasks { multiple_choice { file: "b" shots_file: "c" } })"));
-  ASSERT_EQ(files.size(), 3U);
+      R"(tasks { answers { file: "a" } } tasks { multiple_choice { file: "b" shots_file: "c" } }
+         tasks { head_analysis { file: "d" } })"));
+  ASSERT_EQ(files.size(), 4U);
+  EXPECT_EQ(files[3].field, "tasks[2].head_analysis.file");
   EXPECT_EQ(files[0].field, "tasks[0].answers.file");
   EXPECT_EQ(files[1].id, "b");
   EXPECT_EQ(files[2].field, "tasks[1].multiple_choice.shots_file");

@@ -196,6 +196,29 @@ TEST_F(SlotTest, AnEvaluationRunsInItsOwnProgram) {
   EXPECT_EQ(heard, (directory_ / "files/a.raw").string());
 }
 
+TEST_F(SlotTest, APreviewsTrainerChoosesHeadsAndNothingElse) {
+  start();
+  iv1::ClaimedJob job;
+  job.set_job_id("heads-1");
+  job.set_kind("head_selection");
+  job.set_epoch(5);
+  job.set_attempt(1);
+  job.mutable_spec()->set_model("tiny");
+  job.mutable_spec()->set_suffix("heads-only");
+  job.set_attempt_dir("jobs/default/heads-1/attempt-5");
+  job.mutable_training_input()->set_path("jobs/default/heads-1/texts.jsonl");
+  scheduler_.offer(job);
+  const auto finish = finished();
+  EXPECT_EQ(finish.outcome(), iv1::OUTCOME_SUCCESS) << finish.message();
+  EXPECT_EQ(finish.result().uri(), "jobs/default/heads-1/attempt-5/final");
+}
+
+TEST_F(SlotTest, OnlyAPreviewIsToldSo) {
+  start();
+  offer("heads-only");
+  EXPECT_EQ(finished().outcome(), iv1::OUTCOME_FAIL_FINAL);
+}
+
 TEST_F(SlotTest, AJobOfAnUnknownKindIsGivenBack) {
   start();
   iv1::ClaimedJob job;

@@ -188,6 +188,56 @@ TEST_F(EvaluationFramesTest, NeedlesSayWhatAttentionFallsOn) {
   EXPECT_THAT(markdown, HasSubstr("| attention_noise |"));
 }
 
+// Scores of heads lie in tables, not in rows, and in a picture a subject.
+TEST_F(EvaluationFramesTest, HeadsAreMeasuredAndPictured) {
+  auto heads = start("attempt-1");
+  heads.mutable_spec()->clear_tasks();
+  auto& task = *heads.mutable_spec()->add_tasks()->mutable_head_analysis();
+  task.set_file("file-1");
+  task.set_format(pb::TEXT_FORMAT_RAW);
+  task.set_n_sequences(3);
+  task.set_seq_length(64);
+  const Said said = run(heads);
+  ASSERT_EQ(said.result.outcome(), internal::v1::OUTCOME_SUCCESS) << said.result.message();
+  const auto report = load_report(dir / "attempt-1/final", "checksums.json",
+                                  said.result.result().manifest_sha256());
+  const auto& result = report.results(0);
+  EXPECT_EQ(result.task(), "head_analysis");
+  std::map<std::string, int> rows;  // by metric: over all, and of 3 layers; 2 subjects
+  for (const auto& row : result.rows()) ++rows[row.metric()];
+  for (const char* metric :
+       {"entropy", "importance", "cosine_distance", "cka", "sparsity", "negative_mass"})
+    EXPECT_EQ(rows[metric], 2 * (1 + 3)) << metric;
+  std::map<std::string, pb::HeadTable> tables;
+  for (const auto& table : result.head_tables())
+    tables[table.subject() + " " + table.metric()] = table;
+  ASSERT_EQ(tables.size(), 12U);
+  const auto& entropy = tables.at("base entropy");
+  ASSERT_EQ(entropy.layers_size(), 3);
+  ASSERT_EQ(entropy.layers(0).value_size(), 4);
+  double sum = 0;
+  for (const auto& layer : entropy.layers()) {
+    for (int h = 0; h < 4; ++h) {
+      sum += layer.value(h);
+      EXPECT_LE(layer.low(h), layer.value(h));
+      EXPECT_GE(layer.high(h), layer.value(h));
+    }
+  }
+  EXPECT_NEAR(sum / 12, result.rows(0).value(), 1e-9) << "the row over all is their mean";
+  auto again = tables.at("again entropy");
+  again.set_subject("base");
+  EXPECT_EQ(again.SerializeAsString(), entropy.SerializeAsString()) << "the same weights";
+  const auto& cosine = tables.at("base cosine_distance");
+  EXPECT_TRUE(cosine.pairs());
+  EXPECT_EQ(cosine.layers(2).value_size(), 6) << "pairs of 4 heads";
+  for (const char* subject : {"base", "again"}) {
+    const std::string name = std::string("heads-1-") + subject + ".svg";
+    EXPECT_THAT(support::content_of(dir / "attempt-1/final" / name), HasSubstr("entropy"));
+    EXPECT_THAT(support::content_of(dir / "attempt-1/final/report.md"), HasSubstr(name));
+    EXPECT_THAT(support::content_of(dir / "attempt-1/final/checksums.json"), HasSubstr(name));
+  }
+}
+
 TEST_F(EvaluationFramesTest, AResumedAttemptPublishesTheSameBytes) {
   const Said straight = run(start("attempt-1"));
   ASSERT_EQ(straight.steps.size(), 2U);

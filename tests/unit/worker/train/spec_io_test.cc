@@ -66,6 +66,16 @@ TEST(SpecIoTest, ReadsWhatAPresetResolvesTo) {
   EXPECT_EQ(spec.watchdog.max_rollbacks, 0);
 }
 
+TEST(SpecIoTest, OnlyAMethodThatSelectsHeadsMayEndThere) {
+  const auto with = [](const std::string& spec, const std::string& more) {
+    return R"({"modelDir": "/m", "trainingPath": "/t.jsonl", "headsOnly": true, )" + more +
+           R"("spec": )" + spec + "}";
+  };
+  EXPECT_TRUE(parse_spec_json(with("{}", ""), "spec.json").heads_only);
+  EXPECT_FALSE(parse_spec_json(start("{}"), "spec.json").heads_only);
+  expect_refused(with(R"({"kvoOnly": {}})", ""), "heads_only: needs method dex");
+}
+
 TEST(SpecIoTest, ReadsEveryOptionOfTheMethod) {
   const auto dex = [](const std::string& body) {
     return parse_spec_json(start("{\"dex\": {" + body + "}}"), "spec.json").dex;

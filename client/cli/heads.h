@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "client/cli/command.h"
+#include "dex/v1/finetuning.pb.h"
+#include "services/base/status.h"
+
+namespace dex::cli {
+
+// `dexctl jobs heads`: the heads that a job adapts, or those that one would (PreviewHeadSelection).
+void add_heads(CLI::App& jobs, Action& action);
+
+// The flags of a preview, as typed.
+struct PreviewFlags {
+  std::string model, file, preset, criterion, seed;
+  std::vector<std::string> texts;
+  std::vector<std::string> sets;  // path=value below head_selection: calibration.n_sequences=4
+};
+// Errors name the flag and what would be right.
+base::Result<v1::PreviewHeadSelectionRequest> make_preview(const PreviewFlags& flags);
+
+// The grids of head_grid.h, then how stable the choice is, what was measured, and the warnings.
+std::string preview_text(const v1::HeadSelectionReport& report);
+
+}  // namespace dex::cli

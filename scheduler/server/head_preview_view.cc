@@ -1,0 +1,74 @@
+#include "scheduler/server/head_preview_view.h"
+
+#include <nlohmann/json.hpp>
+
+#include "scheduler/server/job_view.h"
+#include "scheduler/server/published_file.h"
+
+namespace dex::server {
+
+namespace {
+
+using nlohmann::json;
+
+template <typename Number>
+void add_numbers(const json& table, size_t layer, google::protobuf::RepeatedField<Number>& out) {
+  if (table.empty()) return;  // the criterion did not need this score
+  for (const json& value : table.at(layer)) out.Add(value.get<Number>());
+}
+
+void add_warnings(const json& report, v1::HeadSelectionReport& out) {
+  for (const json& warning : report.at("warnings")) {
+    out.add_warnings(warning.at("topic").get<std::string>() + ": " +
+                     warning.at("evidence").get<std::string>() +
+                     ". Try: " + warning.at("suggestion").get<std::string>());
+  }
+}
+
+// Throws json::exception for another document than the trainer's.
+v1::HeadSelectionReport message_of(const json& report) {
+  v1::HeadSelectionReport out;
+  out.set_criterion(report.at("rule").at("criterion").get<std::string>());
+  const json& selected = report.at("selected");
+  uint32_t heads = 0;
+  for (size_t l = 0; l < selected.size(); ++l) {
+    auto& layer = *out.add_layers();
+    add_numbers(report.at("entropy"), l, *layer.mutable_entropy());
+    add_numbers(report.at("importance"), l, *layer.mutable_importance());
+    add_numbers(selected, l, *layer.mutable_selected());
+    heads += static_cast<uint32_t>(layer.selected_size());
+  }
+  out.set_selected_heads(heads);
+  out.set_selected_ratio(report.at("selected_ratio").get<double>());
+  if (const json& stability = report.at("stability_ratio"); !stability.is_null())
+    out.set_stability_ratio(stability.get<double>());
+  if (const json& measured = report.at("calibration"); !measured.is_null()) {
+    auto& calibration = *out.mutable_calibration();
+    calibration.set_sequences(measured.at("sequences").get<uint32_t>());
+    calibration.set_tokens(measured.at("tokens").get<int64_t>());
+    calibration.set_skip_rows(measured.at("skip_rows").get<uint32_t>());
+    calibration.set_entropy_unit(report.at("entropy_unit").get<std::string>());
+    calibration.set_seed(measured.at("seed").get<int64_t>());
+  }
+  add_warnings(report, out);
+  return out;
+}
+
+}  // namespace
+
+base::Result<v1::HeadSelectionReport> head_selection_report(const store::JobRecord& record,
+                                                            const DataLayout& layout) {
+  DEX_ASSIGN_OR_RETURN(const std::string text,
+                       published_file(record, layout, "head_selection.json"));
+  try {
+    v1::HeadSelectionReport report = message_of(json::parse(text).at(0));
+    *report.mutable_head_selection() = effective_spec(record.spec).dex().head_selection();
+    report.mutable_head_selection()->clear_reselect_every_steps();
+    report.mutable_head_selection()->clear_soft_floor();
+    return report;
+  } catch (const json::exception& error) {
+    return corrupt_results(record.id, std::string("head_selection.json: ") + error.what());
+  }
+}
+
+}  // namespace dex::server

@@ -1,0 +1,40 @@
+#include "scheduler/server/published_file.h"
+
+#include <nlohmann/json.hpp>
+
+#include "services/base/files.h"
+#include "services/base/sha256.h"
+
+namespace dex::server {
+
+namespace {
+
+// The worker keeps at most 500 rows a task (worker/serve/evaluation_messages.h), so that a reply
+// stays below gRPC's 4 MiB; as JSON they are longer.
+constexpr int64_t kLargestPart = 8 << 20;
+
+}  // namespace
+
+base::Status corrupt_results(const std::string& job, const std::string& what) {
+  return {base::Code::kDataLoss, "ARTIFACT_CORRUPT", "the results of " + job + ": " + what};
+}
+
+base::Result<std::string> published_file(const store::JobRecord& record, const DataLayout& layout,
+                                         const std::string& name) {
+  const auto folder = layout.absolute(record.result_uri);
+  DEX_RETURN_IF_ERROR(folder.status());
+  const auto manifest = base::read_file(*folder / "checksums.json", kLargestPart);
+  if (!manifest.ok()) return corrupt_results(record.id, manifest.status().message());
+  if (base::sha256_hex(*manifest) != record.result_sha256)
+    return corrupt_results(record.id, "checksums.json is not what was published");
+  const auto checksums = nlohmann::json::parse(*manifest, nullptr, false);
+  if (!checksums.is_object()) return corrupt_results(record.id, "checksums.json is no JSON object");
+  auto bytes = base::read_file(*folder / name, kLargestPart);
+  if (!bytes.ok()) return corrupt_results(record.id, bytes.status().message());
+  const auto hash = checksums.find(name);
+  if (hash == checksums.end() || *hash != base::sha256_hex(*bytes))
+    return corrupt_results(record.id, name + " is not what was published");
+  return bytes;
+}
+
+}  // namespace dex::server

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+
+#include "scheduler/server/data_layout.h"
+#include "scheduler/store/records.h"
+#include "services/base/status.h"
+
+namespace dex::server {
+
+// Reads `name` of what a SUCCEEDED job published, held against checksums.json and that against the
+// hash that was published. DATA_LOSS ARTIFACT_CORRUPT when it is not what it was. Blocks on the
+// disk.
+base::Result<std::string> published_file(const store::JobRecord& record, const DataLayout& layout,
+                                         const std::string& name);
+
+// The same error, of what was read but can't be understood.
+base::Status corrupt_results(const std::string& job, const std::string& what);
+
+}  // namespace dex::server

@@ -1,0 +1,78 @@
+#include "client/cli/heads.h"
+
+#include <gmock/gmock.h>
+
+namespace dex::cli {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(MakePreviewTest, FlagsBecomeTheRequest) {
+  PreviewFlags flags;
+  flags.model = "small";
+  flags.texts = {"a", "b, c"};
+  flags.preset = "code";
+  flags.criterion = "threshold";
+  flags.seed = "5";
+  flags.sets = {"tau=1.25", "calibration.n_sequences=4", "entropy_unit=nats"};
+  const auto request = make_preview(flags);
+  ASSERT_TRUE(request.ok()) << request.status().to_string();
+  EXPECT_EQ(request->model(), "small");
+  EXPECT_EQ(request->file(), "");
+  EXPECT_THAT(request->texts(), ElementsAre("a", "b, c"));
+  EXPECT_EQ(request->preset(), "code");
+  EXPECT_EQ(request->seed(), 5);
+  const auto& heads = request->head_selection();
+  EXPECT_EQ(heads.criterion(), v1::HeadSelection::CRITERION_THRESHOLD);
+  EXPECT_EQ(heads.tau(), 1.25);
+  EXPECT_EQ(heads.calibration().n_sequences(), 4U);
+  EXPECT_EQ(heads.entropy_unit(), v1::HeadSelection::ENTROPY_UNIT_NATS);
+  EXPECT_FALSE(heads.has_eta()) << "left to the preset";
+  PreviewFlags plain;
+  plain.model = "small";
+  EXPECT_FALSE(make_preview(plain)->has_head_selection());
+}
+
+TEST(MakePreviewTest, WhatIsUnknownIsSaid) {
+  PreviewFlags flags;
+  flags.criterion = "loudest";
+  EXPECT_THAT(make_preview(flags).status().message(), HasSubstr("entropy"));
+  flags.criterion = "";
+  flags.sets = {"tao=1"};
+  EXPECT_THAT(make_preview(flags).status().message(), HasSubstr("tau"));
+  flags.sets = {"tau"};
+  EXPECT_THAT(make_preview(flags).status().message(), HasSubstr("path=value"));
+}
+
+TEST(PreviewTextTest, ShowsGridsThenWhatWasMeasuredStabilityAndWarnings) {
+  v1::HeadSelectionReport report;
+  report.set_criterion("ENTROPY");
+  report.set_selected_heads(1);
+  report.set_selected_ratio(0.5);
+  auto& layer = *report.add_layers();
+  layer.add_entropy(1);
+  layer.add_entropy(3);
+  layer.add_selected(1);
+  report.set_stability_ratio(0.75);
+  report.mutable_calibration()->set_sequences(3);
+  report.mutable_calibration()->set_tokens(120);
+  report.mutable_calibration()->set_skip_rows(32);
+  report.mutable_calibration()->set_entropy_unit("nats");
+  report.mutable_calibration()->set_seed(5);
+  report.add_warnings("calibration_small: 3 of 8");
+  EXPECT_EQ(preview_text(report),
+            "ENTROPY chose 1 heads, 50 % of all, before training; chosen ones in brackets\n"
+            "\n"
+            "entropy: 1 · to █ 3\n"
+            "layer  0  1\n"
+            "    0  · [█]\n"
+            "\n"
+            "measured on 3 sequences with 120 tokens, seed 5; entropy in nats from row 32 on\n"
+            "stability: the two halves of these sequences agree on 75 % of the heads that either "
+            "chooses\n"
+            "warning: calibration_small: 3 of 8\n");
+}
+
+}  // namespace
+}  // namespace dex::cli

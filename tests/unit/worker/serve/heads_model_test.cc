@@ -1,0 +1,88 @@
+// Heads that evaluations see, against the analyses themselves (which evaluate_test holds against
+// transformers).
+#include "worker/serve/heads_model.h"
+
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/temporary_directory.h"
+#include "tests/unit/worker/train/tiny_model.h"
+#include "worker/evaluate/head_scores.h"
+#include "worker/evaluate/head_structure.h"
+#include "worker/evaluate/subject.h"
+
+namespace dex::serve {
+namespace {
+
+std::vector<int32_t> ids(int32_t length, int32_t seed) {
+  std::vector<int32_t> out;
+  for (int32_t i = 0; i < length; ++i) out.push_back((seed * 31 + i * i * 7 + i * 3 + 5) % 97);
+  return out;
+}
+
+constexpr evaluate::HeadQuestion kAll = {.entropy = true,
+                                         .importance = true,
+                                         .cosine = true,
+                                         .cka = true,
+                                         .sparsity = true,
+                                         .skip_rows = 4};
+
+// The mean over documents, one by one, is what the analyses say of them together (method.md §4.1,
+// §4.2, §4.3).
+TEST(HeadsModelTest, DocumentByDocumentGivesTheMeansOfAllTogether) {
+  const support::TemporaryDirectory dir;
+  train::testing::write_tiny_model(dir.path());
+  const std::vector<std::vector<int32_t>> rows = {ids(40, 1), ids(23, 2), ids(31, 3)};
+  HeadsModel heads(dir.path(), 1);
+  std::vector<evaluate::HeadMeasures> each;
+  for (const auto& row : rows) each.push_back(heads.measure({}, row, kAll, {}));
+
+  const auto config = model::load_config(dir.path());
+  const auto weights = model::load_weights(dir.path(), config, {.dtype = at::kFloat});
+  const model::Llama llama(config, weights);
+  std::vector<std::vector<float>> ones;
+  for (const auto& row : rows) ones.emplace_back(row.size(), 1.0F);
+  std::vector<evaluate::Document> documents;
+  for (size_t r = 0; r < rows.size(); ++r) documents.push_back({rows[r], ones[r]});
+  kernels::LinearCrossEntropy cross_entropy;
+  const auto scores =
+      evaluate::measure_heads(llama, {}, documents, {.skip_rows = 4}, cross_entropy);
+  const auto structure = evaluate::measure_head_structure(
+      llama, {}, documents, {.cosine = true, .cka = false, .sparsity = false, .skip_rows = 4});
+  const auto mean = [&](const auto& of) {
+    double sum = 0;
+    for (const auto& measures : each) sum += of(measures);
+    return sum / static_cast<double>(each.size());
+  };
+  for (size_t l = 0; l < 2; ++l) {
+    for (size_t h = 0; h < 4; ++h) {
+      EXPECT_NEAR(mean([&](const auto& m) { return m.entropy[l][h]; }), scores.entropy_nats[l][h],
+                  1e-5);
+      EXPECT_NEAR(mean([&](const auto& m) { return m.importance[l][h]; }), scores.importance[l][h],
+                  1e-4 * scores.importance[l][h]);
+      EXPECT_NEAR(mean([&](const auto& m) { return m.cosine[l][0][h]; }),
+                  structure.cosine->pairs[l][0][h], 1e-5);
+    }
+  }
+  EXPECT_EQ(each[0].sparsity.size(), 2U);
+  EXPECT_EQ(each[0].negative_mass[1][3], 0) << "softmax weights have no negative part";
+}
+
+TEST(HeadsModelTest, LeavesLibTorchsThreadsAsTheyWereAndStops) {
+  const support::TemporaryDirectory dir;
+  train::testing::write_tiny_model(dir.path());
+  at::set_num_threads(1);
+  HeadsModel heads(dir.path(), 2);
+  const auto row = ids(40, 1);
+  evaluate::HeadQuestion normalized = {.entropy = true, .skip_rows = 1, .normalized = true};
+  for (const auto& layer : heads.measure({}, row, normalized, {}).entropy) {
+    for (const double score : layer) EXPECT_LE(score, 1) << "H/ln(i+1)";
+  }
+  EXPECT_EQ(at::get_num_threads(), 1);
+  std::stop_source stop;
+  stop.request_stop();
+  EXPECT_THROW(heads.measure({}, row, kAll, stop.get_token()), evaluate::Stopped);
+}
+
+}  // namespace
+}  // namespace dex::serve
