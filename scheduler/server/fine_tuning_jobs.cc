@@ -103,7 +103,8 @@ base::Result<FineTuningJobs::Plan> FineTuningJobs::plan(const std::string& tenan
   const auto& guard = spec.watchdog().base_guard();
   if (guard.has_probe_file()) {
     DEX_RETURN_IF_ERROR(
-        facts(tenant, guard.probe_file(), "watchdog.base_guard.probe_file").status());
+        training_facts(parts_.files, tenant, guard.probe_file(), "watchdog.base_guard.probe_file")
+            .status());
   }
   std::array<uint8_t, 4> seed{};
   parts_.random.fill(seed);
