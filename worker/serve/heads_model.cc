@@ -47,7 +47,7 @@ struct HeadsModel::Loaded {
         weights_sha256(model::base_weights_sha256(folder)) {}
 
   const model::Adaptation& adaptation(const std::filesystem::path& adapter) {
-    static const model::Adaptation kBase;
+    static const model::Adaptation kBase{};
     if (adapter.empty()) return kBase;
     const auto known = adapters.find(adapter);
     if (known != adapters.end()) return known->second;
