@@ -24,7 +24,7 @@
 #include "worker/train/spec.h"
 #include "worker/train/training.h"
 
-// Private to this room: what job.cc, job_heads.cc and job_publish.cc share.
+// Private to this room: what job.cc, job_gates.cc, job_heads.cc and job_publish.cc share.
 namespace dex::train::detail {
 
 inline constexpr int64_t kEvaluationBatchTokens = 512;  // as a micro-batch (performance.md §3)
