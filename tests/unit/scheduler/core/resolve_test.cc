@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "tests/unit/scheduler/core/smollm2.h"
+#include "tests/unit/scheduler/core/resolve_input.h"
 
 namespace dex::core {
 namespace {
@@ -14,30 +14,6 @@ using testing::HasSubstr;
 using v1::DexMethod;
 using v1::HeadSelection;
 using v1::Lambda;
-
-ResolveInput input(std::string_view preset = "code") {
-  ResolveInput in;
-  in.spec.set_model("smollm2-135m-instruct");
-  in.spec.set_training_file("file-1");
-  in.spec.mutable_dex()->set_preset(std::string(preset));
-  in.spec.mutable_hyperparameters()->set_max_steps(180);
-  in.model = smollm2();
-  in.training = {v1::FILE_FORMAT_TEXT, 400, 1'000'000, 20'000};
-  in.seed = 7;
-  return in;
-}
-
-Resolved resolved(const ResolveInput& in) {
-  auto result = resolve(in);
-  EXPECT_TRUE(result.ok()) << result.status().to_string();
-  return result.value();
-}
-
-base::Status refused(const ResolveInput& in) {
-  const auto result = resolve(in);
-  EXPECT_FALSE(result.ok());
-  return result.status();
-}
 
 TEST(ResolveTest, NamesEveryValueAndItsSource) {
   auto in = input();
@@ -190,95 +166,6 @@ TEST(ResolveTest, EarlyStoppingHasItsDefaultsAndNeedsHeldOutRows) {
   in.spec.clear_validation_split();
   in.spec.set_validation_file("file-2");
   resolved(in);
-}
-
-TEST(ResolveTest, TheBaseGuardIsOffAndItsFieldsNeedALimit) {
-  auto in = input();
-  auto config = resolved(in).config;
-  EXPECT_EQ(config.spec().watchdog().base_guard().kl_max(), 0);
-  EXPECT_FALSE(config.spec().watchdog().base_guard().has_every_evals());  // without effect
-  auto& guard = *in.spec.mutable_watchdog()->mutable_base_guard();
-  guard.set_every_evals(3);
-  EXPECT_EQ(refused(in).reason(), "UNUSED_FIELD");
-  EXPECT_THAT(refused(in).message(), HasSubstr("watchdog.base_guard.every_evals"));
-  guard.set_kl_max(0.1);
-  config = resolved(in).config;
-  EXPECT_EQ(config.spec().watchdog().base_guard().every_evals(), 3u);
-  EXPECT_EQ(config.spec().watchdog().base_guard().on_trip(), v1::BaseGuardOptions::ON_TRIP_FAIL);
-  EXPECT_EQ(config.sources().at("watchdog.base_guard.on_trip"), "DEFAULT");
-  in.spec.set_validation_split(0);
-  EXPECT_EQ(refused(in).reason(), "CONFLICTING_FIELDS");
-  EXPECT_THAT(refused(in).message(), HasSubstr("base_guard.kl_max needs held-out rows"));
-  guard.set_kl_max(101);
-  EXPECT_EQ(refused(in).reason(), "VALUE_OUT_OF_RANGE");
-}
-
-v1::Gate& add_gate(ResolveInput& in, const std::string& task, const std::string& metric) {
-  v1::Gate& gate = *in.spec.add_gates();
-  gate.set_task(task);
-  gate.set_metric(metric);
-  gate.set_op(v1::Gate::OP_LE);
-  gate.set_threshold(0.5);
-  return gate;
-}
-
-TEST(ResolveTest, GatesGetTheirDefaults) {
-  auto in = input();
-  add_gate(in, "held_out", "loss");
-  add_gate(in, "branch_effect", "ce_delta").set_name("delta");
-  add_gate(in, "base_guard", "kl").set_on_fail(v1::Gate::ON_FAIL_FAIL_JOB);
-  in.spec.mutable_watchdog()->mutable_base_guard()->set_probe_file("file-9");  // for the gate
-  const auto config = resolved(in).config;
-  const auto& gates = config.spec().gates();
-  ASSERT_EQ(gates.size(), 3);
-  EXPECT_EQ(gates[0].name(), "held_out.loss");
-  EXPECT_EQ(gates[0].against(), v1::Gate::AGAINST_BASE);
-  EXPECT_EQ(gates[0].use(), v1::Gate::USE_BOUND);
-  EXPECT_EQ(gates[0].on_fail(), v1::Gate::ON_FAIL_BLOCK_ALIAS);
-  EXPECT_EQ(gates[1].name(), "delta");
-  EXPECT_EQ(gates[1].against(), v1::Gate::AGAINST_ABSOLUTE);
-  EXPECT_EQ(gates[1].use(), v1::Gate::USE_POINT);
-  EXPECT_EQ(gates[2].use(), v1::Gate::USE_BOUND);
-  EXPECT_EQ(gates[2].on_fail(), v1::Gate::ON_FAIL_FAIL_JOB);
-  EXPECT_EQ(config.sources().at("gates"), "USER");
-  // Resolving what was resolved changes nothing.
-  in.spec = config.spec();
-  EXPECT_EQ(resolved(in).config.spec().SerializeAsString(), config.spec().SerializeAsString());
-}
-
-TEST(ResolveTest, GatesOnWhatIsNotThereAreRefused) {
-  const auto words = [](const std::string& task, const std::string& metric, auto change) {
-    auto in = input();
-    change(in, add_gate(in, task, metric));
-    const auto status = refused(in);
-    return status.reason() + ": " + status.message();
-  };
-  EXPECT_THAT(words("perplexity", "loss", [](auto&, auto&) {}),
-              HasSubstr("INVALID_FIELD: gates[0].metric \"perplexity loss\" is not"));
-  EXPECT_THAT(words("held_out", "loss", [](auto&, auto& gate) { gate.clear_threshold(); }),
-              HasSubstr("gates[0].threshold must be a finite number"));
-  EXPECT_THAT(words("held_out", "loss", [](auto&, auto& gate) { gate.clear_op(); }),
-              HasSubstr("gates[0].op must be one of OP_GE, OP_LE"));
-  EXPECT_THAT(words("held_out", "loss", [](auto&, auto& gate) { gate.set_name("A b"); }),
-              HasSubstr("gates[0].name must be"));
-  EXPECT_THAT(words("held_out", "loss", [](auto& in, auto&) { add_gate(in, "held_out", "loss"); }),
-              HasSubstr("gates[1].name \"held_out.loss\" is given twice"));
-  EXPECT_THAT(words("base_guard", "kl",
-                    [](auto&, auto& gate) { gate.set_against(v1::Gate::AGAINST_BASE); }),
-              HasSubstr("CONFLICTING_FIELDS: gates[0].against"));
-  EXPECT_THAT(
-      words("branch_effect", "value", [](auto&, auto& gate) { gate.set_use(v1::Gate::USE_BOUND); }),
-      HasSubstr("gates[0].use branch_effect value has no interval"));
-  EXPECT_THAT(words("branch_effect", "value", [](auto& in, auto&) { in.spec.mutable_lora(); }),
-              HasSubstr("gates[0].task branch_effect needs method dex"));
-  EXPECT_THAT(words("held_out", "loss", [](auto& in, auto&) { in.spec.set_validation_split(0); }),
-              HasSubstr("gates[0].task needs held-out rows"));
-  // A probe that nothing uses.
-  EXPECT_THAT(words("held_out", "loss",
-                    [](auto& in, auto&) {
-                      in.spec.mutable_watchdog()->mutable_base_guard()->set_probe_file("file-9");
-                    }),
-              HasSubstr("UNUSED_FIELD: watchdog.base_guard.probe_file"));
 }
 
 TEST(ResolveTest, AllBadValuesComeAtOnce) {
