@@ -9,7 +9,7 @@ namespace dex::train {
 namespace {
 
 using nlohmann::json;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // The fixture of method.md §11.6 as a job has it.
 JobSpec threshold(double tau, double eta) {
