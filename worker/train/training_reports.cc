@@ -99,6 +99,8 @@ void Training::record_evaluation(const evaluate::HeldOut& held_out,
   const bool publishable = mixed_in() && (!masks_ || masks_->settled(state_.step));
   const bool best = early_.take(state_.step, held_out.loss, publishable);
   state_.early = early_.state();
+  // At the last update nothing is left to be cut short.
+  if (state_.step >= parts_.resolved.updates) state_.early.stopped = false;
   if (best && masks_) state_.best_masks = masks_->table();
   if (best && early_.keeps_best()) best_values_ = parts_.parameters.values().clone();
 

@@ -183,6 +183,21 @@ TEST_F(EarlyStoppingJobTest, AJobThatRunsToItsEndPublishesItsBestToo) {
   EXPECT_LT(published.served_step, 20);
 }
 
+// Its last update is the one after which it would have been stopped: nothing was cut short.
+TEST_F(EarlyStoppingJobTest, AJobWhosePatienceEndsWithItIsNotStoppedEarly) {
+  RecordingSession longer;
+  const Published stopped = run(hasty("longer"), longer);
+  ASSERT_TRUE(stopped.early_stopped);
+  const int64_t last = longer.last.step;
+  RecordingSession session;
+  const Published published = run(hasty("whole", last), session);
+  EXPECT_FALSE(published.early_stopped);
+  EXPECT_TRUE(session.data("early_stopped").empty());
+  EXPECT_EQ(session.data("training_complete").at(0).at("earlyStopped"), false);
+  EXPECT_EQ(session.last.step, last);
+  EXPECT_EQ(published.served_step, stopped.served_step);
+}
+
 TEST_F(EarlyStoppingJobTest, ResumesToTheSameBitsFromEveryPlace) {
   RecordingSession straight;
   const Published whole = run(hasty("straight"), straight);
