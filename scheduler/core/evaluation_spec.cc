@@ -47,9 +47,12 @@ class EvaluationCheck {
 void check_task(const v1::PerplexityTask& task, const std::string& at, EvaluationCheck& check) {
   if (task.file().empty()) check.missing(at + "file");
   check.known(at + "format", task.format(), v1::TextFormat_IsValid(task.format()));
-  const int64_t width = task.has_context_length() ? task.context_length() : check.context();
+  const int64_t width = task.has_context_length() ? int64_t{task.context_length()}
+                                                  : std::min<int64_t>(2048, check.context());
   if (task.has_context_length()) check.range(at + "context_length", width, 2, check.context());
-  if (task.has_stride()) check.range(at + "stride", task.stride(), 1, width);
+  // Every window has a token before those that it scores (method.md §9.1).
+  if (task.has_stride())
+    check.range(at + "stride", task.stride(), 1, std::max<int64_t>(1, width - 1));
   if (task.has_max_tokens()) check.at_least(at + "max_tokens", task.max_tokens(), 2);
   for (const std::string& key : task.group_by()) {
     if (key != "tag" && key != "language")

@@ -52,15 +52,19 @@ base::Result<v1::Model> Evaluations::resolve_subjects(const std::string& tenant,
       if (subject.model().empty()) return missing(at + "model");
       continue;
     }
-    DEX_ASSIGN_OR_RETURN(const auto record, parts_.adapters.get(tenant, subject.adapter()));
-    if (adapter_view(record).artifact_class() == "MODEL") {
+    const auto record = parts_.adapters.get(tenant, subject.adapter());
+    if (!record.ok()) {
+      return base::Status(record.status())
+          .with_violation(at + "adapter", record.status().message());
+    }
+    if (adapter_view(*record).artifact_class() == "MODEL") {
       return base::Status(
           base::Code::kUnimplemented, "NOT_SUPPORTED",
           subject.adapter() +
               " is a whole model and can't be measured beside its base; download it "
               "and evaluate it as a base model of its own");
     }
-    const std::string base = base_of_adapter(record.id);
+    const std::string base = base_of_adapter(record->id);
     if (!subject.model().empty() && subject.model() != base)
       return mismatch(at + "adapter", "is one of " + base + ", not of " + subject.model());
     subject.set_model(base);
@@ -75,7 +79,9 @@ base::Result<v1::Model> Evaluations::resolve_subjects(const std::string& tenant,
     return base::Status(base::Code::kInvalidArgument, "INVALID_FIELD", field + " " + what)
         .with_violation(field, what);
   }
-  return parts_.models.find(base);
+  auto model = parts_.models.find(base);
+  if (model.ok()) return model;
+  return base::Status(model.status()).with_violation("subjects[0].model", model.status().message());
 }
 
 base::Result<store::NewJob> Evaluations::new_job(const std::string& tenant,

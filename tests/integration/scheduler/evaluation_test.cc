@@ -258,13 +258,13 @@ TEST_F(EvaluationTest, BadRequestsNameTheirFields) {
   refused(bad, "VALUE_OUT_OF_RANGE", "tasks[0].perplexity.stride");
   bad = perplexity_of(file);
   bad.mutable_spec()->mutable_subjects(0)->set_model("gpt-17");
-  refused(bad, "MODEL_NOT_FOUND", "");
+  refused(bad, "MODEL_NOT_FOUND", "subjects[0].model");
   bad = perplexity_of(file);
   bad.mutable_spec()->add_subjects()->set_model("another");
   refused(bad, "INVALID_FIELD", "subjects[1].model");
   bad = perplexity_of(file);
   bad.mutable_spec()->add_subjects()->set_adapter("ft:small-model:default::none");
-  refused(bad, "RESOURCE_NOT_FOUND", "");
+  refused(bad, "RESOURCE_NOT_FOUND", "subjects[1].adapter");
   refused(perplexity_of("file-" + std::string(26, '0')), "RESOURCE_NOT_FOUND",
           "tasks[0].perplexity.file");
   const auto broken = upload_evals("bad \xFF bytes, quite a few\n", "b.raw");

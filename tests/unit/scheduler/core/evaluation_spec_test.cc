@@ -68,6 +68,18 @@ TEST(EvaluationSpecTest, EverythingThatIsWrongIsNamedAtOnce) {
           "VALUE_OUT_OF_RANGE seed", "VALUE_OUT_OF_RANGE confidence"));
 }
 
+// As the engine asks it (worker/evaluate/perplexity_windows.h), before the evaluation has waited.
+TEST(EvaluationSpecTest, AStrideIsShorterThanItsWindow) {
+  const auto with = [](const std::string& options) {
+    return faults(std::string(kBase) + R"(tasks { perplexity { file: "f" )" + options + " } }");
+  };
+  const std::string bad = "VALUE_OUT_OF_RANGE tasks[0].perplexity.stride";
+  EXPECT_THAT(with("context_length: 512 stride: 511"), ElementsAre());
+  EXPECT_THAT(with("context_length: 512 stride: 512"), ElementsAre(bad));
+  EXPECT_THAT(with("stride: 2047"), ElementsAre());  // of the default window, 2048 tokens
+  EXPECT_THAT(with("stride: 2048"), ElementsAre(bad));
+}
+
 TEST(EvaluationSpecTest, NumbersOfSubjectsAndTasksAreBounded) {
   EXPECT_THAT(faults(""), ElementsAre("MISSING_FIELD subjects", "MISSING_FIELD tasks"));
   std::string many;

@@ -122,7 +122,7 @@ TEST_F(Int8Test, NothingIsFoldedIntoIt) {
   EXPECT_FALSE(std::filesystem::exists(dir / "folded"));
 }
 
-TEST_F(Int8Test, TakesAQuarterOfFp32AndSaysSo) {
+TEST_F(Int8Test, TakesLessThanFp32AndSaysSo) {
   const auto exact = load_serving_model(dir.path(), Dtype::kF32);
   EXPECT_STREQ(dtype_name(*model), "int8");
   EXPECT_STREQ(dtype_name(*exact), "f32");
