@@ -48,7 +48,9 @@ base::Status add_results(const store::JobRecord& record, const DataLayout& layou
   const auto report = published_file(record, layout, "report.md");
   DEX_RETURN_IF_ERROR(report.status());
   v1::EvaluationReport parsed;
-  const auto status = google::protobuf::util::JsonStringToMessage(*results, &parsed);
+  google::protobuf::util::JsonParseOptions options;
+  options.ignore_unknown_fields = true;  // of a worker that is newer than this scheduler
+  const auto status = google::protobuf::util::JsonStringToMessage(*results, &parsed, options);
   if (!status.ok())
     return corrupt_results(record.id, "results.json: " + std::string(status.message()));
   *evaluation.mutable_results() = std::move(*parsed.mutable_results());
