@@ -105,8 +105,9 @@ TrainState state_from_json(const std::string& text) try {
   watchdog.at("skipped").get_to(s.watchdog.skipped);
   watchdog.at("recent").get_to(s.watchdog.recent);
   s.masks = masks_value(in.at("masks"));
-  s.early = early_value(in.at("early_stopping"));
-  s.best_masks = masks_value(in.at("best_masks"));
+  // Checkpoints from before early stopping have neither, and their jobs did not ask for it.
+  if (in.contains("early_stopping")) s.early = early_value(in.at("early_stopping"));
+  if (in.contains("best_masks")) s.best_masks = masks_value(in.at("best_masks"));
   in.at("selection").get_to(s.selection);
   in.at("last_evaluation").get_to(s.last_evaluation);
   s.base_loss = optional_value(in.at("base_loss"));

@@ -94,8 +94,10 @@ model::Adapter load_start(const JobSpec& spec, const model::Config& config,
   if (spec.dex.has_second_map()) {
     throw mismatch(spec, "method diff begins from a base model, to which it adds a second map");
   }
+  // kBadSpec, for kBrokenInput says that this worker is at fault: it would go out of service, and
+  // every other one after it.
   const auto broken = [&](const std::string& what) {
-    return Failure(Exit::kBrokenInput, "adapter_mismatch",
+    return Failure(Exit::kBadSpec, "adapter_mismatch",
                    "the adapter to go on from, " + spec.start_adapter + ": " + what, "model");
   };
   if (!spec.start_adapter_sha256.empty()) {

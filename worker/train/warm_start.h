@@ -8,9 +8,9 @@ namespace dex::train {
 // Going on from a published adapter (api.md §3, `model`): its weights, heads and λ are the start of
 // the job; optimizer, schedules and data order begin anew.
 
-// Reads `spec.start_adapter_dir` and holds it against the job. Throws Failure: kBrokenInput for
-// damaged or other files than `start_adapter_sha256` says and for another base, kBadSpec for a spec
-// that asks for something else than the adapter is, naming the field.
+// Reads `spec.start_adapter_dir` and holds it against the job. Throws Failure (kBadSpec,
+// adapter_mismatch) for damaged or other files than `start_adapter_sha256` says, for another base,
+// and for a spec that asks for something else than the adapter is, naming the field.
 model::Adapter load_start(const JobSpec& spec, const model::Config& config,
                           const std::string& base_weights_sha256);
 

@@ -3,12 +3,14 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <nlohmann/json.hpp>
 
 #include "services/base/sha256.h"
 #include "tests/support/failing_file_layer.h"
 #include "tests/unit/worker/train/job_fixture.h"
 #include "tests/unit/worker/train/methods.h"
 #include "tests/unit/worker/train/resolved_preset.h"
+#include "worker/train/train_state.h"
 
 namespace dex::train::testing {
 namespace {
@@ -51,6 +53,18 @@ class ResumeTest : public JobTest {
     }
   }
 };
+
+// What a version before early stopping wrote: its paused jobs go on after an upgrade.
+TEST(TrainStateTest, AStateWithoutEarlyStoppingIsThatOfAJobWithoutIt) {
+  TrainState state;
+  state.step = 3;
+  auto old = nlohmann::json::parse(to_json(state));
+  ASSERT_EQ(old.erase("early_stopping"), 1U);
+  ASSERT_EQ(old.erase("best_masks"), 1U);
+  const TrainState read = state_from_json(old.dump());
+  EXPECT_EQ(read.step, 3);
+  EXPECT_EQ(read.early, EarlyStopping::State{});
+}
 
 struct Case {
   std::string preset;

@@ -178,14 +178,16 @@ TEST_F(WarmStartTest, RefusesWhatDoesNotFitByName) {
                 s.dex.lambda = {.schedule = model::Schedule::kConstant, .value = 0.7};
               }).what(),
               HasSubstr("lambda.value is 0.7, the adapter's λ"));
+  // No fault of the worker's either: kBrokenInput would take it out of service.
   const Failure hash = refusal([](JobSpec& s) { s.start_adapter_sha256 = std::string(64, '0'); });
-  EXPECT_EQ(hash.exit(), Exit::kBrokenInput);
+  EXPECT_EQ(hash.exit(), Exit::kBadSpec);
+  EXPECT_EQ(hash.code(), "adapter_mismatch");
   EXPECT_THAT(hash.what(), HasSubstr("checksums.json has SHA-256"));
   const Failure missing = refusal([this](JobSpec& s) {
     s.start_adapter_dir = directory_ / "nowhere";
     s.start_adapter_sha256.clear();
   });
-  EXPECT_EQ(missing.exit(), Exit::kBrokenInput);
+  EXPECT_EQ(missing.exit(), Exit::kBadSpec);
   const Failure base = refusal([this](JobSpec& s) {
     fs::copy(directory_ / "model", directory_ / "model2");
     auto weights = tiny_weights(tiny_config());
@@ -195,7 +197,7 @@ TEST_F(WarmStartTest, RefusesWhatDoesNotFitByName) {
                              model::named_weights(weights));
     s.model_dir = directory_ / "model2";
   });
-  EXPECT_EQ(base.exit(), Exit::kBrokenInput);
+  EXPECT_EQ(base.exit(), Exit::kBadSpec);
   EXPECT_THAT(base.what(), HasSubstr("made for another base"));
 }
 
