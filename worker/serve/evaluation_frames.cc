@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "dex/internal/v1/frames.pb.h"
+#include "services/base/sha256.h"
 #include "services/base/version.h"
 #include "worker/serve/evaluation_messages.h"
 #include "worker/serve/evaluation_report.h"
@@ -113,6 +114,7 @@ class FramedEvaluation final : public EvaluationSession {
   // Everything from what an earlier attempt left to the published result.
   SavedReport run() {
     take_up();
+    if (done() < job_.tasks.size()) check_files();
     run_evaluation_job(job_, done(), *this, clock_);
     send_progress(pb::JOB_PHASE_FINALIZING, done(), 1);
     std::vector<std::string> names;
@@ -161,6 +163,20 @@ class FramedEvaluation final : public EvaluationSession {
       spdlog::warn("evaluation {} starts anew: {}", start_.job_id(), error.what());
     }
     if (done() > job_.tasks.size()) report_.Clear();
+  }
+
+  // Other bytes than were uploaded would give numbers that nobody asked for.
+  void check_files() const {
+    for (const auto& file : start_.files()) {
+      if (file.sha256().empty()) continue;
+      const auto hash = base::sha256_file(file.path());
+      if (hash.ok() && *hash == file.sha256()) continue;
+      throw EvaluationFailure(
+          EvaluationFailure::Kind::kEngine,
+          file.filename() + " (" + file.file() + ") " +
+              (hash.ok() ? "is not what was uploaded any more" : "can't be read on the worker"),
+          "");
+    }
   }
 
   void keep() {

@@ -16,6 +16,30 @@ std::string with_names(std::string text, const EvaluationJob& job) {
   return text;
 }
 
+// Tasks name their options as dex-engine's command line does; a spec has fields: n_shot for
+// --n-shot.
+std::string with_fields(std::string text) {
+  const auto starts_option = [&](size_t at) {
+    return (at == 0 || text[at - 1] == ' ') && at + 2 < text.size() && text[at + 2] >= 'a' &&
+           text[at + 2] <= 'z';
+  };
+  for (size_t at = 0; (at = text.find("--", at)) != std::string::npos;) {
+    if (!starts_option(at)) {
+      at += 2;
+      continue;
+    }
+    text.erase(at, 2);
+    for (; at < text.size() && ((text[at] >= 'a' && text[at] <= 'z') || text[at] == '-'); ++at) {
+      if (text[at] == '-') text[at] = '_';
+    }
+  }
+  return text;
+}
+
+std::string for_user(const std::exception& error, const EvaluationJob& job) {
+  return with_names(with_fields(error.what()), job);
+}
+
 // Empty where a task is done already.
 Tasks read_tasks(const EvaluationJob& job, size_t first) {
   Tasks tasks(job.tasks.size());
@@ -23,7 +47,7 @@ Tasks read_tasks(const EvaluationJob& job, size_t first) {
     try {
       tasks[i] = make_task(job.tasks[i]);
     } catch (const std::runtime_error& error) {
-      throw EvaluationFailure(Kind::kFile, with_names(error.what(), job), job.task_fields[i]);
+      throw EvaluationFailure(Kind::kFile, for_user(error, job), job.task_fields[i]);
     }
   }
   return tasks;
@@ -35,6 +59,8 @@ std::unique_ptr<EvaluationSubjects> load_subjects(const EvaluationJob& job,
     return std::make_unique<EvaluationSubjects>(job.subjects, clock);
   } catch (const BrokenAdapter& error) {
     throw EvaluationFailure(Kind::kAdapter, with_names(error.what(), job), "subjects");
+  } catch (const NoTokenizer& error) {
+    throw EvaluationFailure(Kind::kTask, with_fields(error.what()), "subjects[0].model");
   } catch (const BrokenBase& error) {
     throw EvaluationFailure(Kind::kBase, error.what(), "");
   }
@@ -79,7 +105,7 @@ void run_evaluation_job(const EvaluationJob& job, size_t first, EvaluationSessio
       throw EvaluationFailure(Kind::kEngine, error.what(), job.task_fields[i]);
     } catch (const std::runtime_error& error) {
       // A task refuses what can't be before it computes anything (worker/evaluate/task.h).
-      throw EvaluationFailure(Kind::kTask, with_names(error.what(), job), job.task_fields[i]);
+      throw EvaluationFailure(Kind::kTask, for_user(error, job), job.task_fields[i]);
     }
     if (!evaluation.complete) throw evaluate::Stopped();
     session.finished(i, evaluation);

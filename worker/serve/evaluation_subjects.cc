@@ -13,6 +13,8 @@ EvaluationSubjects::EvaluationSubjects(const Options& options, const base::Clock
     trained = static_cast<int32_t>(model::load_config(options.model).max_position_embeddings);
   } catch (const BrokenBase&) {
     throw;
+  } catch (const NoTokenizer&) {
+    throw;
   } catch (const std::runtime_error& error) {
     throw BrokenBase(error.what());
   }
@@ -32,10 +34,8 @@ void EvaluationSubjects::load_base(const Options& options, const base::Clock& cl
   auto text = TextModel::load(options.model);
   if (!text.ok()) throw BrokenBase(text.status().message());
   text_ = std::move(text).value();
-  if (text_.tokenizer == nullptr) {
-    throw BrokenBase("--model: " + options.model.string() +
-                     " has no tokenizer.json, and evaluations read text");
-  }
+  if (text_.tokenizer == nullptr)
+    throw NoTokenizer("--model: its folder has no tokenizer.json, and evaluations read text");
   model_ = load_serving_model(options.model, parse_dtype(options.dtype), options.weights_sha256,
                               options.positions);
   // Slow machines and long contexts take their time; who is impatient stops the evaluation.

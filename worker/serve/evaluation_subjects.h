@@ -33,6 +33,11 @@ class BrokenAdapter : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
+// A base model that is whole and has no tokenizer: no other copy of it can be evaluated either.
+class NoTokenizer : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
 
 // The subjects of an evaluation on one engine: the base is in memory once. Loads everything in its
 // constructor. One thread.
@@ -46,7 +51,7 @@ class EvaluationSubjects {
     int64_t positions = 0;       // beyond the model's own; 0: its own
     std::vector<SubjectSource> subjects;
   };
-  // Throws BrokenBase, BrokenAdapter.
+  // Throws BrokenBase, NoTokenizer, BrokenAdapter.
   EvaluationSubjects(const Options& options, const base::Clock& clock);  // clock outlives this
 
   [[nodiscard]] const std::vector<evaluate::Subject*>& list() const { return list_; }

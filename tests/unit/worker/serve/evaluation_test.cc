@@ -196,6 +196,33 @@ TEST_F(EvaluationFramesTest, WhatATaskRefusesIsNotTheFilesFault) {
   const Said said = run(impossible);
   EXPECT_EQ(said.exit, 10);
   EXPECT_EQ(said.result.code(), "invalid_hyperparameter") << said.result.message();
+  EXPECT_THAT(said.result.message(), HasSubstr("ask for less with context_length,"))
+      << "in the words of the spec";
+}
+
+// Another worker would have to say the same: none goes out of service over it.
+TEST_F(EvaluationFramesTest, ABaseWithoutATokenizerIsRefusedForGood) {
+  const auto asked = start("attempt-1");
+  std::filesystem::remove(dir / "models" / support::kTinyModel / "tokenizer.json");
+  const Said said = run(asked);
+  EXPECT_EQ(said.exit, 10) << said.result.message();
+  EXPECT_EQ(said.result.outcome(), internal::v1::OUTCOME_FAIL_FINAL);
+  EXPECT_EQ(said.result.param(), "subjects[0].model");
+  EXPECT_THAT(said.result.message(), HasSubstr("no tokenizer.json"));
+}
+
+TEST_F(EvaluationFramesTest, AFileThatIsNotWhatWasUploadedIsNotMeasured) {
+  auto asked = start("attempt-1");
+  for (auto& file : *asked.mutable_files())
+    file.set_sha256(base::sha256_hex(support::content_of(file.path())));
+  EXPECT_EQ(run(asked).result.outcome(), internal::v1::OUTCOME_SUCCESS);
+  asked.set_attempt_dir((dir / "attempt-2").string());
+  std::filesystem::create_directories(dir / "attempt-2");
+  std::ofstream(dir / "wiki", std::ios::app) << "One line more.\n";
+  const Said said = run(asked);
+  EXPECT_EQ(said.result.outcome(), internal::v1::OUTCOME_FAIL_RETRY);
+  EXPECT_THAT(said.result.message(), HasSubstr("wiki.published (file-1) is not what was uploaded"));
+  EXPECT_TRUE(said.steps.empty());
 }
 
 TEST_F(EvaluationFramesTest, AnAdapterOfOtherBytesAndABrokenBaseSayWhoseFaultItIs) {
