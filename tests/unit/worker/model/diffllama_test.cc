@@ -7,8 +7,8 @@
 #include <stdexcept>
 
 #include "services/base/files.h"
-#include "tests/support/temporary_directory.h"
 #include "tests/unit/worker/kernels/tensors.h"
+#include "tests/unit/worker/model/family_fixture.h"
 #include "tests/unit/worker/model/family_models.h"
 #include "tests/unit/worker/model/golden.h"
 #include "worker/model/adapter.h"
@@ -21,13 +21,9 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-class DiffLlamaTest : public ::testing::TestWithParam<std::string> {
+class DiffLlamaTest : public testing::FamilyFixture {
  protected:
-  DiffLlamaTest() : base(dir / "base") {
-    testing::write_family(base, GetParam(), testing::family_tensors(golden));
-    config = load_config(base);
-    weights = load_weights(base, config, {at::kFloat, true});
-  }
+  DiffLlamaTest() : FamilyFixture(1) {}
 
   Adaptation start_of(Train train) const {
     DexOptions options;
@@ -37,15 +33,6 @@ class DiffLlamaTest : public ::testing::TestWithParam<std::string> {
     for (const Trainable& entry : trainables(adaptation)) entry.tensor->requires_grad_();
     return adaptation;
   }
-
-  [[nodiscard]] Llama llama() const { return {config, weights}; }
-
-  support::TemporaryDirectory dir;
-  std::filesystem::path base;
-  Safetensors golden = testing::family_golden(GetParam());
-  Config config;
-  Weights weights;
-  Batch batch = pack(testing::documents_of(golden));
 };
 
 TEST_P(DiffLlamaTest, TrainsEverythingByTransformersGradients) {

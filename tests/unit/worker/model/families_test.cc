@@ -13,6 +13,7 @@
 #include "services/base/files.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/worker/kernels/tensors.h"
+#include "tests/unit/worker/model/family_fixture.h"
 #include "tests/unit/worker/model/family_models.h"
 #include "tests/unit/worker/model/golden.h"
 #include "worker/evaluate/attention_rows.h"
@@ -31,22 +32,9 @@ double largest_difference(const at::Tensor& a, const at::Tensor& b) {
   return (a.detach() - b).abs().max().item<double>();
 }
 
-class FamilyTest : public ::testing::TestWithParam<std::string> {
+class FamilyTest : public testing::FamilyFixture {
  protected:
-  FamilyTest() : base(dir / "base") {
-    testing::write_family(base, GetParam(), testing::family_tensors(golden), 2);
-    config = load_config(base);
-    weights = load_weights(base, config, {at::kFloat, true});
-  }
-
-  [[nodiscard]] Llama llama() const { return {config, weights}; }
-
-  support::TemporaryDirectory dir;
-  std::filesystem::path base;
-  Safetensors golden = testing::family_golden(GetParam());
-  Config config;
-  Weights weights;
-  Batch batch = pack(testing::documents_of(golden));
+  FamilyTest() : FamilyFixture(2) {}
 };
 
 TEST_P(FamilyTest, HasTransformersTensors) {
