@@ -34,7 +34,6 @@ class EvaluationTest : public testing::Test {
         support::small_job(training, validation, 6, support::kTinyModel), {"--follow"}));
     EXPECT_EQ(trained.code, 0) << trained.err;
     adapter_ = new std::string(trained.json().at("fine_tuned_model").get<std::string>());
-    job_ = new std::string(trained.json().at("id").get<std::string>());
     std::ofstream text(*directory_ / "wiki.test.raw");
     for (int i = 0; i < 150; ++i)
       text << "The cat number " << i << " sat on the mat and saw " << i * 7 << " birds .\n";
@@ -42,7 +41,7 @@ class EvaluationTest : public testing::Test {
   static void TearDownTestSuite() {
     delete platform_;
     delete directory_;
-    for (const std::string* text : {adapter_, job_, training_}) delete text;
+    for (const std::string* text : {adapter_, training_}) delete text;
   }
 
   static std::vector<std::string> perplexity(const fs::path& file) {
@@ -63,13 +62,11 @@ class EvaluationTest : public testing::Test {
   static support::TemporaryDirectory* directory_;
   static RunningPlatform* platform_;
   static std::string* adapter_;
-  static std::string* job_;       // that trained it
   static std::string* training_;  // its file
 };
 support::TemporaryDirectory* EvaluationTest::directory_ = nullptr;
 RunningPlatform* EvaluationTest::platform_ = nullptr;
 std::string* EvaluationTest::adapter_ = nullptr;
-std::string* EvaluationTest::job_ = nullptr;
 std::string* EvaluationTest::training_ = nullptr;
 
 TEST_F(EvaluationTest, PerplexityOfBaseAndAdapterIsThatOfTheEngineAlone) {
@@ -116,8 +113,33 @@ TEST_F(EvaluationTest, PerplexityOfBaseAndAdapterIsThatOfTheEngineAlone) {
   EXPECT_EQ(platform_->ctl({"jobs", "list"}).out.find(id), std::string::npos);
 }
 
-// PreviewHeadSelection of the job's file and settings shows what the job itself chose.
+// PreviewHeadSelection shows what a job of the same file and settings chooses, one that leaves
+// lengths and held-out rows to the server.
 TEST_F(EvaluationTest, APreviewShowsTheHeadsAndScoresOfTheJob) {
+  const Outcome trained = platform_->ctl({"jobs",
+                                          "create",
+                                          "--model",
+                                          support::kTinyModel,
+                                          "--training-file",
+                                          *training_,
+                                          "--preset",
+                                          "code",
+                                          "--seed",
+                                          "1",
+                                          "--max-steps",
+                                          "2",
+                                          "--batch-size",
+                                          "2",
+                                          "--set",
+                                          "dex.head_selection.calibration.n_sequences=2",
+                                          "--set",
+                                          "dex.head_selection.calibration.seq_length=128",
+                                          "--set",
+                                          "evaluation.max_tokens=384",
+                                          "--yes",
+                                          "--follow"});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  const std::string job = trained.json().at("id");
   const std::vector<std::string> preview = {"jobs",     "heads",
                                             "--model",  support::kTinyModel,
                                             "--file",   *training_,
@@ -127,19 +149,19 @@ TEST_F(EvaluationTest, APreviewShowsTheHeadsAndScoresOfTheJob) {
                                             "--set",    "calibration.seq_length=128"};
   const Outcome shown = platform_->ctl(preview);
   ASSERT_EQ(shown.code, 0) << shown.err;
-  const Outcome chosen = platform_->ctl({"jobs", "heads", *job_});
+  const Outcome chosen = platform_->ctl({"jobs", "heads", job});
   ASSERT_EQ(chosen.code, 0) << chosen.err;
   const auto report = shown.json(), event = chosen.json();
   EXPECT_EQ(report.at("criterion"), event.at("criterion"));
   EXPECT_EQ(report.at("selected_heads"), event.at("selected_heads"));
   ASSERT_EQ(report.at("layers").size(), event.at("layers").size());
   for (size_t l = 0; l < report.at("layers").size(); ++l) {
-    const auto &mine = report.at("layers")[l], &job = event.at("layers")[l];
-    EXPECT_EQ(mine.at("selected"), job.at("selected")) << l;
+    const auto &mine = report.at("layers")[l], &of_job = event.at("layers")[l];
+    EXPECT_EQ(mine.at("selected"), of_job.at("selected")) << l;
     for (const char* score : {"entropy", "importance"}) {
-      ASSERT_EQ(mine.at(score).size(), job.at(score).size());
+      ASSERT_EQ(mine.at(score).size(), of_job.at(score).size());
       for (size_t h = 0; h < mine.at(score).size(); ++h) {  // an event has 32 bits of a score
-        EXPECT_EQ(mine.at(score)[h].get<float>(), job.at(score)[h].get<float>())
+        EXPECT_EQ(mine.at(score)[h].get<float>(), of_job.at(score)[h].get<float>())
             << score << " of layer " << l << ", head " << h;
       }
     }
@@ -167,7 +189,7 @@ TEST_F(EvaluationTest, HeadsOfBaseAndAdapterAreThoseOfTheEngineAlone) {
   ASSERT_EQ(followed.code, 0) << followed.err;
   const auto result = followed.json().at("results").at(0);
   const auto got = rows(result.at("rows"));
-  const fs::path folder = *directory_ / "heads-adapter";
+  const fs::path folder = *directory_ / "heads" / "adapter";  // its last name is the subject's
   ASSERT_EQ(platform_->ctl({"adapters", "download", *adapter_, folder}).code, 0);
   const Outcome alone = support::run_program(
       "dex-engine", {"evaluate", "head_analysis", "--model",

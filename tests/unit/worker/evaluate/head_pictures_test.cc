@@ -70,7 +70,7 @@ TEST(HistogramTest, RangesAreEqualAndTheLastIsClosed) {
   EXPECT_THAT(histogram({7, 7}, 4).counts, ElementsAre(2));
 }
 
-TEST(HeadScoresTest, SaysNothingOfAChoiceWhereThereIsNone) {
+TEST(HeadScoresJsonTest, SaysNothingOfAChoiceWhereThereIsNone) {
   const HeadTable entropy = {{1, 2}, {3, 4}};
   const std::string svg = head_scores_svg("Heads of base", {{"entropy", "", entropy}});
   EXPECT_NE(svg.find("2 layers of 2 heads. entropy goes from 1 to 4."), std::string::npos);
