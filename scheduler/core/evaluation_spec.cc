@@ -260,6 +260,13 @@ std::vector<Problem> check_evaluation(const v1::EvaluationSpec& spec, const v1::
   return std::move(check.problems);
 }
 
+std::vector<Problem> check_evaluation_task(const v1::EvaluationTask& task, const std::string& at,
+                                           const v1::Model& model) {
+  EvaluationCheck check(model.context_length());
+  check_task(task, at, check);
+  return std::move(check.problems);
+}
+
 void fill_evaluation(v1::EvaluationSpec& spec, const std::map<std::string, std::string>& names) {
   if (!spec.has_seed()) spec.set_seed(0);
   if (!spec.has_confidence()) spec.set_confidence(0.95);
@@ -290,8 +297,8 @@ void fill_evaluation(v1::EvaluationSpec& spec, const std::map<std::string, std::
   }
 }
 
-double evaluation_seconds(const v1::EvaluationSpec& spec, const v1::Model& model,
-                          const std::map<std::string, int64_t>& bytes) {
+double evaluation_flops(const v1::EvaluationSpec& spec, const v1::Model& model,
+                        const std::map<std::string, int64_t>& bytes) {
   double tokens = 0;
   for (const auto& task : spec.tasks()) {
     v1::EvaluationSpec one;
@@ -303,9 +310,12 @@ double evaluation_seconds(const v1::EvaluationSpec& spec, const v1::Model& model
     }
     tokens += tokens_of(task, size, model.context_length());
   }
-  const double flops =
-      2.0 * static_cast<double>(model.parameters()) * tokens * spec.subjects_size();
-  return std::max(1.0, flops / kFlopsASecond);
+  return 2.0 * static_cast<double>(model.parameters()) * tokens * spec.subjects_size();
+}
+
+double evaluation_seconds(const v1::EvaluationSpec& spec, const v1::Model& model,
+                          const std::map<std::string, int64_t>& bytes) {
+  return std::max(1.0, evaluation_flops(spec, model, bytes) / kFlopsASecond);
 }
 
 }  // namespace dex::core
