@@ -98,4 +98,19 @@ Verdict judge(const AttemptEnd& end) {
   return result;
 }
 
+Verdict cannot_start(const base::Status& status) {
+  Verdict result;
+  result.message = status.message();
+  if (status.reason() == "STORAGE_FULL") {
+    result.outcome = iv1::OUTCOME_DISK_FULL;
+    result.code = "disk_full";
+  } else {
+    // Nothing of this is the job's fault: another worker may have what is missing here.
+    result.outcome = iv1::OUTCOME_RELEASE;
+    result.code = "internal";
+    result.out_of_service = true;
+  }
+  return result;
+}
+
 }  // namespace dex::agent
