@@ -10,6 +10,7 @@
 #include "client/cli/names.h"
 #include "client/cli/progress_view.h"
 #include "client/cli/set_field.h"
+#include "client/cli/task_files.h"
 #include "client/cli/watch.h"
 
 namespace dex::cli {
@@ -53,9 +54,14 @@ void add_spec_flags(CLI::App& verb, SpecFlags& flags) {
   verb.add_option("--base-guard", flags.kl_max,
                   "end the job when KL to its base on general text exceeds so many nats a token "
                   "(your own text: --set watchdog.base_guard.probe_file=FILE)");
-  verb.add_option("--promote-if", flags.gates,
-                  "a gate that the adapter must pass to be promoted: held_out.loss<=0 (against the "
-                  "base), base_guard.kl<=0.1, branch_effect.value>=0.02 (may be repeated)")
+  verb.add_option(
+          "--promote-if", flags.gates,
+          "a gate that the adapter must pass to be promoted: held_out.loss<=0 (against the "
+          "base), base_guard.kl<=0.1, branch_effect.value>=0.02; or a task of dexctl "
+          "evaluations with its file and options, measured on base and adapter after the "
+          "training, as a difference to the base: \"perplexity(wiki.test.raw).loss<=0\", "
+          "\"multiple_choice(mmlu.csv, samples=500).acc_norm>=-0.02\", \"multi_needle(book.txt, "
+          "lengths=1024,2048).accuracy[length=2048]>=-0.05\" (may be repeated)")
       ->allow_extra_args(false);
   verb.add_option("--set", flags.sets,
                   "any field of the spec: --set dex.lambda.end=0.5 (may be repeated)")
@@ -76,6 +82,10 @@ base::Result<v1::FineTuningJobSpec> spec_with_files(Context& context, const Spec
   if (spec.watchdog().base_guard().has_probe_file()) {
     auto& file = *spec.mutable_watchdog()->mutable_base_guard()->mutable_probe_file();
     DEX_ASSIGN_OR_RETURN(file, file_argument(context, file));
+  }
+  for (auto& gate : *spec.mutable_gates()) {
+    if (gate.has_evaluation())
+      DEX_RETURN_IF_ERROR(upload_task_files(context, *gate.mutable_evaluation()));
   }
   return spec;
 }
