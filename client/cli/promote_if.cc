@@ -27,7 +27,8 @@ std::string trimmed(std::string_view text) {
   return std::string(text.substr(begin, text.find_last_not_of(' ') - begin + 1));
 }
 
-// "a, b=1,2, c=3" → "a", "b=1,2", "c=3": a piece without '=' goes on with the one before it.
+// "a, b=1,2, c=3" → "a", "b=1,2", "c=3": a piece without '=' goes on with the one before it; with
+// the first, a file's name, as it was typed.
 std::vector<std::string> arguments_of(std::string_view text) {
   std::vector<std::string> out;
   for (size_t begin = 0; begin <= text.size();) {
@@ -36,7 +37,7 @@ std::vector<std::string> arguments_of(std::string_view text) {
     if (out.empty() || piece.find('=') != std::string::npos) {
       out.push_back(piece);
     } else {
-      out.back() += "," + piece;
+      out.back() += "," + (out.size() == 1 ? std::string(text.substr(begin, end - begin)) : piece);
     }
     begin = end + 1;
   }

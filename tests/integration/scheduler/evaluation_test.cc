@@ -228,6 +228,43 @@ TEST_F(EvaluationTest, ALostWorkersEvaluationGoesOnBehindItsLastStep) {
   EXPECT_EQ(get_evaluation(made.id())->attempt(), 2U);
 }
 
+// A fine-tuning job whose gates ask for a task: its file is checked, travels, and is in use.
+TEST_F(EvaluationTest, TheFilesOfAJobsGatesTravelWithIt) {
+  enlist();
+  const auto file = upload_evals("some text\n", "wiki.raw");
+  v1::CreateFineTuningJobRequest request;
+  *request.mutable_spec() = spec(upload_good());
+  const auto add_gate = [&](const std::string& id, const std::string& metric) {
+    auto& gate = *request.mutable_spec()->add_gates();
+    gate.set_metric(metric);
+    gate.set_op(v1::Gate::OP_LE);
+    gate.set_threshold(0);
+    gate.mutable_evaluation()->mutable_perplexity()->set_file(id);
+  };
+  add_gate(file.id(), "loss");
+  add_gate(file.id(), "perplexity");
+  const auto made = create(request);
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  const auto& gate = made->effective_config().spec().gates(0);
+  EXPECT_EQ(gate.name(), "perplexity.loss");
+  EXPECT_EQ(gate.evaluation().perplexity().format(), v1::TEXT_FORMAT_RAW) << "by its file's name";
+  const auto job = claim().job();
+  EXPECT_EQ(job.job_id(), made->id());
+  ASSERT_EQ(job.evaluation_files_size(), 1);
+  EXPECT_EQ(job.evaluation_files(0).file(), file.id());
+  EXPECT_EQ(job.evaluation_files(0).filename(), "wiki.raw");
+  EXPECT_TRUE(std::filesystem::exists(directory_ / "data" / job.evaluation_files(0).path()));
+  v1::DeleteFileRequest gone;
+  gone.set_id(file.id());
+  EXPECT_EQ(call(*files_, &FileStub::DeleteFile, gone).status().reason(), "FILE_IN_USE");
+
+  add_gate("file-00000000000000000000000000", "loss");
+  const auto missing = create(request).status();
+  EXPECT_EQ(missing.code(), base::Code::kNotFound) << missing.to_string();
+  ASSERT_EQ(missing.violations().size(), 1u);
+  EXPECT_EQ(missing.violations()[0].field, "gates[2].evaluation.perplexity.file");
+}
+
 TEST_F(EvaluationTest, CancelEndsAWaitingOneAtOnceAndOrdersARunningOne) {
   enlist();
   EXPECT_EQ(cancel_evaluation(created().id())->state(), v1::JOB_STATE_CANCELLED);
