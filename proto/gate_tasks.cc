@@ -127,6 +127,10 @@ std::vector<BadValue> bad_task_gate(const dex::v1::Gate& gate, const std::string
     bad.push_back({at + "task", "must be " + task + " like evaluation, or be left out, got \"" +
                                     gate.task().substr(0, 64) + "\""});
   }
+  if (names_of_metrics(task).empty()) {
+    bad.push_back({at + "evaluation", "can't be " + task + ", which measures nothing"});
+    return bad;
+  }
   const auto& list = task_metrics();
   const auto known = std::find_if(list.begin(), list.end(), [&](const TaskMetric& each) {
     return each.task == task && each.metric == gate.metric();

@@ -97,8 +97,12 @@ Table row_table(const std::vector<v1::EvaluationRow>& rows) {
 std::string evaluation_text(const v1::Evaluation& evaluation, const Terminal& terminal) {
   std::string text = render(evaluation_details(evaluation), terminal);
   for (const auto& result : evaluation.results()) {
-    text += "\n" + result.task() + ", " + result.file() + "\n" +
-            render(row_table({result.rows().begin(), result.rows().end()}), terminal);
+    text += "\n" + result.task() + ", " + result.file() + "\n";
+    if (!result.rows().empty())
+      text += render(row_table({result.rows().begin(), result.rows().end()}), terminal);
+    for (const auto& file : result.files()) text += "  " + file + "\n";
+    if (!result.files().empty())
+      text += "get them: dexctl evaluations download " + evaluation.id() + " FOLDER\n";
     for (const auto& table : result.head_tables()) {
       if (!table.pairs()) text += "\n" + head_table_text(table);
     }

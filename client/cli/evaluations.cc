@@ -6,10 +6,10 @@
 #include "client/cli/evaluation_flags.h"
 #include "client/cli/evaluation_view.h"
 #include "client/cli/exit_code.h"
-#include "client/cli/file_argument.h"
 #include "client/cli/names.h"
 #include "client/cli/progress_view.h"
 #include "client/cli/set_field.h"
+#include "client/cli/task_files.h"
 
 namespace dex::cli {
 
@@ -28,31 +28,6 @@ int show_evaluation(Context& context, const v1::Evaluation& evaluation) {
     context.output.result(evaluation, evaluation.id(), {});
   }
   return kDone;
-}
-
-// Paths in the place of file ids are uploaded.
-base::Status upload_files(Context& context, v1::EvaluationSpec& spec) {
-  const auto by_id = [&](std::string& file) -> base::Status {
-    if (file.empty()) return {};
-    auto id = file_argument(context, file, v1::FILE_PURPOSE_EVALS);
-    DEX_RETURN_IF_ERROR(id.status());
-    file = std::move(id).value();
-    return {};
-  };
-  for (auto& task : *spec.mutable_tasks()) {
-    if (task.has_perplexity())
-      DEX_RETURN_IF_ERROR(by_id(*task.mutable_perplexity()->mutable_file()));
-    if (task.has_multi_needle())
-      DEX_RETURN_IF_ERROR(by_id(*task.mutable_multi_needle()->mutable_file()));
-    if (task.has_icl()) DEX_RETURN_IF_ERROR(by_id(*task.mutable_icl()->mutable_file()));
-    if (task.has_answers()) DEX_RETURN_IF_ERROR(by_id(*task.mutable_answers()->mutable_file()));
-    if (task.has_head_analysis())
-      DEX_RETURN_IF_ERROR(by_id(*task.mutable_head_analysis()->mutable_file()));
-    if (!task.has_multiple_choice()) continue;
-    DEX_RETURN_IF_ERROR(by_id(*task.mutable_multiple_choice()->mutable_file()));
-    DEX_RETURN_IF_ERROR(by_id(*task.mutable_multiple_choice()->mutable_shots_file()));
-  }
-  return {};
 }
 
 // What is worth a line while an evaluation runs.
@@ -98,8 +73,10 @@ int create_evaluation(Context& context, const EvaluateArguments& arguments) {
   v1::CreateEvaluationRequest request;
   auto spec = make_evaluation_spec(arguments.flags);
   if (!spec.ok()) return context.output.failure(spec.status());
-  if (const auto uploaded = upload_files(context, *spec); !uploaded.ok())
-    return context.output.failure(uploaded);
+  for (auto& task : *spec->mutable_tasks()) {
+    if (const auto uploaded = upload_task_files(context, task); !uploaded.ok())
+      return context.output.failure(uploaded);
+  }
   *request.mutable_spec() = std::move(spec).value();
   request.set_validate_only(arguments.dry_run);
   const auto evaluation = context.client.create_evaluation(request);
@@ -122,6 +99,13 @@ int get_evaluation(Context& context, const std::string& id, bool markdown) {
         "evaluation " + id + " has no report: it is " + words(short_name(evaluation->state()))));
   }
   context.output.out() << evaluation->report_markdown() << std::flush;
+  return kDone;
+}
+
+int download_evaluation(Context& context, const std::string& id, const std::string& folder) {
+  const base::Status status = context.client.download_evaluation(id, folder);
+  if (!status.ok()) return context.output.failure(status);
+  context.output.note("unpacked into " + folder + ", checksums agree");
   return kDone;
 }
 
@@ -170,7 +154,8 @@ void add_create_evaluation(CLI::App& noun, Action& action) {
       "--file", flags.file,
       "the task's data, a file id or a path that is uploaded first: plain text or JSON "
       "Lines (perplexity, multi_needle), MMLU's CSV or BBQ's JSON Lines "
-      "(multiple_choice), {text, label} (icl), {question, context, answers} (answers)");
+      "(multiple_choice), {text, label} (icl), {question, context, answers} (answers), "
+      "AlpacaEval's set (instructions)");
   verb->add_option("--shots-file", flags.shots_file,
                    "multiple_choice with --set n_shot=…: where examples are drawn from");
   verb->add_option("--set", flags.sets,
@@ -225,6 +210,17 @@ void add_evaluations(CLI::App& app, Action& action) {
   verb->add_option("--after", *after, "only events after this sequence number");
   verb->callback([&action, id, after] {
     action = [=](Context& c) { return follow_evaluation(c, *id, *after); };
+  });
+
+  auto folder = std::make_shared<std::string>();
+  verb = add_verb(*noun, "download",
+                  "write what an evaluation has published to a new folder and check it: rows, "
+                  "report, pictures of heads, answers to instructions",
+                  "dexctl evaluations download eval-01… my-evaluation");
+  verb->add_option("id", *id, "evaluation id")->required();
+  verb->add_option("folder", *folder, "where to; must not exist or be empty")->required();
+  verb->callback([&action, id, folder] {
+    action = [=](Context& c) { return download_evaluation(c, *id, *folder); };
   });
 
   auto wait = std::make_shared<bool>(false);

@@ -111,6 +111,11 @@ void check_task(const v1::HeadAnalysisTask& task, const std::string& at, Evaluat
   check.range(at + "seq_length", length, 16, check.context());
 }
 
+void check_task(const v1::InstructionsTask& task, const std::string& at, EvaluationCheck& check) {
+  if (task.file().empty()) check.missing(at + "file");
+  if (task.has_max_tokens()) check.range(at + "max_tokens", task.max_tokens(), 1, check.context());
+}
+
 void check_task(const v1::EvaluationTask& task, const std::string& at, EvaluationCheck& check) {
   const std::string below = at + "." + task_name(task) + ".";
   switch (task.task_case()) {
@@ -126,10 +131,12 @@ void check_task(const v1::EvaluationTask& task, const std::string& at, Evaluatio
       return check_task(task.answers(), below, check);
     case v1::EvaluationTask::kHeadAnalysis:
       return check_task(task.head_analysis(), below, check);
+    case v1::EvaluationTask::kInstructions:
+      return check_task(task.instructions(), below, check);
     case v1::EvaluationTask::TASK_NOT_SET:
       return check.add("MISSING_FIELD", at,
                        "must be one of perplexity, multi_needle, multiple_choice, icl, answers, "
-                       "head_analysis");
+                       "head_analysis, instructions");
   }
 }
 
@@ -210,6 +217,12 @@ double tokens_of(const v1::EvaluationTask& task, double bytes, int64_t context) 
       return passes * (options.has_n_sequences() ? options.n_sequences() : 8) *
              (options.has_seq_length() ? options.seq_length() : 512);
     }
+    case v1::EvaluationTask::kInstructions: {
+      const auto& options = task.instructions();
+      constexpr double kBytesAnInstruction = 200;
+      return once +
+             bytes / kBytesAnInstruction * (options.has_max_tokens() ? options.max_tokens() : 512);
+    }
     default:
       return 2 * once;
   }
@@ -233,6 +246,7 @@ std::vector<NamedFile> evaluation_files(const v1::EvaluationSpec& spec) {
     if (task.has_icl()) files.push_back({at + "file", task.icl().file()});
     if (task.has_answers()) files.push_back({at + "file", task.answers().file()});
     if (task.has_head_analysis()) files.push_back({at + "file", task.head_analysis().file()});
+    if (task.has_instructions()) files.push_back({at + "file", task.instructions().file()});
     if (!task.has_multiple_choice()) continue;
     files.push_back({at + "file", task.multiple_choice().file()});
     if (!task.multiple_choice().shots_file().empty())

@@ -42,4 +42,17 @@ grpc::ServerWriteReactor<v1::WatchEvaluationResponse>* EvaluationRpc::WatchEvalu
       [](const store::JobRecord& record) { return evaluation_view(record); });
 }
 
+grpc::ServerWriteReactor<v1::DownloadEvaluationResponse>* EvaluationRpc::DownloadEvaluation(
+    Context* ctx, const v1::DownloadEvaluationRequest* in) {
+  using Message = v1::DownloadEvaluationResponse;
+  return rpc::stream<Message>(
+      room_, ctx, in,
+      [this](std::shared_ptr<rpc::ServerStream<Message>> stream,
+             const v1::DownloadEvaluationRequest& request) {
+        stream->finish(
+            evaluations_.download(stream->call().principal(), request, chunk_sink(*stream)));
+      },
+      download_options<Message>());
+}
+
 }  // namespace dex::server

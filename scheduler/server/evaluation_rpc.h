@@ -25,6 +25,8 @@ class EvaluationRpc final : public v1::EvaluationService::CallbackService {
                           v1::Evaluation* out) override;
   grpc::ServerWriteReactor<v1::WatchEvaluationResponse>* WatchEvaluation(
       Context* ctx, const v1::WatchEvaluationRequest* in) override;
+  grpc::ServerWriteReactor<v1::DownloadEvaluationResponse>* DownloadEvaluation(
+      Context* ctx, const v1::DownloadEvaluationRequest* in) override;
 
  private:
   rpc::Room& room_;

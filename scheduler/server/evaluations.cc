@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "scheduler/core/evaluation_spec.h"
+#include "scheduler/server/artefact_tar.h"
 #include "scheduler/server/evaluation_view.h"
 #include "scheduler/server/file_view.h"
 #include "scheduler/server/job_id.h"
@@ -162,6 +163,21 @@ base::Result<v1::Evaluation> Evaluations::get(const auth::Principal& who,
   auto view = evaluation_view(record);
   if (record.state == "SUCCEEDED") DEX_RETURN_IF_ERROR(add_results(record, parts_.layout, view));
   return view;
+}
+
+base::Status Evaluations::download(const auth::Principal& who,
+                                   const v1::DownloadEvaluationRequest& request,
+                                   const std::function<bool(std::string)>& sink) {
+  DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kEvalRead));
+  DEX_RETURN_IF_ERROR(check_evaluation_id(request.id()));
+  DEX_ASSIGN_OR_RETURN(const auto record, parts_.jobs.get(who.tenant(), request.id()));
+  if (record.state != "SUCCEEDED") {
+    return base::failed_precondition(
+        "JOB_STATE_CONFLICT",
+        "evaluation " + request.id() + " has not succeeded, so it has published nothing");
+  }
+  DEX_ASSIGN_OR_RETURN(const auto folder, parts_.layout.absolute(record.result_uri));
+  return send_artefact(folder, record.result_sha256, "The evaluation's", sink);
 }
 
 base::Result<v1::ListEvaluationsResponse> Evaluations::list(

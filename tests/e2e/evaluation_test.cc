@@ -225,6 +225,29 @@ TEST_F(EvaluationTest, SeveralTasksAndFilesInTheirPublishedFormats) {
   EXPECT_TRUE(rows(results[2].at("rows")).contains("base f1"));
 }
 
+TEST_F(EvaluationTest, AnswersToInstructionsAreDownloadedInAlpacaEvalsFormat) {
+  std::ofstream(*directory_ / "alpaca.json")
+      << R"([{"instruction": "Name a cat."}, {"instruction": "Name a dog."}])";
+  const Outcome outcome =
+      platform_->ctl({"evaluations", "create", "--adapter", *adapter_, "--task", "instructions",
+                      "--file", *directory_ / "alpaca.json", "--set", "max_tokens=4", "--follow"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const auto result = outcome.json().at("results").at(0);
+  EXPECT_EQ(result.at("files").size(), 4U);
+  const std::string id = outcome.json().at("id");
+  EXPECT_THAT(platform_->plain_ctl({"evaluations", "get", id}).out,
+              HasSubstr("dexctl evaluations download " + id));
+  const fs::path folder = *directory_ / "answers";
+  ASSERT_EQ(platform_->ctl({"evaluations", "download", id, folder}).code, 0);
+  std::ifstream file(folder / "instructions-1-outputs-adapter.json");
+  const auto outputs = nlohmann::json::parse(file);
+  ASSERT_EQ(outputs.size(), 2U);
+  EXPECT_EQ(outputs[1].at("instruction"), "Name a dog.");
+  EXPECT_EQ(outputs[1].at("generator"), "adapter");
+  EXPECT_TRUE(fs::exists(folder / "instructions-1-pairs-adapter.key.json"));
+  EXPECT_TRUE(fs::exists(folder / "report.md"));
+}
+
 TEST_F(EvaluationTest, AFileInTheWrongFormatEndsItWithLineAndReason) {
   std::ofstream(*directory_ / "bad.csv") << "What is two?,1,2,3,4,B\nWhat is three?,1,2\n";
   const Outcome outcome =

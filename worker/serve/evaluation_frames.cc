@@ -119,8 +119,10 @@ class FramedEvaluation final : public EvaluationSession {
     send_progress(pb::JOB_PHASE_FINALIZING, done(), 1);
     std::vector<std::string> names;
     for (const auto& result : report_.results()) names.push_back(name_of(result.file()));
+    MoreFiles more = exports_;
+    for (auto& picture : head_pictures(report_)) more.push_back(std::move(picture));
     return save_report(directory() / "final", "checksums.json", report_,
-                       report_markdown(report_, names), head_pictures(report_));
+                       report_markdown(report_, names), more);
   }
 
   void progress(EvaluationPhase phase, size_t done, double ratio) override {
@@ -129,7 +131,13 @@ class FramedEvaluation final : public EvaluationSession {
 
   void finished(size_t task, const evaluate::Evaluation& evaluation) override {
     const auto files = file_of(start_.spec().tasks(static_cast<int>(task)));
-    *report_.add_results() = result_message(job_.tasks[task], files, evaluation);
+    auto& result = *report_.add_results();
+    result = result_message(job_.tasks[task], files, evaluation);
+    for (const auto& file : evaluation.files) {
+      exports_.emplace_back(
+          job_.tasks[task].task + "-" + std::to_string(task + 1) + "-" + file.name, file.content);
+      result.add_files(exports_.back().first);
+    }
     keep();
     tell(task);
   }
@@ -145,6 +153,7 @@ class FramedEvaluation final : public EvaluationSession {
     if (task.has_multi_needle()) return task.multi_needle().file();
     if (task.has_multiple_choice()) return task.multiple_choice().file();
     if (task.has_head_analysis()) return task.head_analysis().file();
+    if (task.has_instructions()) return task.instructions().file();
     return task.has_icl() ? task.icl().file() : task.answers().file();
   }
   [[nodiscard]] std::string name_of(const std::string& file) const {
@@ -158,12 +167,15 @@ class FramedEvaluation final : public EvaluationSession {
   void take_up() {
     if (start_.checkpoint_dir().empty()) return;
     try {
+      exports_ = load_more_files(start_.checkpoint_dir(), kStepManifest,
+                                 start_.checkpoint_manifest_sha256());
       report_ =
           load_report(start_.checkpoint_dir(), kStepManifest, start_.checkpoint_manifest_sha256());
     } catch (const std::runtime_error& error) {
       spdlog::warn("evaluation {} starts anew: {}", start_.job_id(), error.what());
     }
     if (done() > job_.tasks.size()) report_.Clear();
+    if (done() == 0) exports_.clear();
   }
 
   // Other bytes than were uploaded would give numbers that nobody asked for.
@@ -182,8 +194,8 @@ class FramedEvaluation final : public EvaluationSession {
 
   void keep() {
     const int64_t begin_ms = clock_.steady_ms();
-    const auto saved =
-        save_report(directory() / ("step-" + std::to_string(done())), kStepManifest, report_, "");
+    const auto saved = save_report(directory() / ("step-" + std::to_string(done())), kStepManifest,
+                                   report_, "", exports_);
     TrainerReport report;
     auto& out = *report.mutable_checkpoint();
     out.set_uri(saved.path.string());
@@ -247,6 +259,7 @@ class FramedEvaluation final : public EvaluationSession {
   const int64_t began_ms_;
   double first_ratio_ = -1;
   pb::EvaluationReport report_;
+  MoreFiles exports_;  // of the tasks that are done
 };
 
 EvaluationEnd failed(int exit, internal::v1::Outcome outcome, std::string code,

@@ -128,6 +128,11 @@ void fill(const pb::HeadAnalysisTask& task, const FilePaths& files, EvaluateComm
   if (task.has_skip_rows()) options.question.skip_rows = static_cast<int32_t>(task.skip_rows());
 }
 
+void fill(const pb::InstructionsTask& task, const FilePaths& files, EvaluateCommand& out) {
+  out.file = files.of(task.file());
+  if (task.has_max_tokens()) out.instructions.max_tokens = static_cast<int32_t>(task.max_tokens());
+}
+
 EvaluateCommand command_of(const pb::EvaluationTask& task, const FilePaths& files) {
   EvaluateCommand out;
   switch (task.task_case()) {
@@ -154,6 +159,10 @@ EvaluateCommand command_of(const pb::EvaluationTask& task, const FilePaths& file
     case pb::EvaluationTask::kHeadAnalysis:
       out.task = "head_analysis";
       fill(task.head_analysis(), files, out);
+      break;
+    case pb::EvaluationTask::kInstructions:
+      out.task = "instructions";
+      fill(task.instructions(), files, out);
       break;
     case pb::EvaluationTask::TASK_NOT_SET:
       contradiction("has a task that this engine does not know; it is older than the scheduler");
@@ -475,6 +484,7 @@ std::string report_markdown(const pb::EvaluationReport& report,
     out += evaluate::rows_as_markdown(rows) + heat_maps(rows);
     for (const std::string& subject : pictured_subjects(result))
       out += "\n![Heads of " + subject + "](" + picture_name(i, subject) + ")\n";
+    for (const std::string& file : result.files()) out += "\n[" + file + "](" + file + ")\n";
     for (const std::string& note : result.notes()) out += "\nNote: " + note + "\n";
   }
   return out;

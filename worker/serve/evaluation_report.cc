@@ -14,6 +14,7 @@ namespace {
 constexpr const char* kResults = "results.json";
 constexpr const char* kReport = "report.md";
 constexpr int64_t kLargestSaved = 16 << 20;
+constexpr int64_t kLargestMore = int64_t{1} << 30;
 
 void require(const base::Status& status) {
   if (!status.ok()) throw DiskFailure(status.message(), status.reason() == "STORAGE_FULL");
@@ -29,23 +30,34 @@ std::string json_text(const dex::v1::EvaluationReport& report) {
   return text;
 }
 
-std::string saved_file(const std::filesystem::path& path) {
-  auto bytes = base::read_file(path, kLargestSaved);
+std::string saved_file(const std::filesystem::path& path, int64_t most = kLargestSaved) {
+  auto bytes = base::read_file(path, most);
   if (!bytes.ok()) throw std::runtime_error(bytes.status().message());
   return std::move(bytes).value();
+}
+
+// {file: sha256}, held against its own hash.
+nlohmann::json saved_hashes(const std::filesystem::path& directory, const std::string& manifest,
+                            const std::string& manifest_sha256) {
+  const std::string text = saved_file(directory / manifest);
+  if (base::sha256_hex(text) != manifest_sha256)
+    throw std::runtime_error(manifest + " is not what was saved");
+  nlohmann::json hashes = nlohmann::json::parse(text, nullptr, false);
+  if (!hashes.is_object()) throw std::runtime_error(manifest + " is no JSON object");
+  return hashes;
 }
 
 }  // namespace
 
 SavedReport save_report(const std::filesystem::path& directory, const std::string& manifest,
                         const dex::v1::EvaluationReport& report, const std::string& markdown,
-                        const Pictures& pictures) {
+                        const MoreFiles& more) {
   require(base::remove_tree(directory));
   auto folder = base::AtomicDirectory::create(directory);
   require(folder.status());
   require(folder->write(kResults, json_text(report)));
   if (!markdown.empty()) require(folder->write(kReport, markdown));
-  for (const auto& [name, content] : pictures) require(folder->write(name, content));
+  for (const auto& [name, content] : more) require(folder->write(name, content));
   SavedReport saved{.path = directory};
   nlohmann::json hashes = nlohmann::json::object();
   for (const auto& entry : folder->entries()) {
@@ -62,17 +74,27 @@ SavedReport save_report(const std::filesystem::path& directory, const std::strin
 dex::v1::EvaluationReport load_report(const std::filesystem::path& directory,
                                       const std::string& manifest,
                                       const std::string& manifest_sha256) {
-  const std::string text = saved_file(directory / manifest);
-  if (base::sha256_hex(text) != manifest_sha256)
-    throw std::runtime_error(manifest + " is not what was saved");
-  const auto hashes = nlohmann::json::parse(text, nullptr, false);
+  const nlohmann::json hashes = saved_hashes(directory, manifest, manifest_sha256);
   const std::string results = saved_file(directory / kResults);
-  if (!hashes.is_object() || hashes.value(kResults, "") != base::sha256_hex(results))
+  if (hashes.value(kResults, "") != base::sha256_hex(results))
     throw std::runtime_error(std::string(kResults) + " is not what was saved");
   dex::v1::EvaluationReport report;
   const auto status = google::protobuf::util::JsonStringToMessage(results, &report);
   if (!status.ok()) throw std::runtime_error(std::string(status.message()));
   return report;
+}
+
+MoreFiles load_more_files(const std::filesystem::path& directory, const std::string& manifest,
+                          const std::string& manifest_sha256) {
+  MoreFiles more;
+  const nlohmann::json hashes = saved_hashes(directory, manifest, manifest_sha256);
+  for (const auto& [name, hash] : hashes.items()) {
+    if (name == kResults) continue;
+    more.emplace_back(name, saved_file(directory / name, kLargestMore));
+    if (hash != base::sha256_hex(more.back().second))
+      throw std::runtime_error(name + " is not what was saved");
+  }
+  return more;
 }
 
 }  // namespace dex::serve

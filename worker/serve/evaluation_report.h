@@ -30,19 +30,22 @@ struct SavedReport {
   int64_t bytes = 0;
 };
 
-using Pictures = std::vector<std::pair<std::string, std::string>>;  // file name, content
+using MoreFiles = std::vector<std::pair<std::string, std::string>>;  // file name, content
 
 // Writes `directory`: results.json (EvaluationReport in protobuf JSON), report.md when `markdown`
-// is not empty, `pictures`, and `manifest`, {file: sha256}, last. Whole or not at
-// all. Throws DiskFailure.
+// is not empty, `more`, and `manifest`, {file: sha256}, last. Whole or not at all. Throws
+// DiskFailure.
 SavedReport save_report(const std::filesystem::path& directory, const std::string& manifest,
                         const dex::v1::EvaluationReport& report, const std::string& markdown,
-                        const Pictures& pictures = {});
+                        const MoreFiles& more = {});
 
 // Reads results.json of a step back and holds it against the manifest, the manifest against its
 // hash. Throws std::runtime_error when anything is not what was saved.
 dex::v1::EvaluationReport load_report(const std::filesystem::path& directory,
                                       const std::string& manifest,
                                       const std::string& manifest_sha256);
+// Likewise what a step has beside it.
+MoreFiles load_more_files(const std::filesystem::path& directory, const std::string& manifest,
+                          const std::string& manifest_sha256);
 
 }  // namespace dex::serve

@@ -50,6 +50,19 @@ class EvaluationTest : public SchedulerTest {
     request.set_id(id);
     return call(*evaluations_, &EvaluationStub::GetEvaluation, request);
   }
+  // The whole tar.
+  std::string download(const std::string& id, grpc::Status* status) {
+    grpc::ClientContext context;
+    rpc::set_timeout(context, std::chrono::seconds(20));
+    v1::DownloadEvaluationRequest request;
+    request.set_id(id);
+    const auto reader = evaluations_->DownloadEvaluation(&context, request);
+    v1::DownloadEvaluationResponse piece;
+    std::string bytes;
+    while (reader->Read(&piece)) bytes += piece.chunk();
+    *status = reader->Finish();
+    return bytes;
+  }
   base::Result<v1::Evaluation> cancel_evaluation(const std::string& id) {
     v1::CancelEvaluationRequest request;
     request.set_id(id);
@@ -263,6 +276,25 @@ TEST_F(EvaluationTest, TheFilesOfAJobsGatesTravelWithIt) {
   EXPECT_EQ(missing.code(), base::Code::kNotFound) << missing.to_string();
   ASSERT_EQ(missing.violations().size(), 1u);
   EXPECT_EQ(missing.violations()[0].field, "gates[2].evaluation.perplexity.file");
+}
+
+TEST_F(EvaluationTest, WhatItPublishedCanBeDownloadedAndNothingElse) {
+  enlist();
+  const auto made = created();
+  grpc::Status status;
+  EXPECT_EQ(download(made.id(), &status), "");
+  EXPECT_EQ(rpc::from_grpc(status).reason(), "JOB_STATE_CONFLICT");
+  const auto job = claim().job();
+  EXPECT_EQ(publish(job), "SUCCEEDED");
+  const std::string tar = download(made.id(), &status);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  EXPECT_TRUE(tar.starts_with("checksums.json"));
+  EXPECT_THAT(tar, HasSubstr("## perplexity\n"));
+  EXPECT_EQ(tar.size() % 512, 0U);
+  std::ofstream(directory_ / "data" / job.attempt_dir() / "final/report.md") << "## perplexed\n";
+  download(made.id(), &status);
+  EXPECT_EQ(rpc::from_grpc(status).reason(), "ARTIFACT_CORRUPT");
+  EXPECT_THAT(status.error_message(), HasSubstr("The evaluation's file report.md"));
 }
 
 TEST_F(EvaluationTest, CancelEndsAWaitingOneAtOnceAndOrdersARunningOne) {

@@ -100,6 +100,8 @@ TEST(TaskGatesTest, WhatATaskDoesNotHaveIsRefused) {
               ElementsAre(HasSubstr("gates[0].evaluation is missing: perplexity needs its file")));
   EXPECT_THAT(faults(R"(task: "icl" metric: "loss" evaluation { perplexity { file: "f" } })"),
               ElementsAre(HasSubstr("gates[0].task must be perplexity like evaluation")));
+  EXPECT_THAT(faults(R"(metric: "loss" evaluation { instructions { file: "f" } })"),
+              ElementsAre("gates[0].evaluation can't be instructions, which measures nothing"));
   EXPECT_THAT(
       faults(R"(metric: "loss" evaluation { })"),
       ElementsAre(HasSubstr("gates[0].evaluation must be one of perplexity, multi_needle")));

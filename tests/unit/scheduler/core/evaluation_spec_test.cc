@@ -32,7 +32,7 @@ TEST(EvaluationSpecTest, EveryTaskWithItsDefaultsIsRight) {
   EXPECT_THAT(faults(std::string(kBase) + R"(
     tasks { perplexity { file: "file-1" } } tasks { multi_needle { file: "file-1" } }
     tasks { multiple_choice { file: "file-1" } } tasks { icl { file: "file-1" } }
-    tasks { answers { file: "file-1" } }
+    tasks { answers { file: "file-1" } } tasks { instructions { file: "file-1" } }
     tasks { head_analysis { file: "file-1" metrics: METRIC_ENTROPY metrics: METRIC_HESSIAN } })"),
               ElementsAre());
 }
@@ -47,6 +47,7 @@ TEST(EvaluationSpecTest, EverythingThatIsWrongIsNamedAtOnce) {
     tasks { answers { file: "f" max_tokens: 0 } }
     tasks { head_analysis { metrics: METRIC_CKA metrics: METRIC_CKA n_sequences: 0 seq_length: 8193 } }
     tasks { }
+    tasks { instructions { max_tokens: 8193 } }
     seed: -1 confidence: 0.4)"),
       UnorderedElementsAre(
           "INVALID_FIELD subjects[0].label", "MISSING_FIELD tasks[0].perplexity.file",
@@ -65,7 +66,9 @@ TEST(EvaluationSpecTest, EverythingThatIsWrongIsNamedAtOnce) {
           "INVALID_FIELD tasks[5].head_analysis.metrics",
           "VALUE_OUT_OF_RANGE tasks[5].head_analysis.n_sequences",
           "VALUE_OUT_OF_RANGE tasks[5].head_analysis.seq_length", "MISSING_FIELD tasks[6]",
-          "VALUE_OUT_OF_RANGE seed", "VALUE_OUT_OF_RANGE confidence"));
+          "MISSING_FIELD tasks[7].instructions.file",
+          "VALUE_OUT_OF_RANGE tasks[7].instructions.max_tokens", "VALUE_OUT_OF_RANGE seed",
+          "VALUE_OUT_OF_RANGE confidence"));
 }
 
 // As the engine asks it (worker/evaluate/perplexity_windows.h), before the evaluation has waited.

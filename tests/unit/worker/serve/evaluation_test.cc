@@ -260,6 +260,51 @@ TEST_F(EvaluationFramesTest, AResumedAttemptPublishesTheSameBytes) {
   EXPECT_EQ(anew.result.result().manifest_sha256(), straight.result.result().manifest_sha256());
 }
 
+// Answers are written beside the report, and a later attempt need not ask for them again.
+TEST_F(EvaluationFramesTest, InstructionsAreAnsweredIntoFiles) {
+  std::ofstream(dir / "alpaca") << R"([{"instruction": "Name a cat.", "dataset": "d"},)"
+                                << R"( {"instruction": "Name a dog."}])";
+  auto asked = start("attempt-1");
+  asked.mutable_files(1)->set_path((dir / "alpaca").string());
+  asked.mutable_spec()->mutable_tasks(1)->Clear();  // in multiple_choice's place
+  auto& task = *asked.mutable_spec()->mutable_tasks(1)->mutable_instructions();
+  task.set_file("file-2");
+  task.set_max_tokens(4);
+  asked.mutable_spec()->mutable_tasks()->SwapElements(0, 1);
+  const Said said = run(asked);
+  ASSERT_EQ(said.result.outcome(), internal::v1::OUTCOME_SUCCESS) << said.result.message();
+  const auto report = load_report(dir / "attempt-1/final", "checksums.json",
+                                  said.result.result().manifest_sha256());
+  const auto& result = report.results(0);
+  EXPECT_EQ(result.task(), "instructions");
+  EXPECT_TRUE(result.rows().empty());
+  const std::vector<std::string> names = {
+      "instructions-1-outputs-base.json", "instructions-1-outputs-again.json",
+      "instructions-1-pairs-again.json", "instructions-1-pairs-again.key.json"};
+  EXPECT_EQ(std::vector<std::string>(result.files().begin(), result.files().end()), names);
+  const auto final_dir = dir / "attempt-1/final";
+  for (const std::string& name : names) {
+    EXPECT_THAT(support::content_of(final_dir / "checksums.json"), HasSubstr(name));
+    EXPECT_THAT(support::content_of(final_dir / "report.md"), HasSubstr("(" + name + ")"));
+  }
+  const std::string outputs = support::content_of(final_dir / names[0]);
+  EXPECT_THAT(outputs, HasSubstr(R"("instruction": "Name a cat.")"));
+  EXPECT_THAT(outputs, HasSubstr(R"("generator": "base")"));
+  EXPECT_EQ(support::content_of(final_dir / names[2]).find("again"), std::string::npos)
+      << "nothing in a pair tells who is who";
+  EXPECT_THAT(support::content_of(final_dir / names[3]), HasSubstr("again"));
+
+  auto resumed = asked;
+  resumed.set_attempt_dir((dir / "attempt-2").string());
+  std::filesystem::create_directories(dir / "attempt-2");
+  resumed.set_checkpoint_dir(said.steps.at(0).uri());
+  resumed.set_checkpoint_manifest_sha256(said.steps.at(0).manifest_sha256());
+  resumed.mutable_files(1)->set_path((dir / "gone").string());
+  const Said again = run(resumed);
+  ASSERT_EQ(again.result.outcome(), internal::v1::OUTCOME_SUCCESS) << again.result.message();
+  EXPECT_EQ(again.result.result().manifest_sha256(), said.result.result().manifest_sha256());
+}
+
 TEST_F(EvaluationFramesTest, AFileInTheWrongFormatIsRefusedWithLineAndReason) {
   const Said said = run(start("attempt-1", "broken"));
   EXPECT_EQ(said.exit, 11);
