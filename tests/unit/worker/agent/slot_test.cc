@@ -196,6 +196,25 @@ TEST_F(SlotTest, AnEvaluationRunsInItsOwnProgram) {
   EXPECT_EQ(heard, (directory_ / "files/a.raw").string());
 }
 
+// Its progress has no new step for longer than a stall may last: every frame is a sign of life.
+TEST_F(SlotTest, AnEvaluationThatSaysItStillComputesIsNotStalled) {
+  attempt_.default_stall_ms = 1'500;
+  attempt_.first_sign_ms = 1'500;
+  start();
+  iv1::ClaimedJob job;
+  job.set_job_id("eval-1");
+  job.set_kind("evaluation");
+  job.set_epoch(5);
+  auto& subject = *job.mutable_evaluation()->add_subjects();
+  subject.set_model("tiny");
+  subject.set_label("slow");
+  job.add_evaluation_files()->set_path("files/a.raw");
+  job.set_attempt_dir("jobs/default/eval-1/attempt-5");
+  scheduler_.offer(job);
+  const auto finish = finished();
+  EXPECT_EQ(finish.outcome(), iv1::OUTCOME_SUCCESS) << finish.code() << " " << finish.message();
+}
+
 TEST_F(SlotTest, APreviewsTrainerChoosesHeadsAndNothingElse) {
   start();
   iv1::ClaimedJob job;
