@@ -10,6 +10,7 @@
 #include "client/cli/names.h"
 #include "client/cli/progress_view.h"
 #include "client/cli/set_field.h"
+#include "proto/task_files.h"
 
 namespace dex::cli {
 
@@ -32,25 +33,13 @@ int show_evaluation(Context& context, const v1::Evaluation& evaluation) {
 
 // Paths in the place of file ids are uploaded.
 base::Status upload_files(Context& context, v1::EvaluationSpec& spec) {
-  const auto by_id = [&](std::string& file) -> base::Status {
-    if (file.empty()) return {};
-    auto id = file_argument(context, file, v1::FILE_PURPOSE_EVALS);
-    DEX_RETURN_IF_ERROR(id.status());
-    file = std::move(id).value();
-    return {};
-  };
   for (auto& task : *spec.mutable_tasks()) {
-    if (task.has_perplexity())
-      DEX_RETURN_IF_ERROR(by_id(*task.mutable_perplexity()->mutable_file()));
-    if (task.has_multi_needle())
-      DEX_RETURN_IF_ERROR(by_id(*task.mutable_multi_needle()->mutable_file()));
-    if (task.has_icl()) DEX_RETURN_IF_ERROR(by_id(*task.mutable_icl()->mutable_file()));
-    if (task.has_answers()) DEX_RETURN_IF_ERROR(by_id(*task.mutable_answers()->mutable_file()));
-    if (task.has_head_analysis())
-      DEX_RETURN_IF_ERROR(by_id(*task.mutable_head_analysis()->mutable_file()));
-    if (!task.has_multiple_choice()) continue;
-    DEX_RETURN_IF_ERROR(by_id(*task.mutable_multiple_choice()->mutable_file()));
-    DEX_RETURN_IF_ERROR(by_id(*task.mutable_multiple_choice()->mutable_shots_file()));
+    for (const auto& [field, file] : proto::task_files(task)) {
+      if (file.empty()) continue;
+      DEX_ASSIGN_OR_RETURN(const std::string id,
+                           file_argument(context, file, v1::FILE_PURPOSE_EVALS));
+      proto::set_task_file(task, field, id);
+    }
   }
   return {};
 }

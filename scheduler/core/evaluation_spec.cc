@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cctype>
 #include <set>
+#include <utility>
+
+#include "proto/task_files.h"
 
 namespace dex::core {
 
@@ -226,17 +229,10 @@ std::string task_name(const v1::EvaluationTask& task) {
 std::vector<NamedFile> evaluation_files(const v1::EvaluationSpec& spec) {
   std::vector<NamedFile> files;
   for (int i = 0; i < spec.tasks_size(); ++i) {
-    const auto& task = spec.tasks(i);
-    const std::string at = "tasks[" + std::to_string(i) + "]." + task_name(task) + ".";
-    if (task.has_perplexity()) files.push_back({at + "file", task.perplexity().file()});
-    if (task.has_multi_needle()) files.push_back({at + "file", task.multi_needle().file()});
-    if (task.has_icl()) files.push_back({at + "file", task.icl().file()});
-    if (task.has_answers()) files.push_back({at + "file", task.answers().file()});
-    if (task.has_head_analysis()) files.push_back({at + "file", task.head_analysis().file()});
-    if (!task.has_multiple_choice()) continue;
-    files.push_back({at + "file", task.multiple_choice().file()});
-    if (!task.multiple_choice().shots_file().empty())
-      files.push_back({at + "shots_file", task.multiple_choice().shots_file()});
+    const std::string at = "tasks[" + std::to_string(i) + "]." + task_name(spec.tasks(i)) + ".";
+    for (auto& [field, file] : proto::task_files(spec.tasks(i))) {
+      if (!file.empty()) files.push_back({at + field, std::move(file)});
+    }
   }
   return files;
 }
