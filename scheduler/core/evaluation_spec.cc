@@ -58,8 +58,9 @@ void check_task(const v1::PerplexityTask& task, const std::string& at, Evaluatio
     check.range(at + "stride", task.stride(), 1, std::max<int64_t>(1, width - 1));
   if (task.has_max_tokens()) check.at_least(at + "max_tokens", task.max_tokens(), 2);
   for (const std::string& key : task.group_by()) {
-    if (key != "tag" && key != "language")
-      check.add("INVALID_FIELD", at + "group_by", "may hold tag and language, got '" + key + "'");
+    if (key != "tag" && key != "language" && key != "length_bucket")
+      check.add("INVALID_FIELD", at + "group_by",
+                "may hold tag, language and length_bucket, got '" + key + "'");
   }
 }
 
@@ -83,6 +84,7 @@ void check_task(const v1::MultipleChoiceTask& task, const std::string& at, Evalu
   if (task.has_n_shot()) check.range(at + "n_shot", task.n_shot(), 0, 1024);
   if (!task.shots_file().empty() && task.n_shot() == 0)
     check.add("UNUSED_FIELD", at + "shots_file", "has no effect without n_shot");
+  check.known(at + "score", task.score(), v1::MultipleChoiceTask::Score_IsValid(task.score()));
   if (task.has_samples()) check.at_least(at + "samples", task.samples(), 1);
 }
 
@@ -97,6 +99,7 @@ void check_task(const v1::IclTask& task, const std::string& at, EvaluationCheck&
 void check_task(const v1::AnswersTask& task, const std::string& at, EvaluationCheck& check) {
   if (task.file().empty()) check.missing(at + "file");
   if (task.has_max_tokens()) check.range(at + "max_tokens", task.max_tokens(), 1, check.context());
+  check.known(at + "match", task.match(), v1::AnswersTask::Match_IsValid(task.match()));
   if (task.has_samples()) check.at_least(at + "samples", task.samples(), 1);
 }
 
