@@ -13,6 +13,7 @@ namespace {
 using Groupings = std::vector<std::vector<std::string>>;
 
 constexpr const char* kAnyDim = "*";
+constexpr const char* kAlwaysThere = "unseen_strings_per_100_words";  // whatever answers' match
 
 void add_metrics(const std::string& task, const std::vector<std::string>& metrics,
                  const Groupings& groupings, std::vector<TaskMetric>& out) {
@@ -21,8 +22,8 @@ void add_metrics(const std::string& task, const std::vector<std::string>& metric
 
 std::vector<TaskMetric> make_task_metrics() {
   std::vector<TaskMetric> out;
-  add_metrics("perplexity", {"loss", "perplexity", "bits_per_byte"}, {{}, {"tag"}, {"language"}},
-              out);
+  add_metrics("perplexity", {"loss", "perplexity", "bits_per_byte"},
+              {{}, {"tag"}, {"language"}, {"length_bucket"}}, out);
   add_metrics("multi_needle", {"accuracy", "all", "attention_answer", "attention_noise"},
               {{}, {"length"}, {"depth", "length"}}, out);
   add_metrics("multi_needle",
@@ -87,6 +88,30 @@ std::string words_of(const Groupings& groupings) {
   return joined(words, ", or ");
 }
 
+// Where the task is told to have one row of several: that row's metric.
+std::string only_metric(const dex::v1::EvaluationTask& task) {
+  switch (task.multiple_choice().score()) {
+    case dex::v1::MultipleChoiceTask::SCORE_SUM:
+      return "acc";
+    case dex::v1::MultipleChoiceTask::SCORE_PER_TOKEN:
+      return "acc_per_token";
+    case dex::v1::MultipleChoiceTask::SCORE_PER_BYTE:
+      return "acc_norm";
+    default:
+      break;
+  }
+  switch (task.answers().match()) {
+    case dex::v1::AnswersTask::MATCH_EXACT:
+      return "exact";
+    case dex::v1::AnswersTask::MATCH_CONTAINS:
+      return "contains";
+    case dex::v1::AnswersTask::MATCH_F1:
+      return "f1";
+    default:
+      return "";
+  }
+}
+
 void check_dims(const dex::v1::Gate& gate, const TaskMetric& metric, const std::string& at,
                 std::vector<BadValue>& bad) {
   const std::vector<std::string> keys = sorted_keys(gate);
@@ -139,6 +164,11 @@ std::vector<BadValue> bad_task_gate(const dex::v1::Gate& gate, const std::string
     bad.push_back({at + "metric", "\"" + gate.metric().substr(0, 64) + "\" is not a metric of " +
                                       task + ": use one of " + names_of_metrics(task)});
     return bad;
+  }
+  const std::string only = only_metric(gate.evaluation());
+  if (!only.empty() && only != gate.metric() && gate.metric() != kAlwaysThere) {
+    bad.push_back({at + "metric", "\"" + gate.metric() + "\" is no row of this " + task +
+                                      ", whose options leave " + only});
   }
   check_dims(gate, *known, at, bad);
   return bad;

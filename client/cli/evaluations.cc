@@ -73,8 +73,9 @@ int create_evaluation(Context& context, const EvaluateArguments& arguments) {
   v1::CreateEvaluationRequest request;
   auto spec = make_evaluation_spec(arguments.flags);
   if (!spec.ok()) return context.output.failure(spec.status());
+  const Upload upload = arguments.dry_run ? Upload::kRefused : Upload::kAllowed;
   for (auto& task : *spec->mutable_tasks()) {
-    if (const auto uploaded = upload_task_files(context, task); !uploaded.ok())
+    if (const auto uploaded = upload_task_files(context, task, upload); !uploaded.ok())
       return context.output.failure(uploaded);
   }
   *request.mutable_spec() = std::move(spec).value();
@@ -168,7 +169,9 @@ void add_create_evaluation(CLI::App& noun, Action& action) {
   verb->add_option(
       "--spec", flags.spec_file,
       "JSON file of a dex.v1.EvaluationSpec, for several tasks; flags are added to it");
-  verb->add_flag("--dry-run", given->dry_run, "only check and show what would be done");
+  verb->add_flag("--dry-run", given->dry_run,
+                 "only check and show what would be done; nothing changes on the server, so files "
+                 "must be there already");
   verb->add_flag("--follow", given->follow,
                  "watch until it has ended; the last thing shown is its result");
   verb->callback(

@@ -14,13 +14,14 @@
 // As `dex-fake-trainer evaluation` it plays an evaluation's process, and behaves as its first file
 // is called: success, with an event that names that file's path, or
 //   measured       exit code 10 unless it is the evaluation of a job's gates; a task is done, and
-//   its
-//                  report says that the adapter's loss is 0.5 (0.25 to 0.75) below the base's
+//                  the adapter's loss is 0.5 (0.25 to 0.75) below the base's
 //   goes-on        the same, but needs what an earlier attempt has measured
 //   bad-file       a file in the wrong format
 //   too-large      out of memory
 //   crash          SIGABRT
 //   wait           until told to stop
+// With a first subject labelled "slow" it says before, for three seconds, that it stands where it
+// stood.
 
 #include <unistd.h>
 
@@ -147,6 +148,17 @@ int behave(FrameChannel& channel, const iv1::TrainerStart& start) {
   return 0;
 }
 
+// A long batch of an evaluation: no task gets further, but the engine takes its steps.
+void stay(FrameChannel& channel) {
+  for (int i = 0; i < 60; ++i) {
+    iv1::TrainerReport report;
+    report.mutable_progress()->set_phase(dex::v1::JOB_PHASE_EVALUATING);
+    report.mutable_progress()->mutable_progress()->set_total_steps(1);
+    send(channel, report);
+    (void)channel.read(50).ok();  // nothing comes: a pause
+  }
+}
+
 bool is_of_gates(const iv1::EvaluatorStart& start) {
   return start.spec().subjects_size() == 2 && start.spec().tasks_size() == 1 &&
          start.adapters_size() == 1 && start.adapters(0).path().starts_with("/") &&
@@ -186,6 +198,7 @@ void send_failure(FrameChannel& channel, iv1::Outcome outcome, const std::string
 }
 
 int evaluate(FrameChannel& channel, const iv1::EvaluatorStart& start) {
+  if (start.spec().subjects(0).label() == "slow") stay(channel);
   const std::string& how = start.files(0).filename();
   if (how == "crash") std::abort();
   if (how == "wait") return wait_for_stop(channel, start.attempt_dir());

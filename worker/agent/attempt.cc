@@ -58,6 +58,7 @@ Verdict Attempt::run(int lock_fd) {
     Verdict verdict;
     verdict.outcome = iv1::OUTCOME_RELEASE;
     verdict.message = "this worker does not know jobs of kind " + job_.kind();
+    verdict.lacking = true;
     return verdict;
   }
   const auto attempt_dir = paths_.absolute(job_.attempt_dir());

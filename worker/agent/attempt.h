@@ -95,7 +95,7 @@ class Attempt {
   // Of run()'s thread.
   std::optional<iv1::AttemptResult> result_;
   std::optional<iv1::TrainedState> trained_;  // since the training is done and gates are measured
-  int64_t last_sign_ms_ = 0;                  // a frame that shows that the training loop goes on
+  int64_t last_sign_ms_ = 0;  // any frame: all of them come from the loop that computes
   bool stepped_ = false;
   uint32_t last_step_ = 0;
   int64_t counted_tokens_ = -1;

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "dex/internal/v1/frames.pb.h"
+#include "proto/task_files.h"
 #include "services/base/sha256.h"
 #include "services/base/version.h"
 #include "worker/serve/evaluation_messages.h"
@@ -130,9 +131,9 @@ class FramedEvaluation final : public EvaluationSession {
   }
 
   void finished(size_t task, const evaluate::Evaluation& evaluation) override {
-    const auto files = file_of(start_.spec().tasks(static_cast<int>(task)));
+    const auto files = proto::task_files(start_.spec().tasks(static_cast<int>(task)));
     auto& result = *report_.add_results();
-    result = result_message(job_.tasks[task], files, evaluation);
+    result = result_message(job_.tasks[task], files.at(0).file, evaluation);
     for (const auto& file : evaluation.files) {
       exports_.emplace_back(
           job_.tasks[task].task + "-" + std::to_string(task + 1) + "-" + file.name, file.content);
@@ -148,14 +149,6 @@ class FramedEvaluation final : public EvaluationSession {
   [[nodiscard]] size_t done() const { return static_cast<size_t>(report_.results_size()); }
   [[nodiscard]] std::filesystem::path directory() const { return start_.attempt_dir(); }
 
-  static std::string file_of(const pb::EvaluationTask& task) {
-    if (task.has_perplexity()) return task.perplexity().file();
-    if (task.has_multi_needle()) return task.multi_needle().file();
-    if (task.has_multiple_choice()) return task.multiple_choice().file();
-    if (task.has_head_analysis()) return task.head_analysis().file();
-    if (task.has_instructions()) return task.instructions().file();
-    return task.has_icl() ? task.icl().file() : task.answers().file();
-  }
   [[nodiscard]] std::string name_of(const std::string& file) const {
     for (const auto& known : start_.files()) {
       if (known.file() == file) return known.filename();

@@ -109,6 +109,18 @@ TEST(TaskGatesTest, WhatATaskDoesNotHaveIsRefused) {
               ElementsAre("gates[0].dims belong to a gate with an evaluation"));
 }
 
+TEST(TaskGatesTest, OptionsThatLeaveOneRowLeaveOneMetric) {
+  const std::string choice = R"(evaluation { multiple_choice { file: "f" score: SCORE_SUM } } )";
+  EXPECT_THAT(faults(choice + R"(metric: "acc")"), ElementsAre());
+  EXPECT_THAT(faults(choice + R"(metric: "acc_norm")"),
+              ElementsAre("gates[0].metric \"acc_norm\" is no row of this multiple_choice, whose "
+                          "options leave acc"));
+  const std::string answers = R"(evaluation { answers { file: "f" match: MATCH_F1 } } )";
+  EXPECT_THAT(faults(answers + R"(metric: "f1")"), ElementsAre());
+  EXPECT_THAT(faults(answers + R"(metric: "unseen_strings_per_100_words")"), ElementsAre());
+  EXPECT_THAT(faults(answers + R"(metric: "exact")"), ElementsAre(HasSubstr("options leave f1")));
+}
+
 TEST(TaskGatesTest, DimsAreThoseThatTheMetricHas) {
   const std::string needles = R"(metric: "accuracy" evaluation { multi_needle { file: "f" } } )";
   const auto dim = [](const std::string& key) {

@@ -50,6 +50,7 @@ class SlotTest : public testing::Test {
     options.pools = {"cpu"};
     options.retry_ms = 20;
     options.lock_wait_ms = 50;
+    options.lacking_wait_ms = 20;
     options.lock_file = directory_ / "slot.lock";
     options.attempt = attempt_;
     slot_ = std::make_unique<Slot>(options, *client_, *heartbeat_, attempts_, disk_, paths_,

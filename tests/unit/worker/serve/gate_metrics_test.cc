@@ -53,7 +53,7 @@ TEST(GateMetricsTest, AreThoseOfTheTasks) {
     EvaluateCommand command;
     command.task = name;
     command.file = dir / file;
-    command.perplexity.group_by = {"tag", "language"};
+    command.perplexity.group_by = {"tag", "language", "length_bucket"};
     command.icl.shots = {0};
     const auto task = make_task(command);
     for (const evaluate::Metric& metric : task->metrics()) {
