@@ -160,10 +160,11 @@ class FramedEvaluation final : public EvaluationSession {
   void take_up() {
     if (start_.checkpoint_dir().empty()) return;
     try {
-      exports_ = load_more_files(start_.checkpoint_dir(), kStepManifest,
-                                 start_.checkpoint_manifest_sha256());
-      report_ =
+      auto kept =
           load_report(start_.checkpoint_dir(), kStepManifest, start_.checkpoint_manifest_sha256());
+      exports_ = load_more_files(start_.checkpoint_dir(), kStepManifest,
+                                 start_.checkpoint_manifest_sha256(), kept);
+      report_ = std::move(kept);
     } catch (const std::runtime_error& error) {
       spdlog::warn("evaluation {} starts anew: {}", start_.job_id(), error.what());
     }

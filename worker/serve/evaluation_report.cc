@@ -85,14 +85,16 @@ dex::v1::EvaluationReport load_report(const std::filesystem::path& directory,
 }
 
 MoreFiles load_more_files(const std::filesystem::path& directory, const std::string& manifest,
-                          const std::string& manifest_sha256) {
+                          const std::string& manifest_sha256,
+                          const dex::v1::EvaluationReport& report) {
   MoreFiles more;
   const nlohmann::json hashes = saved_hashes(directory, manifest, manifest_sha256);
-  for (const auto& [name, hash] : hashes.items()) {
-    if (name == kResults) continue;
-    more.emplace_back(name, saved_file(directory / name, kLargestMore));
-    if (hash != base::sha256_hex(more.back().second))
-      throw std::runtime_error(name + " is not what was saved");
+  for (const auto& result : report.results()) {
+    for (const std::string& name : result.files()) {
+      more.emplace_back(name, saved_file(directory / name, kLargestMore));
+      if (hashes.value(name, "") != base::sha256_hex(more.back().second))
+        throw std::runtime_error(name + " is not what was saved");
+    }
   }
   return more;
 }

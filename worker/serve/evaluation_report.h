@@ -44,8 +44,9 @@ SavedReport save_report(const std::filesystem::path& directory, const std::strin
 dex::v1::EvaluationReport load_report(const std::filesystem::path& directory,
                                       const std::string& manifest,
                                       const std::string& manifest_sha256);
-// Likewise what a step has beside it.
+// Likewise those files of a step that its report names.
 MoreFiles load_more_files(const std::filesystem::path& directory, const std::string& manifest,
-                          const std::string& manifest_sha256);
+                          const std::string& manifest_sha256,
+                          const dex::v1::EvaluationReport& report);
 
 }  // namespace dex::serve
