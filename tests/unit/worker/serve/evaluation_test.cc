@@ -283,6 +283,26 @@ TEST_F(EvaluationFramesTest, WhatATaskRefusesIsNotTheFilesFault) {
       << "in the words of the spec";
 }
 
+// The model was trained on 1024 tokens. With leave it reads 1500 at once, and a note says so.
+TEST_F(EvaluationFramesTest, BeyondTheModelsContextNeedsLeave) {
+  std::ofstream text(dir / "long");
+  for (int i = 0; i < 200; ++i) text << "The cat number " << i << " saw " << i * 7 << " birds .\n";
+  text.close();
+  auto asked = start("attempt-1");
+  asked.mutable_spec()->mutable_tasks()->RemoveLast();
+  asked.mutable_files(0)->set_path((dir / "long").string());
+  auto& perplexity = *asked.mutable_spec()->mutable_tasks(0)->mutable_perplexity();
+  perplexity.set_context_length(1500);
+  EXPECT_EQ(run(asked).result.code(), "invalid_hyperparameter");
+  perplexity.set_allow_extrapolation(true);
+  const Said said = run(asked);
+  ASSERT_EQ(said.result.outcome(), internal::v1::OUTCOME_SUCCESS) << said.result.message();
+  const auto report = load_report(dir / "attempt-1/final", "checksums.json",
+                                  said.result.result().manifest_sha256());
+  EXPECT_THAT(report.results(0).notes(),
+              ::testing::Contains(HasSubstr("extrapolated: a context of 1500 tokens is beyond")));
+}
+
 // Another worker would have to say the same: none goes out of service over it.
 TEST_F(EvaluationFramesTest, ABaseWithoutATokenizerIsRefusedForGood) {
   const auto asked = start("attempt-1");
@@ -363,6 +383,7 @@ TEST(EvaluationMessagesTest, EveryOptionArrives) {
   needle.set_n_queries(1);
   needle.set_samples_per_cell(5);
   needle.set_chat(true);
+  needle.set_allow_extrapolation(true);
   auto& choice = *spec.add_tasks()->mutable_multiple_choice();
   choice.set_file("a");
   choice.set_shots_file("b");
@@ -389,6 +410,9 @@ TEST(EvaluationMessagesTest, EveryOptionArrives) {
   EXPECT_EQ(job.tasks[0].multi_needle.queries, 1);
   EXPECT_EQ(job.tasks[0].multi_needle.samples_per_cell, 5);
   EXPECT_TRUE(job.tasks[0].chat);
+  EXPECT_TRUE(job.tasks[0].allow_extrapolation);
+  EXPECT_EQ(job.subjects.positions, 512) << "the longest that is asked for";
+  EXPECT_FALSE(job.tasks[1].allow_extrapolation);
   EXPECT_EQ(job.tasks[1].shots_file.string(), "/files/b");
   EXPECT_EQ(job.tasks[1].multiple_choice.shots, 5);
   EXPECT_TRUE(job.tasks[1].multiple_choice.letters);
