@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "services/text/utf8.h"
 #include "worker/evaluate/batches.h"
 #include "worker/evaluate/continuation.h"
 #include "worker/evaluate/random_stream.h"
@@ -13,6 +14,9 @@ namespace {
 
 constexpr double ChoiceScore::*kScales[] = {&ChoiceScore::sum, &ChoiceScore::per_byte,
                                             &ChoiceScore::per_token};
+
+constexpr size_t kPrintedExamples = 16;
+constexpr size_t kPrintedBytes = 400;
 
 // Moves a seeded draw of `count` rows out of `rows`, in the order drawn.
 std::vector<ChoiceQuestion> draw(std::vector<ChoiceQuestion>& rows, size_t count, uint64_t seed,
@@ -32,6 +36,17 @@ std::vector<ChoiceQuestion> draw(std::vector<ChoiceQuestion>& rows, size_t count
   return out;
 }
 
+// An example as a report prints it: a line of about kPrintedBytes, its beginning and, since the
+// answer stands there, its end.
+std::string printed(const std::string& text) {
+  std::string line = text;
+  std::ranges::replace(line, '\n', ' ');
+  if (line.size() <= kPrintedBytes) return line;
+  size_t end = line.size() - kPrintedBytes / 4;
+  while ((static_cast<unsigned char>(line[end]) & 0xC0) == 0x80) ++end;  // inside a character
+  return line.substr(0, text::utf8_prefix(line, kPrintedBytes / 4 * 3)) + " … " + line.substr(end);
+}
+
 }  // namespace
 
 MultipleChoice::MultipleChoice(Options options, std::vector<ChoiceQuestion> questions,
@@ -46,18 +61,25 @@ MultipleChoice::MultipleChoice(Options options, std::vector<ChoiceQuestion> ques
                              " questions; ask for fewer with --n-shot, or give a larger file with "
                              "--shots-file");
   }
-  for (const ChoiceQuestion& example : draw(from, shots, options_.seed, Draw::kShots)) {
-    shown_ += prompt_of(example) + choice_of(example, example.answer) + "\n\n";
-    note_ += (note_.empty() ? "" : ", ") + std::to_string(example.line);
-  }
-  if (!note_.empty()) {
-    note_ = std::string("examples shown: lines ") + note_ + " of " +
-            (own ? "the file; they are not asked" : "the examples' file");
-  }
+  show_examples(draw(from, shots, options_.seed, Draw::kShots), own);
   if (options_.samples > 0 && options_.samples < static_cast<int64_t>(questions_.size())) {
     questions_ =
         draw(questions_, static_cast<size_t>(options_.samples), options_.seed, Draw::kQueries);
   }
+}
+
+void MultipleChoice::show_examples(const std::vector<ChoiceQuestion>& examples, bool own) {
+  std::string lines;
+  for (const ChoiceQuestion& example : examples) {
+    const std::string text = prompt_of(example) + choice_of(example, example.answer);
+    shown_ += text + "\n\n";
+    lines += (lines.empty() ? "" : ", ") + std::to_string(example.line);
+    if (notes_.size() < kPrintedExamples)
+      notes_.push_back("example of line " + std::to_string(example.line) + ": " + printed(text));
+  }
+  if (lines.empty()) return;
+  notes_.insert(notes_.begin(), "examples shown: lines " + lines + " of " +
+                                    (own ? "the file; they are not asked" : "the examples' file"));
 }
 
 std::vector<Metric> MultipleChoice::metrics() const {
@@ -138,7 +160,7 @@ void MultipleChoice::observe(const Subject& subject, const Hooks& hooks, size_t 
 }
 
 void MultipleChoice::run(Subject& subject, const Hooks& hooks, std::vector<Observation>& out) {
-  if (!note_.empty()) hooks.say(note_);
+  for (const std::string& note : notes_) hooks.say(note);
   const auto items = items_for(subject);  // a question: one for each choice
   const auto tokens_of = [&](size_t i) {
     int64_t sum = 0;
