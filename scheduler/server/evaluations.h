@@ -54,6 +54,9 @@ class Evaluations {
   // kind are looked at in one call.
   base::Result<v1::ListEvaluationsResponse> list(const auth::Principal& who,
                                                  const v1::ListEvaluationsRequest& request);
+  // evaluation_samples.h.
+  base::Result<v1::ListEvaluationSamplesResponse> samples(
+      const auth::Principal& who, const v1::ListEvaluationSamplesRequest& request);
   base::Result<Answer<v1::Evaluation>> cancel(const auth::Principal& who,
                                               const v1::CancelEvaluationRequest& request);
 

@@ -4,10 +4,10 @@
 #include <stdexcept>
 #include <utility>
 
-#include "services/text/utf8.h"
 #include "worker/evaluate/batches.h"
 #include "worker/evaluate/continuation.h"
 #include "worker/evaluate/random_stream.h"
+#include "worker/evaluate/report_text.h"
 
 namespace dex::evaluate {
 namespace {
@@ -36,15 +36,10 @@ std::vector<ChoiceQuestion> draw(std::vector<ChoiceQuestion>& rows, size_t count
   return out;
 }
 
-// An example as a report prints it: a line of about kPrintedBytes, its beginning and, since the
-// answer stands there, its end.
-std::string printed(const std::string& text) {
-  std::string line = text;
-  std::ranges::replace(line, '\n', ' ');
-  if (line.size() <= kPrintedBytes) return line;
-  size_t end = line.size() - kPrintedBytes / 4;
-  while ((static_cast<unsigned char>(line[end]) & 0xC0) == 0x80) ++end;  // inside a character
-  return line.substr(0, text::utf8_prefix(line, kPrintedBytes / 4 * 3)) + " … " + line.substr(end);
+// An example as a report prints it: a line.
+std::string printed(std::string text) {
+  std::ranges::replace(text, '\n', ' ');
+  return shortened(text, kPrintedBytes);
 }
 
 }  // namespace

@@ -35,17 +35,34 @@ std::string saved_file(const std::filesystem::path& path) {
   return std::move(bytes).value();
 }
 
+// {file: sha256}, held against its own hash.
+nlohmann::json saved_hashes(const std::filesystem::path& directory, const std::string& manifest,
+                            const std::string& manifest_sha256) {
+  const std::string text = saved_file(directory / manifest);
+  if (base::sha256_hex(text) != manifest_sha256)
+    throw std::runtime_error(manifest + " is not what was saved");
+  return nlohmann::json::parse(text, nullptr, false);
+}
+
+std::string checked_file(const std::filesystem::path& directory, const std::string& name,
+                         const nlohmann::json& hashes) {
+  std::string content = saved_file(directory / name);
+  if (!hashes.is_object() || hashes.value(name, "") != base::sha256_hex(content))
+    throw std::runtime_error(name + " is not what was saved");
+  return content;
+}
+
 }  // namespace
 
 SavedReport save_report(const std::filesystem::path& directory, const std::string& manifest,
                         const dex::v1::EvaluationReport& report, const std::string& markdown,
-                        const Pictures& pictures) {
+                        const SavedFiles& files) {
   require(base::remove_tree(directory));
   auto folder = base::AtomicDirectory::create(directory);
   require(folder.status());
   require(folder->write(kResults, json_text(report)));
   if (!markdown.empty()) require(folder->write(kReport, markdown));
-  for (const auto& [name, content] : pictures) require(folder->write(name, content));
+  for (const auto& [name, content] : files) require(folder->write(name, content));
   SavedReport saved{.path = directory};
   nlohmann::json hashes = nlohmann::json::object();
   for (const auto& entry : folder->entries()) {
@@ -62,17 +79,22 @@ SavedReport save_report(const std::filesystem::path& directory, const std::strin
 dex::v1::EvaluationReport load_report(const std::filesystem::path& directory,
                                       const std::string& manifest,
                                       const std::string& manifest_sha256) {
-  const std::string text = saved_file(directory / manifest);
-  if (base::sha256_hex(text) != manifest_sha256)
-    throw std::runtime_error(manifest + " is not what was saved");
-  const auto hashes = nlohmann::json::parse(text, nullptr, false);
-  const std::string results = saved_file(directory / kResults);
-  if (!hashes.is_object() || hashes.value(kResults, "") != base::sha256_hex(results))
-    throw std::runtime_error(std::string(kResults) + " is not what was saved");
+  const nlohmann::json hashes = saved_hashes(directory, manifest, manifest_sha256);
+  const std::string results = checked_file(directory, kResults, hashes);
   dex::v1::EvaluationReport report;
   const auto status = google::protobuf::util::JsonStringToMessage(results, &report);
   if (!status.ok()) throw std::runtime_error(std::string(status.message()));
   return report;
+}
+
+SavedFiles load_files(const std::filesystem::path& directory, const std::string& manifest,
+                      const std::string& manifest_sha256, const std::string& prefix) {
+  const nlohmann::json hashes = saved_hashes(directory, manifest, manifest_sha256);
+  SavedFiles out;
+  for (const auto& [name, hash] : hashes.items()) {
+    if (name.starts_with(prefix)) out.emplace_back(name, checked_file(directory, name, hashes));
+  }
+  return out;
 }
 
 }  // namespace dex::serve

@@ -97,6 +97,7 @@ void run_evaluation_job(const EvaluationJob& job, size_t first, EvaluationSessio
       session.progress(EvaluationPhase::kEvaluating, i,
                        before(i) + (ended + share) / subject_count / all);
     };
+    hooks.sample = [&](const evaluate::Sample& sample) { session.sample(sample); };
     evaluate::Evaluation evaluation;
     try {
       evaluation =

@@ -54,6 +54,8 @@ class EvaluationSession {
   virtual ~EvaluationSession() = default;
   // `done` tasks are ready and `ratio` (0–1) of everything.
   virtual void progress(EvaluationPhase phase, size_t done, double ratio) = 0;
+  // A sample of the task that runs, subject by subject.
+  virtual void sample(const evaluate::Sample& /*sample*/) {}
   // The next task is ready; keeps it, so that a later attempt need not compute it again.
   virtual void finished(size_t task, const evaluate::Evaluation& evaluation) = 0;
   [[nodiscard]] virtual std::stop_token stop() const = 0;

@@ -1,6 +1,7 @@
 // An evaluation as a job: frames as the agent speaks them over a real socket pair, a real (tiny,
 // random) model. What the numbers mean is tested where the tasks are.
 #include <gmock/gmock.h>
+#include <google/protobuf/util/json_util.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <sstream>
 #include <thread>
 #include <utility>
 
@@ -155,6 +157,35 @@ TEST_F(EvaluationFramesTest, KeepsEachTaskAndPublishesRowsWithIntervals) {
   EXPECT_THAT(markdown, HasSubstr("| --- |"));
 }
 
+// Two questions of two subjects: a line each, the second subject's beside the first one's score.
+TEST_F(EvaluationFramesTest, SamplesArePublishedATask) {
+  const Said said = run(start("attempt-1"));
+  ASSERT_EQ(said.result.outcome(), internal::v1::OUTCOME_SUCCESS) << said.result.message();
+  const auto files = load_files(dir / "attempt-1/final", "checksums.json",
+                                said.result.result().manifest_sha256(), "samples-");
+  ASSERT_EQ(files.size(), 2U);
+  EXPECT_EQ(files[0].first, "samples-1.jsonl");
+  EXPECT_EQ(files[1].first, "samples-2.jsonl");
+  std::vector<pb::EvaluationSample> samples;
+  std::istringstream lines(files[1].second);
+  for (std::string line; std::getline(lines, line);) {
+    ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(line, &samples.emplace_back()).ok())
+        << line;
+  }
+  ASSERT_EQ(samples.size(), 4U);
+  EXPECT_EQ(samples[0].task(), "multiple_choice");
+  EXPECT_EQ(samples[0].subject(), "base");
+  EXPECT_EQ(samples[1].line(), 2);
+  EXPECT_EQ(samples[1].expected(), "3");
+  EXPECT_THAT(samples[1].prompt(), HasSubstr("Question: What is three?"));
+  EXPECT_EQ(samples[1].logprobs_size(), 4);
+  EXPECT_FALSE(samples[1].has_baseline_score());
+  EXPECT_EQ(samples[3].subject(), "again");
+  EXPECT_EQ(samples[3].output(), samples[1].output()) << "the same weights";
+  EXPECT_TRUE(samples[3].has_baseline_score());
+  EXPECT_EQ(samples[3].baseline_score(), samples[1].score());
+}
+
 TEST_F(EvaluationFramesTest, NeedlesSayWhatAttentionFallsOn) {
   auto needles = start("attempt-1");
   needles.mutable_spec()->clear_tasks();
@@ -251,6 +282,11 @@ TEST_F(EvaluationFramesTest, AResumedAttemptPublishesTheSameBytes) {
   ASSERT_EQ(said.steps.size(), 1U);
   EXPECT_EQ(said.steps[0].step(), 2U);
   EXPECT_EQ(said.result.result().manifest_sha256(), straight.result.result().manifest_sha256());
+  EXPECT_EQ(load_files(dir / "attempt-2/final", "checksums.json",
+                       said.result.result().manifest_sha256(), "samples-")
+                .size(),
+            2U)
+      << "those of the task that was done too";
 
   resumed = start("attempt-3");
   resumed.set_checkpoint_dir(straight.steps[0].uri());
