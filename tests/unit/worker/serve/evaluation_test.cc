@@ -282,11 +282,6 @@ TEST_F(EvaluationFramesTest, AResumedAttemptPublishesTheSameBytes) {
   ASSERT_EQ(said.steps.size(), 1U);
   EXPECT_EQ(said.steps[0].step(), 2U);
   EXPECT_EQ(said.result.result().manifest_sha256(), straight.result.result().manifest_sha256());
-  EXPECT_EQ(load_files(dir / "attempt-2/final", "checksums.json",
-                       said.result.result().manifest_sha256(), "samples-")
-                .size(),
-            2U)
-      << "those of the task that was done too";
 
   resumed = start("attempt-3");
   resumed.set_checkpoint_dir(straight.steps[0].uri());
