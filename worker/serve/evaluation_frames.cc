@@ -136,10 +136,6 @@ class FramedEvaluation final : public EvaluationSession {
   void sample(const evaluate::Sample& sample) override { samples_.add(sample); }
 
   void finished(size_t task, const evaluate::Evaluation& evaluation) override {
-    const evaluate::KeptSamples samples = std::exchange(samples_, evaluate::KeptSamples(job_.seed));
-    if (std::string lines = samples.lines(); !lines.empty()) {
-      sample_files_.emplace_back(kSamples + std::to_string(task + 1) + ".jsonl", std::move(lines));
-    }
     const auto files = file_of(start_.spec().tasks(static_cast<int>(task)));
     *report_.add_results() = result_message(job_.tasks[task], files, evaluation);
     keep();
@@ -194,7 +190,15 @@ class FramedEvaluation final : public EvaluationSession {
     }
   }
 
+  // Those of the task that has just become the last one of `report_`.
+  void keep_samples() {
+    const evaluate::KeptSamples samples = std::exchange(samples_, evaluate::KeptSamples(job_.seed));
+    if (std::string lines = samples.lines(); !lines.empty())
+      sample_files_.emplace_back(kSamples + std::to_string(done()) + ".jsonl", std::move(lines));
+  }
+
   void keep() {
+    keep_samples();
     const int64_t begin_ms = clock_.steady_ms();
     const auto saved = save_report(directory() / ("step-" + std::to_string(done())), kStepManifest,
                                    report_, "", sample_files_);

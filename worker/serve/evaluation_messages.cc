@@ -383,7 +383,6 @@ EvaluationJob evaluation_job(const EvaluatorStart& start) {
     EvaluateCommand command = command_of(spec.tasks(i), files);
     command.seed = job.seed;
     command.confidence = job.confidence;
-    job.subjects.positions = std::max(job.subjects.positions, positions_for(command));
     job.task_fields.push_back("tasks[" + std::to_string(i) + "]." + command.task);
     job.tasks.push_back(std::move(command));
   }

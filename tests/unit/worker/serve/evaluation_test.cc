@@ -442,7 +442,6 @@ TEST(EvaluationMessagesTest, EveryOptionArrives) {
   EXPECT_EQ(job.tasks[0].multi_needle.samples_per_cell, 5);
   EXPECT_TRUE(job.tasks[0].chat);
   EXPECT_TRUE(job.tasks[0].allow_extrapolation);
-  EXPECT_EQ(job.subjects.positions, 512) << "the longest that is asked for";
   EXPECT_FALSE(job.tasks[1].allow_extrapolation);
   EXPECT_EQ(job.tasks[1].shots_file.string(), "/files/b");
   EXPECT_EQ(job.tasks[1].multiple_choice.shots, 5);
