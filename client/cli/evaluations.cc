@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <fstream>
 #include <ostream>
 
@@ -132,6 +133,30 @@ int list_evaluations(Context& context, const ListEvaluations& arguments) {
   return kDone;
 }
 
+struct ListSamples {
+  v1::ListEvaluationSamplesRequest request;
+  int limit = 20;
+};
+
+// Page by page until there are as many as were asked for.
+int list_samples(Context& context, const ListSamples& arguments) {
+  v1::ListEvaluationSamplesRequest request = arguments.request;
+  v1::ListEvaluationSamplesResponse all;
+  do {
+    request.set_page_size(std::min(arguments.limit - all.samples_size(), 1000));
+    auto reply = context.client.list_evaluation_samples(request);
+    if (!reply.ok()) return context.output.failure(reply.status());
+    for (auto& sample : *reply->mutable_samples()) *all.add_samples() = std::move(sample);
+    all.set_next_page_token(reply->next_page_token());
+    request.set_page_token(reply->next_page_token());
+  } while (!all.next_page_token().empty() && all.samples_size() < arguments.limit);
+  std::vector<std::string> items;
+  for (const auto& sample : all.samples()) items.push_back(std::to_string(sample.item()));
+  context.output.list(all, items, sample_table({all.samples().begin(), all.samples().end()}),
+                      "no such samples");
+  return kDone;
+}
+
 int cancel_evaluation(Context& context, const std::string& id, bool wait) {
   const auto evaluation = context.client.cancel_evaluation(id);
   if (!evaluation.ok()) return context.output.failure(evaluation.status());
@@ -205,6 +230,25 @@ void add_evaluations(CLI::App& app, Action& action) {
   verb->add_option("--limit", listed->limit, "how many, 1 to 1000");
   verb->callback(
       [&action, listed] { action = [=](Context& c) { return list_evaluations(c, *listed); }; });
+
+  auto sampled = std::make_shared<ListSamples>();
+  verb = add_verb(*noun, "samples", "what was asked and answered, of an evaluation that succeeded",
+                  "dexctl evaluations samples eval-01… --subject night --only-changed");
+  verb->add_option("id", *id, "evaluation id")->required();
+  verb->add_option("--task", *sampled->request.mutable_task(),
+                   "of one task: multiple_choice …, or by its place: tasks[1]");
+  verb->add_option("--subject", *sampled->request.mutable_subject(),
+                   "of one subject, by its label");
+  verb->add_flag_callback(
+      "--only-changed", [sampled] { sampled->request.set_only_changed(true); },
+      "only where the score is another than the first subject's");
+  verb->add_option("--limit", sampled->limit, "how many, 1 to 100000")
+      ->check(CLI::Range(1, 100'000))
+      ->capture_default_str();
+  verb->callback([&action, id, sampled] {
+    sampled->request.set_id(*id);
+    action = [=](Context& c) { return list_samples(c, *sampled); };
+  });
 
   auto after = std::make_shared<int64_t>(0);
   verb = add_verb(*noun, "watch", "follow an evaluation; Ctrl-C ends the watching only",

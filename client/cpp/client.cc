@@ -176,6 +176,12 @@ Result<v1::ListEvaluationsResponse> Client::list_evaluations(
               options_.timeout);
 }
 
+Result<v1::ListEvaluationSamplesResponse> Client::list_evaluation_samples(
+    const v1::ListEvaluationSamplesRequest& request) {
+  return call(*evaluations_, &v1::EvaluationService::Stub::ListEvaluationSamples, request,
+              options_.timeout);
+}
+
 Result<v1::Evaluation> Client::cancel_evaluation(const std::string& id) {
   v1::CancelEvaluationRequest request;
   request.set_id(id);

@@ -14,6 +14,9 @@ namespace {
 constexpr int kMostTasks = 16;
 constexpr size_t kLongestLabel = 64;
 constexpr double kFlopsASecond = 5e10;
+// Times the model's context: what a model does of it beyond is measured, what no memory holds is
+// not.
+constexpr int64_t kFarthestExtrapolation = 4;
 
 class EvaluationCheck {
  public:
@@ -40,6 +43,10 @@ class EvaluationCheck {
       add("INVALID_FIELD", field, "is unknown, got " + std::to_string(static_cast<int>(value)));
   }
   [[nodiscard]] int64_t context() const { return context_; }
+  // The most tokens that may be asked for at once.
+  [[nodiscard]] int64_t context(bool allow_extrapolation) const {
+    return allow_extrapolation ? kFarthestExtrapolation * context_ : context_;
+  }
 
   std::vector<Problem> problems;
 
@@ -52,7 +59,8 @@ void check_task(const v1::PerplexityTask& task, const std::string& at, Evaluatio
   check.known(at + "format", task.format(), v1::TextFormat_IsValid(task.format()));
   const int64_t width = task.has_context_length() ? int64_t{task.context_length()}
                                                   : std::min<int64_t>(2048, check.context());
-  if (task.has_context_length()) check.range(at + "context_length", width, 2, check.context());
+  if (task.has_context_length())
+    check.range(at + "context_length", width, 2, check.context(task.allow_extrapolation()));
   // Every window has a token before those that it scores (method.md §9.1).
   if (task.has_stride())
     check.range(at + "stride", task.stride(), 1, std::max<int64_t>(1, width - 1));
@@ -68,7 +76,7 @@ void check_task(const v1::MultiNeedleTask& task, const std::string& at, Evaluati
   if (task.file().empty()) check.missing(at + "file");
   check.known(at + "format", task.format(), v1::TextFormat_IsValid(task.format()));
   for (const uint32_t length : task.lengths())
-    check.range(at + "lengths", length, 1, check.context());
+    check.range(at + "lengths", length, 1, check.context(task.allow_extrapolation()));
   for (const uint32_t depth : task.depths_percent())
     check.range(at + "depths_percent", depth, 0, 100);
   const int64_t needles = task.has_n_needles() ? task.n_needles() : 6;

@@ -35,6 +35,14 @@ grpc::ServerUnaryReactor* EvaluationRpc::CancelEvaluation(Context* ctx,
   });
 }
 
+grpc::ServerUnaryReactor* EvaluationRpc::ListEvaluationSamples(
+    Context* ctx, const v1::ListEvaluationSamplesRequest* in,
+    v1::ListEvaluationSamplesResponse* out) {
+  return rpc::run(room_, ctx, in, out, [=, this](rpc::Call& call) {
+    return evaluations_.samples(call.principal(), *in);
+  });
+}
+
 grpc::ServerWriteReactor<v1::WatchEvaluationResponse>* EvaluationRpc::WatchEvaluation(
     Context* ctx, const v1::WatchEvaluationRequest* in) {
   return watch_job<v1::WatchEvaluationResponse>(

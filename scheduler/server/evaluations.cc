@@ -5,6 +5,7 @@
 
 #include "scheduler/core/evaluation_spec.h"
 #include "scheduler/server/artefact_tar.h"
+#include "scheduler/server/evaluation_samples.h"
 #include "scheduler/server/evaluation_view.h"
 #include "scheduler/server/file_view.h"
 #include "scheduler/server/job_id.h"
@@ -204,6 +205,14 @@ base::Result<v1::ListEvaluationsResponse> Evaluations::list(
   }
   page.set_next_page_token(page_token(cursor.before_ms, cursor.before_id));
   return page;
+}
+
+base::Result<v1::ListEvaluationSamplesResponse> Evaluations::samples(
+    const auth::Principal& who, const v1::ListEvaluationSamplesRequest& request) {
+  DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kEvalRead));
+  DEX_RETURN_IF_ERROR(check_evaluation_id(request.id()));
+  DEX_ASSIGN_OR_RETURN(const auto record, parts_.jobs.get(who.tenant(), request.id()));
+  return evaluation_samples(record, parts_.layout, request);
 }
 
 base::Result<Answer<v1::Evaluation>> Evaluations::cancel(

@@ -223,6 +223,17 @@ TEST_F(EvaluationTest, SeveralTasksAndFilesInTheirPublishedFormats) {
   EXPECT_EQ(rows(results[0].at("rows")).at("base acc").at("n"), "3") << "64 bits are strings";
   EXPECT_EQ(rows(results[1].at("rows")).at("base acc").at("interval"), "INTERVAL_WILSON");
   EXPECT_TRUE(rows(results[2].at("rows")).contains("base f1"));
+
+  const std::string id = outcome.json().at("id");
+  const Outcome all = platform_->ctl({"evaluations", "samples", id});
+  ASSERT_EQ(all.code, 0) << all.err;
+  EXPECT_EQ(all.json().at("samples").size(), 3U + 1U + 1U);
+  const Outcome second = platform_->ctl({"evaluations", "samples", id, "--task", "tasks[1]"});
+  ASSERT_EQ(second.json().at("samples").size(), 1U) << second.err;
+  EXPECT_EQ(second.json().at("samples")[0].at("expected"), "The man");
+  EXPECT_EQ(second.json().at("samples")[0].at("dims").at("category"), "Age");
+  EXPECT_THAT(platform_->plain_ctl({"evaluations", "samples", id, "--task", "answers"}).out,
+              HasSubstr("the cat"));
 }
 
 TEST_F(EvaluationTest, AnswersToInstructionsAreDownloadedInAlpacaEvalsFormat) {

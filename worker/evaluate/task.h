@@ -15,7 +15,8 @@ namespace dex::evaluate {
 // How a task's observations become rows. A row's value is Σ value / Σ weight of the observations.
 struct Metric {
   std::string name;
-  // kWilson: values count successes out of `weight` trials. kBootstrap: over items.
+  // kWilson: values count successes out of `weight`, and items are the trials. kBootstrap: over
+  // items, whatever their values are.
   IntervalKind interval = IntervalKind::kWilson;
   bool lower_is_better = false;
   bool exponential = false;  // the row shows exp of it: perplexity

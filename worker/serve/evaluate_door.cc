@@ -60,8 +60,8 @@ constexpr const char* kAnswers =
     R"(Greedy answers checked against given ones: exact, contains, f1 (case, punctuation and articles do not count); and
 against the text that they must keep to: numbers and capitalised names that it lacks, per 100 words (strings, not truth).
 
-FILE is JSON Lines {"prompt" or "messages", "answers": […], "source"?}, or questions over given text as Natural Questions
-has them, {"question", "context", "answers": […]}. Texts to sum up have a "source" and need no answers.
+FILE is JSON Lines {"prompt" or "messages", "answers", "source"?}, or questions over given text as Natural Questions has
+them, {"question", "context"?, "answers"}; "answers" (or NQ-open's "answer") is a string or an array of them. Texts to sum up have a "source" and need no answers.
   dex-engine evaluate answers --model DIR --adapter DIR --file nq.jsonl --samples 200)";
 
 constexpr const char* kHeadAnalysis =

@@ -52,6 +52,7 @@ void fill(const pb::PerplexityTask& task, const FilePaths& files, EvaluateComman
   if (task.has_stride()) options.stride = static_cast<int32_t>(task.stride());
   if (task.has_max_tokens()) options.max_tokens = task.max_tokens();
   options.group_by.assign(task.group_by().begin(), task.group_by().end());
+  out.allow_extrapolation = task.allow_extrapolation();
 }
 
 void fill(const pb::MultiNeedleTask& task, const FilePaths& files, EvaluateCommand& out) {
@@ -65,6 +66,7 @@ void fill(const pb::MultiNeedleTask& task, const FilePaths& files, EvaluateComma
   if (task.has_n_queries()) options.queries = static_cast<int32_t>(task.n_queries());
   if (task.has_samples_per_cell())
     options.samples_per_cell = static_cast<int32_t>(task.samples_per_cell());
+  out.allow_extrapolation = task.allow_extrapolation();
 }
 
 evaluate::MultipleChoice::Score score_of(pb::MultipleChoiceTask::Score score) {

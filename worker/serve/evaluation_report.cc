@@ -47,17 +47,25 @@ nlohmann::json saved_hashes(const std::filesystem::path& directory, const std::s
   return hashes;
 }
 
+std::string checked_file(const std::filesystem::path& directory, const std::string& name,
+                         const nlohmann::json& hashes, int64_t most = kLargestSaved) {
+  std::string content = saved_file(directory / name, most);
+  if (hashes.value(name, "") != base::sha256_hex(content))
+    throw std::runtime_error(name + " is not what was saved");
+  return content;
+}
+
 }  // namespace
 
 SavedReport save_report(const std::filesystem::path& directory, const std::string& manifest,
                         const dex::v1::EvaluationReport& report, const std::string& markdown,
-                        const MoreFiles& more) {
+                        const SavedFiles& files) {
   require(base::remove_tree(directory));
   auto folder = base::AtomicDirectory::create(directory);
   require(folder.status());
   require(folder->write(kResults, json_text(report)));
   if (!markdown.empty()) require(folder->write(kReport, markdown));
-  for (const auto& [name, content] : more) require(folder->write(name, content));
+  for (const auto& [name, content] : files) require(folder->write(name, content));
   SavedReport saved{.path = directory};
   nlohmann::json hashes = nlohmann::json::object();
   for (const auto& entry : folder->entries()) {
@@ -75,28 +83,22 @@ dex::v1::EvaluationReport load_report(const std::filesystem::path& directory,
                                       const std::string& manifest,
                                       const std::string& manifest_sha256) {
   const nlohmann::json hashes = saved_hashes(directory, manifest, manifest_sha256);
-  const std::string results = saved_file(directory / kResults);
-  if (hashes.value(kResults, "") != base::sha256_hex(results))
-    throw std::runtime_error(std::string(kResults) + " is not what was saved");
+  const std::string results = checked_file(directory, kResults, hashes);
   dex::v1::EvaluationReport report;
   const auto status = google::protobuf::util::JsonStringToMessage(results, &report);
   if (!status.ok()) throw std::runtime_error(std::string(status.message()));
   return report;
 }
 
-MoreFiles load_more_files(const std::filesystem::path& directory, const std::string& manifest,
-                          const std::string& manifest_sha256,
-                          const dex::v1::EvaluationReport& report) {
-  MoreFiles more;
+SavedFiles load_files(const std::filesystem::path& directory, const std::string& manifest,
+                      const std::string& manifest_sha256, const std::string& prefix) {
   const nlohmann::json hashes = saved_hashes(directory, manifest, manifest_sha256);
-  for (const auto& result : report.results()) {
-    for (const std::string& name : result.files()) {
-      more.emplace_back(name, saved_file(directory / name, kLargestMore));
-      if (hashes.value(name, "") != base::sha256_hex(more.back().second))
-        throw std::runtime_error(name + " is not what was saved");
-    }
+  SavedFiles out;
+  for (const auto& [name, hash] : hashes.items()) {
+    if (name.starts_with(prefix))
+      out.emplace_back(name, checked_file(directory, name, hashes, kLargestMore));
   }
-  return more;
+  return out;
 }
 
 }  // namespace dex::serve

@@ -87,6 +87,26 @@ TEST(EvaluationSpecTest, AStrideIsShorterThanItsWindow) {
   EXPECT_THAT(with("stride: 2048"), ElementsAre(bad));
 }
 
+// The model was trained on 8192 tokens; with leave four times as many may be asked for.
+TEST(EvaluationSpecTest, LengthsBeyondTheModelsNeedLeave) {
+  const auto with = [](const std::string& tasks) { return faults(std::string(kBase) + tasks); };
+  const std::string context = "VALUE_OUT_OF_RANGE tasks[0].perplexity.context_length";
+  EXPECT_THAT(with(R"(tasks { perplexity { file: "f" context_length: 8193 } })"),
+              ElementsAre(context));
+  EXPECT_THAT(with(R"(tasks { perplexity { file: "f" context_length: 32768 stride: 32767
+                                           allow_extrapolation: true } })"),
+              ElementsAre());
+  EXPECT_THAT(with(R"(tasks { perplexity { file: "f" context_length: 32769
+                                           allow_extrapolation: true } })"),
+              ElementsAre(context));
+  EXPECT_THAT(with(R"(tasks { multi_needle { file: "f" lengths: 8192 lengths: 16384
+                                             allow_extrapolation: true } })"),
+              ElementsAre());
+  EXPECT_THAT(with(R"(tasks { multi_needle { file: "f" lengths: 32769
+                                             allow_extrapolation: true } })"),
+              ElementsAre("VALUE_OUT_OF_RANGE tasks[0].multi_needle.lengths"));
+}
+
 TEST(EvaluationSpecTest, NumbersOfSubjectsAndTasksAreBounded) {
   EXPECT_THAT(faults(""), ElementsAre("MISSING_FIELD subjects", "MISSING_FIELD tasks"));
   std::string many;

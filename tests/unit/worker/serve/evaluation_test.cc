@@ -1,6 +1,7 @@
 // An evaluation as a job: frames as the agent speaks them over a real socket pair, a real (tiny,
 // random) model. What the numbers mean is tested where the tasks are.
 #include <gmock/gmock.h>
+#include <google/protobuf/util/json_util.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <sstream>
 #include <thread>
 #include <utility>
 
@@ -153,6 +155,35 @@ TEST_F(EvaluationFramesTest, KeepsEachTaskAndPublishesRowsWithIntervals) {
   const auto markdown = support::content_of(dir / "attempt-1/final/report.md");
   EXPECT_THAT(markdown, HasSubstr("## perplexity: wiki.published"));
   EXPECT_THAT(markdown, HasSubstr("| --- |"));
+}
+
+// Two questions of two subjects: a line each, the second subject's beside the first one's score.
+TEST_F(EvaluationFramesTest, SamplesArePublishedATask) {
+  const Said said = run(start("attempt-1"));
+  ASSERT_EQ(said.result.outcome(), internal::v1::OUTCOME_SUCCESS) << said.result.message();
+  const auto files = load_files(dir / "attempt-1/final", "checksums.json",
+                                said.result.result().manifest_sha256(), "samples-");
+  ASSERT_EQ(files.size(), 2U);
+  EXPECT_EQ(files[0].first, "samples-1.jsonl");
+  EXPECT_EQ(files[1].first, "samples-2.jsonl");
+  std::vector<pb::EvaluationSample> samples;
+  std::istringstream lines(files[1].second);
+  for (std::string line; std::getline(lines, line);) {
+    ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(line, &samples.emplace_back()).ok())
+        << line;
+  }
+  ASSERT_EQ(samples.size(), 4U);
+  EXPECT_EQ(samples[0].task(), "multiple_choice");
+  EXPECT_EQ(samples[0].subject(), "base");
+  EXPECT_EQ(samples[1].line(), 2);
+  EXPECT_EQ(samples[1].expected(), "3");
+  EXPECT_THAT(samples[1].prompt(), HasSubstr("Question: What is three?"));
+  EXPECT_EQ(samples[1].logprobs_size(), 4);
+  EXPECT_FALSE(samples[1].has_baseline_score());
+  EXPECT_EQ(samples[3].subject(), "again");
+  EXPECT_EQ(samples[3].output(), samples[1].output()) << "the same weights";
+  EXPECT_TRUE(samples[3].has_baseline_score());
+  EXPECT_EQ(samples[3].baseline_score(), samples[1].score());
 }
 
 TEST_F(EvaluationFramesTest, NeedlesSayWhatAttentionFallsOn) {
@@ -328,6 +359,26 @@ TEST_F(EvaluationFramesTest, WhatATaskRefusesIsNotTheFilesFault) {
       << "in the words of the spec";
 }
 
+// The model was trained on 1024 tokens. With leave it reads 1500 at once, and a note says so.
+TEST_F(EvaluationFramesTest, BeyondTheModelsContextNeedsLeave) {
+  std::ofstream text(dir / "long");
+  for (int i = 0; i < 200; ++i) text << "The cat number " << i << " saw " << i * 7 << " birds .\n";
+  text.close();
+  auto asked = start("attempt-1");
+  asked.mutable_spec()->mutable_tasks()->RemoveLast();
+  asked.mutable_files(0)->set_path((dir / "long").string());
+  auto& perplexity = *asked.mutable_spec()->mutable_tasks(0)->mutable_perplexity();
+  perplexity.set_context_length(1500);
+  EXPECT_EQ(run(asked).result.code(), "invalid_hyperparameter");
+  perplexity.set_allow_extrapolation(true);
+  const Said said = run(asked);
+  ASSERT_EQ(said.result.outcome(), internal::v1::OUTCOME_SUCCESS) << said.result.message();
+  const auto report = load_report(dir / "attempt-1/final", "checksums.json",
+                                  said.result.result().manifest_sha256());
+  EXPECT_THAT(report.results(0).notes(),
+              ::testing::Contains(HasSubstr("extrapolated: a context of 1500 tokens is beyond")));
+}
+
 // Another worker would have to say the same: none goes out of service over it.
 TEST_F(EvaluationFramesTest, ABaseWithoutATokenizerIsRefusedForGood) {
   const auto asked = start("attempt-1");
@@ -408,6 +459,7 @@ TEST(EvaluationMessagesTest, EveryOptionArrives) {
   needle.set_n_queries(1);
   needle.set_samples_per_cell(5);
   needle.set_chat(true);
+  needle.set_allow_extrapolation(true);
   auto& choice = *spec.add_tasks()->mutable_multiple_choice();
   choice.set_file("a");
   choice.set_shots_file("b");
@@ -436,6 +488,8 @@ TEST(EvaluationMessagesTest, EveryOptionArrives) {
   EXPECT_EQ(job.tasks[0].multi_needle.queries, 1);
   EXPECT_EQ(job.tasks[0].multi_needle.samples_per_cell, 5);
   EXPECT_TRUE(job.tasks[0].chat);
+  EXPECT_TRUE(job.tasks[0].allow_extrapolation);
+  EXPECT_FALSE(job.tasks[1].allow_extrapolation);
   EXPECT_EQ(job.tasks[1].shots_file.string(), "/files/b");
   EXPECT_EQ(job.tasks[1].multiple_choice.shots, 5);
   EXPECT_TRUE(job.tasks[1].multiple_choice.letters);
