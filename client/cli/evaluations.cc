@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <fstream>
 #include <ostream>
 
@@ -6,10 +7,10 @@
 #include "client/cli/evaluation_flags.h"
 #include "client/cli/evaluation_view.h"
 #include "client/cli/exit_code.h"
-#include "client/cli/file_argument.h"
 #include "client/cli/names.h"
 #include "client/cli/progress_view.h"
 #include "client/cli/set_field.h"
+#include "client/cli/task_files.h"
 
 namespace dex::cli {
 
@@ -28,31 +29,6 @@ int show_evaluation(Context& context, const v1::Evaluation& evaluation) {
     context.output.result(evaluation, evaluation.id(), {});
   }
   return kDone;
-}
-
-// Paths in the place of file ids are uploaded.
-base::Status upload_files(Context& context, v1::EvaluationSpec& spec) {
-  const auto by_id = [&](std::string& file) -> base::Status {
-    if (file.empty()) return {};
-    auto id = file_argument(context, file, v1::FILE_PURPOSE_EVALS);
-    DEX_RETURN_IF_ERROR(id.status());
-    file = std::move(id).value();
-    return {};
-  };
-  for (auto& task : *spec.mutable_tasks()) {
-    if (task.has_perplexity())
-      DEX_RETURN_IF_ERROR(by_id(*task.mutable_perplexity()->mutable_file()));
-    if (task.has_multi_needle())
-      DEX_RETURN_IF_ERROR(by_id(*task.mutable_multi_needle()->mutable_file()));
-    if (task.has_icl()) DEX_RETURN_IF_ERROR(by_id(*task.mutable_icl()->mutable_file()));
-    if (task.has_answers()) DEX_RETURN_IF_ERROR(by_id(*task.mutable_answers()->mutable_file()));
-    if (task.has_head_analysis())
-      DEX_RETURN_IF_ERROR(by_id(*task.mutable_head_analysis()->mutable_file()));
-    if (!task.has_multiple_choice()) continue;
-    DEX_RETURN_IF_ERROR(by_id(*task.mutable_multiple_choice()->mutable_file()));
-    DEX_RETURN_IF_ERROR(by_id(*task.mutable_multiple_choice()->mutable_shots_file()));
-  }
-  return {};
 }
 
 // What is worth a line while an evaluation runs.
@@ -98,8 +74,11 @@ int create_evaluation(Context& context, const EvaluateArguments& arguments) {
   v1::CreateEvaluationRequest request;
   auto spec = make_evaluation_spec(arguments.flags);
   if (!spec.ok()) return context.output.failure(spec.status());
-  if (const auto uploaded = upload_files(context, *spec); !uploaded.ok())
-    return context.output.failure(uploaded);
+  const Upload upload = arguments.dry_run ? Upload::kRefused : Upload::kAllowed;
+  for (auto& task : *spec->mutable_tasks()) {
+    if (const auto uploaded = upload_task_files(context, task, upload); !uploaded.ok())
+      return context.output.failure(uploaded);
+  }
   *request.mutable_spec() = std::move(spec).value();
   request.set_validate_only(arguments.dry_run);
   const auto evaluation = context.client.create_evaluation(request);
@@ -125,6 +104,13 @@ int get_evaluation(Context& context, const std::string& id, bool markdown) {
   return kDone;
 }
 
+int download_evaluation(Context& context, const std::string& id, const std::string& folder) {
+  const base::Status status = context.client.download_evaluation(id, folder);
+  if (!status.ok()) return context.output.failure(status);
+  context.output.note("unpacked into " + folder + ", checksums agree");
+  return kDone;
+}
+
 struct ListEvaluations {
   std::vector<std::string> states;
   int limit = 20;
@@ -144,6 +130,30 @@ int list_evaluations(Context& context, const ListEvaluations& arguments) {
   context.output.list(*reply, ids,
                       evaluation_table({reply->evaluations().begin(), reply->evaluations().end()}),
                       "no such evaluations; start one: dexctl evaluations create --help");
+  return kDone;
+}
+
+struct ListSamples {
+  v1::ListEvaluationSamplesRequest request;
+  int limit = 20;
+};
+
+// Page by page until there are as many as were asked for.
+int list_samples(Context& context, const ListSamples& arguments) {
+  v1::ListEvaluationSamplesRequest request = arguments.request;
+  v1::ListEvaluationSamplesResponse all;
+  do {
+    request.set_page_size(std::min(arguments.limit - all.samples_size(), 1000));
+    auto reply = context.client.list_evaluation_samples(request);
+    if (!reply.ok()) return context.output.failure(reply.status());
+    for (auto& sample : *reply->mutable_samples()) *all.add_samples() = std::move(sample);
+    all.set_next_page_token(reply->next_page_token());
+    request.set_page_token(reply->next_page_token());
+  } while (!all.next_page_token().empty() && all.samples_size() < arguments.limit);
+  std::vector<std::string> items;
+  for (const auto& sample : all.samples()) items.push_back(std::to_string(sample.item()));
+  context.output.list(all, items, sample_table({all.samples().begin(), all.samples().end()}),
+                      "no such samples");
   return kDone;
 }
 
@@ -170,7 +180,8 @@ void add_create_evaluation(CLI::App& noun, Action& action) {
       "--file", flags.file,
       "the task's data, a file id or a path that is uploaded first: plain text or JSON "
       "Lines (perplexity, multi_needle), MMLU's CSV or BBQ's JSON Lines "
-      "(multiple_choice), {text, label} (icl), {question, context, answers} (answers)");
+      "(multiple_choice), {text, label} (icl), {question, context, answers} (answers), "
+      "AlpacaEval's set (instructions)");
   verb->add_option("--shots-file", flags.shots_file,
                    "multiple_choice with --set n_shot=…: where examples are drawn from");
   verb->add_option("--set", flags.sets,
@@ -183,7 +194,9 @@ void add_create_evaluation(CLI::App& noun, Action& action) {
   verb->add_option(
       "--spec", flags.spec_file,
       "JSON file of a dex.v1.EvaluationSpec, for several tasks; flags are added to it");
-  verb->add_flag("--dry-run", given->dry_run, "only check and show what would be done");
+  verb->add_flag("--dry-run", given->dry_run,
+                 "only check and show what would be done; nothing changes on the server, so files "
+                 "must be there already");
   verb->add_flag("--follow", given->follow,
                  "watch until it has ended; the last thing shown is its result");
   verb->callback(
@@ -218,6 +231,25 @@ void add_evaluations(CLI::App& app, Action& action) {
   verb->callback(
       [&action, listed] { action = [=](Context& c) { return list_evaluations(c, *listed); }; });
 
+  auto sampled = std::make_shared<ListSamples>();
+  verb = add_verb(*noun, "samples", "what was asked and answered, of an evaluation that succeeded",
+                  "dexctl evaluations samples eval-01… --subject night --only-changed");
+  verb->add_option("id", *id, "evaluation id")->required();
+  verb->add_option("--task", *sampled->request.mutable_task(),
+                   "of one task: multiple_choice …, or by its place: tasks[1]");
+  verb->add_option("--subject", *sampled->request.mutable_subject(),
+                   "of one subject, by its label");
+  verb->add_flag_callback(
+      "--only-changed", [sampled] { sampled->request.set_only_changed(true); },
+      "only where the score is another than the first subject's");
+  verb->add_option("--limit", sampled->limit, "how many, 1 to 100000")
+      ->check(CLI::Range(1, 100'000))
+      ->capture_default_str();
+  verb->callback([&action, id, sampled] {
+    sampled->request.set_id(*id);
+    action = [=](Context& c) { return list_samples(c, *sampled); };
+  });
+
   auto after = std::make_shared<int64_t>(0);
   verb = add_verb(*noun, "watch", "follow an evaluation; Ctrl-C ends the watching only",
                   "dexctl evaluations watch eval-01…");
@@ -225,6 +257,17 @@ void add_evaluations(CLI::App& app, Action& action) {
   verb->add_option("--after", *after, "only events after this sequence number");
   verb->callback([&action, id, after] {
     action = [=](Context& c) { return follow_evaluation(c, *id, *after); };
+  });
+
+  auto folder = std::make_shared<std::string>();
+  verb = add_verb(*noun, "download",
+                  "write what an evaluation has published to a new folder and check it: rows, "
+                  "report, pictures of heads, answers to instructions",
+                  "dexctl evaluations download eval-01… my-evaluation");
+  verb->add_option("id", *id, "evaluation id")->required();
+  verb->add_option("folder", *folder, "where to; must not exist or be empty")->required();
+  verb->callback([&action, id, folder] {
+    action = [=](Context& c) { return download_evaluation(c, *id, *folder); };
   });
 
   auto wait = std::make_shared<bool>(false);

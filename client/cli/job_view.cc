@@ -53,8 +53,9 @@ std::string loss_text(const v1::FineTuningJob& job) {
 
 // "passed: held_out.loss - base <= 0, high end; -0.1200 (-0.2000 to -0.0500)".
 std::string gate_text(const v1::GateResult& result) {
-  std::string text = (result.passed() ? "passed: " : "not passed: ") + result.condition() + "; " +
-                     number(result.value(), "%.4f");
+  std::string text = (result.passed() ? "passed: " : "not passed: ") + result.condition() + "; ";
+  if (!result.not_measured().empty()) return text + "not measured: " + result.not_measured();
+  text += number(result.value(), "%.4f");
   if (result.has_low() && result.has_high()) {
     text += " (" + number(result.low(), "%.4f") + " to " + number(result.high(), "%.4f") + ")";
   }
@@ -144,7 +145,9 @@ Table job_details(const v1::FineTuningJob& job) {
   if (job.progress().has_train_loss())
     add("training loss", number(job.progress().train_loss(), "%.4f"));
   add("validation loss", loss_text(job));
-  if (job.metrics().has_best_step() && job.metrics().served_step() != job.progress().step())
+  const bool chooses = job.effective_config().spec().early_stopping().enabled();
+  if (chooses && job.metrics().served_step() != job.progress().step() &&
+      job.metrics().has_best_step())
     add("published step", std::to_string(job.metrics().served_step()) + ", the best");
   const auto verdict = job.branch_effect().verdict();
   if (verdict != v1::BranchEffect::VERDICT_UNSPECIFIED &&

@@ -60,6 +60,10 @@ class Client {
   Result<v1::Evaluation> get_evaluation(const std::string& id);
   Result<v1::ListEvaluationsResponse> list_evaluations(const v1::ListEvaluationsRequest& request);
   Result<v1::Evaluation> cancel_evaluation(const std::string& id);
+  // What a SUCCEEDED one has published, as download_adapter.
+  Status download_evaluation(const std::string& id, const std::filesystem::path& folder);
+  Result<v1::ListEvaluationSamplesResponse> list_evaluation_samples(
+      const v1::ListEvaluationSamplesRequest& request);
   // As watch_job.
   using EvaluationCallback = std::function<bool(const v1::WatchEvaluationResponse&)>;
   Status watch_evaluation(const std::string& id, int64_t after_sequence,

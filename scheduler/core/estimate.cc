@@ -208,7 +208,11 @@ dex::v1::Estimate estimate(const Resolved& resolved, const dex::v1::Model& model
                         0.4 * (evaluations * static_cast<double>(out.valid_tokens()) +
                                probed_tokens(spec, evaluations));
   const double start_up = 10.0 + static_cast<double>(model.parameters()) / 50e6;
-  out.set_expected_duration_seconds(start_up + tokens * per_token / device.flops_per_second);
+  // A second process measures the gates' tasks, and loads the model again.
+  const double gates =
+      resolved.gate_flops > 0 ? start_up + resolved.gate_flops / device.flops_per_second : 0;
+  out.set_expected_duration_seconds(start_up + tokens * per_token / device.flops_per_second +
+                                    gates);
   out.set_low_seconds(0.6 * out.expected_duration_seconds());
   out.set_high_seconds(2.5 * out.expected_duration_seconds());
 

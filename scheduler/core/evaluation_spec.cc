@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cctype>
 #include <set>
+#include <utility>
+
+#include "proto/task_files.h"
 
 namespace dex::core {
 
@@ -11,6 +14,9 @@ namespace {
 constexpr int kMostTasks = 16;
 constexpr size_t kLongestLabel = 64;
 constexpr double kFlopsASecond = 5e10;
+// Times the model's context: what a model does of it beyond is measured, what no memory holds is
+// not.
+constexpr int64_t kFarthestExtrapolation = 4;
 
 class EvaluationCheck {
  public:
@@ -37,6 +43,10 @@ class EvaluationCheck {
       add("INVALID_FIELD", field, "is unknown, got " + std::to_string(static_cast<int>(value)));
   }
   [[nodiscard]] int64_t context() const { return context_; }
+  // The most tokens that may be asked for at once.
+  [[nodiscard]] int64_t context(bool allow_extrapolation) const {
+    return allow_extrapolation ? kFarthestExtrapolation * context_ : context_;
+  }
 
   std::vector<Problem> problems;
 
@@ -49,14 +59,16 @@ void check_task(const v1::PerplexityTask& task, const std::string& at, Evaluatio
   check.known(at + "format", task.format(), v1::TextFormat_IsValid(task.format()));
   const int64_t width = task.has_context_length() ? int64_t{task.context_length()}
                                                   : std::min<int64_t>(2048, check.context());
-  if (task.has_context_length()) check.range(at + "context_length", width, 2, check.context());
+  if (task.has_context_length())
+    check.range(at + "context_length", width, 2, check.context(task.allow_extrapolation()));
   // Every window has a token before those that it scores (method.md §9.1).
   if (task.has_stride())
     check.range(at + "stride", task.stride(), 1, std::max<int64_t>(1, width - 1));
   if (task.has_max_tokens()) check.at_least(at + "max_tokens", task.max_tokens(), 2);
   for (const std::string& key : task.group_by()) {
-    if (key != "tag" && key != "language")
-      check.add("INVALID_FIELD", at + "group_by", "may hold tag and language, got '" + key + "'");
+    if (key != "tag" && key != "language" && key != "length_bucket")
+      check.add("INVALID_FIELD", at + "group_by",
+                "may hold tag, language and length_bucket, got '" + key + "'");
   }
 }
 
@@ -64,7 +76,7 @@ void check_task(const v1::MultiNeedleTask& task, const std::string& at, Evaluati
   if (task.file().empty()) check.missing(at + "file");
   check.known(at + "format", task.format(), v1::TextFormat_IsValid(task.format()));
   for (const uint32_t length : task.lengths())
-    check.range(at + "lengths", length, 1, check.context());
+    check.range(at + "lengths", length, 1, check.context(task.allow_extrapolation()));
   for (const uint32_t depth : task.depths_percent())
     check.range(at + "depths_percent", depth, 0, 100);
   const int64_t needles = task.has_n_needles() ? task.n_needles() : 6;
@@ -80,6 +92,7 @@ void check_task(const v1::MultipleChoiceTask& task, const std::string& at, Evalu
   if (task.has_n_shot()) check.range(at + "n_shot", task.n_shot(), 0, 1024);
   if (!task.shots_file().empty() && task.n_shot() == 0)
     check.add("UNUSED_FIELD", at + "shots_file", "has no effect without n_shot");
+  check.known(at + "score", task.score(), v1::MultipleChoiceTask::Score_IsValid(task.score()));
   if (task.has_samples()) check.at_least(at + "samples", task.samples(), 1);
 }
 
@@ -94,6 +107,7 @@ void check_task(const v1::IclTask& task, const std::string& at, EvaluationCheck&
 void check_task(const v1::AnswersTask& task, const std::string& at, EvaluationCheck& check) {
   if (task.file().empty()) check.missing(at + "file");
   if (task.has_max_tokens()) check.range(at + "max_tokens", task.max_tokens(), 1, check.context());
+  check.known(at + "match", task.match(), v1::AnswersTask::Match_IsValid(task.match()));
   if (task.has_samples()) check.at_least(at + "samples", task.samples(), 1);
 }
 
@@ -111,6 +125,11 @@ void check_task(const v1::HeadAnalysisTask& task, const std::string& at, Evaluat
   check.range(at + "seq_length", length, 16, check.context());
 }
 
+void check_task(const v1::InstructionsTask& task, const std::string& at, EvaluationCheck& check) {
+  if (task.file().empty()) check.missing(at + "file");
+  if (task.has_max_tokens()) check.range(at + "max_tokens", task.max_tokens(), 1, check.context());
+}
+
 void check_task(const v1::EvaluationTask& task, const std::string& at, EvaluationCheck& check) {
   const std::string below = at + "." + task_name(task) + ".";
   switch (task.task_case()) {
@@ -126,10 +145,12 @@ void check_task(const v1::EvaluationTask& task, const std::string& at, Evaluatio
       return check_task(task.answers(), below, check);
     case v1::EvaluationTask::kHeadAnalysis:
       return check_task(task.head_analysis(), below, check);
+    case v1::EvaluationTask::kInstructions:
+      return check_task(task.instructions(), below, check);
     case v1::EvaluationTask::TASK_NOT_SET:
       return check.add("MISSING_FIELD", at,
                        "must be one of perplexity, multi_needle, multiple_choice, icl, answers, "
-                       "head_analysis");
+                       "head_analysis, instructions");
   }
 }
 
@@ -210,6 +231,12 @@ double tokens_of(const v1::EvaluationTask& task, double bytes, int64_t context) 
       return passes * (options.has_n_sequences() ? options.n_sequences() : 8) *
              (options.has_seq_length() ? options.seq_length() : 512);
     }
+    case v1::EvaluationTask::kInstructions: {
+      const auto& options = task.instructions();
+      constexpr double kBytesAnInstruction = 200;
+      return once +
+             bytes / kBytesAnInstruction * (options.has_max_tokens() ? options.max_tokens() : 512);
+    }
     default:
       return 2 * once;
   }
@@ -226,17 +253,10 @@ std::string task_name(const v1::EvaluationTask& task) {
 std::vector<NamedFile> evaluation_files(const v1::EvaluationSpec& spec) {
   std::vector<NamedFile> files;
   for (int i = 0; i < spec.tasks_size(); ++i) {
-    const auto& task = spec.tasks(i);
-    const std::string at = "tasks[" + std::to_string(i) + "]." + task_name(task) + ".";
-    if (task.has_perplexity()) files.push_back({at + "file", task.perplexity().file()});
-    if (task.has_multi_needle()) files.push_back({at + "file", task.multi_needle().file()});
-    if (task.has_icl()) files.push_back({at + "file", task.icl().file()});
-    if (task.has_answers()) files.push_back({at + "file", task.answers().file()});
-    if (task.has_head_analysis()) files.push_back({at + "file", task.head_analysis().file()});
-    if (!task.has_multiple_choice()) continue;
-    files.push_back({at + "file", task.multiple_choice().file()});
-    if (!task.multiple_choice().shots_file().empty())
-      files.push_back({at + "shots_file", task.multiple_choice().shots_file()});
+    const std::string at = "tasks[" + std::to_string(i) + "]." + task_name(spec.tasks(i)) + ".";
+    for (auto& [field, file] : proto::task_files(spec.tasks(i))) {
+      if (!file.empty()) files.push_back({at + field, std::move(file)});
+    }
   }
   return files;
 }
@@ -257,6 +277,13 @@ std::vector<Problem> check_evaluation(const v1::EvaluationSpec& spec, const v1::
               "must be between 0.5 and 0.999, got " + std::to_string(spec.confidence()));
   }
   check_metadata(spec, check);
+  return std::move(check.problems);
+}
+
+std::vector<Problem> check_evaluation_task(const v1::EvaluationTask& task, const std::string& at,
+                                           const v1::Model& model) {
+  EvaluationCheck check(model.context_length());
+  check_task(task, at, check);
   return std::move(check.problems);
 }
 
@@ -290,8 +317,8 @@ void fill_evaluation(v1::EvaluationSpec& spec, const std::map<std::string, std::
   }
 }
 
-double evaluation_seconds(const v1::EvaluationSpec& spec, const v1::Model& model,
-                          const std::map<std::string, int64_t>& bytes) {
+double evaluation_flops(const v1::EvaluationSpec& spec, const v1::Model& model,
+                        const std::map<std::string, int64_t>& bytes) {
   double tokens = 0;
   for (const auto& task : spec.tasks()) {
     v1::EvaluationSpec one;
@@ -303,9 +330,12 @@ double evaluation_seconds(const v1::EvaluationSpec& spec, const v1::Model& model
     }
     tokens += tokens_of(task, size, model.context_length());
   }
-  const double flops =
-      2.0 * static_cast<double>(model.parameters()) * tokens * spec.subjects_size();
-  return std::max(1.0, flops / kFlopsASecond);
+  return 2.0 * static_cast<double>(model.parameters()) * tokens * spec.subjects_size();
+}
+
+double evaluation_seconds(const v1::EvaluationSpec& spec, const v1::Model& model,
+                          const std::map<std::string, int64_t>& bytes) {
+  return std::max(1.0, evaluation_flops(spec, model, bytes) / kFlopsASecond);
 }
 
 }  // namespace dex::core

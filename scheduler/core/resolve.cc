@@ -227,7 +227,8 @@ base::Result<Resolved> resolve(const ResolveInput& input) {
     DEX_RETURN_IF_ERROR(to_status(resolve_form(*spec.mutable_dex(), sources, result.warnings)));
   }
   DEX_RETURN_IF_ERROR(to_status(drop_unused(spec, sources)));
-  for (auto& gate : *spec.mutable_gates()) proto::fill_gate(gate);
+  proto::fill_gates(spec);
+  fill_gate_tasks(spec, input.gate_files);
   apply_multiplier(spec, sources);
   fill_automatic(input, spec, sources);
 
@@ -235,6 +236,7 @@ base::Result<Resolved> resolve(const ResolveInput& input) {
   const int64_t updates = result.workload.updates;
   fill_cadence(result.workload, spec, sources);
   DEX_RETURN_IF_ERROR(to_status(check_resolved(spec, input.model, updates)));
+  result.gate_flops = gate_flops(spec, input.model, input.gate_files);
 
   result.config.mutable_sources()->insert(sources.begin(), sources.end());
   fix_annealing(updates, spec, result);

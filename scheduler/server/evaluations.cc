@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "scheduler/core/evaluation_spec.h"
+#include "scheduler/server/artefact_tar.h"
+#include "scheduler/server/evaluation_samples.h"
 #include "scheduler/server/evaluation_view.h"
 #include "scheduler/server/file_view.h"
 #include "scheduler/server/job_id.h"
@@ -103,6 +105,7 @@ base::Result<store::NewJob> Evaluations::new_job(const std::string& tenant,
   job.id = parts_.ids.make("eval-");
   job.kind = kEvaluationKind;
   job.pool = options_.pool;
+  job.base_model = model.name();
   job.cost_gpu_seconds = core::evaluation_seconds(spec, model, bytes);
   job.spec = spec.SerializeAsString();
   job.queued_message = "The evaluation is queued.";
@@ -164,6 +167,21 @@ base::Result<v1::Evaluation> Evaluations::get(const auth::Principal& who,
   return view;
 }
 
+base::Status Evaluations::download(const auth::Principal& who,
+                                   const v1::DownloadEvaluationRequest& request,
+                                   const std::function<bool(std::string)>& sink) {
+  DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kEvalRead));
+  DEX_RETURN_IF_ERROR(check_evaluation_id(request.id()));
+  DEX_ASSIGN_OR_RETURN(const auto record, parts_.jobs.get(who.tenant(), request.id()));
+  if (record.state != "SUCCEEDED") {
+    return base::failed_precondition(
+        "JOB_STATE_CONFLICT",
+        "evaluation " + request.id() + " has not succeeded, so it has published nothing");
+  }
+  DEX_ASSIGN_OR_RETURN(const auto folder, parts_.layout.absolute(record.result_uri));
+  return send_artefact(folder, record.result_sha256, "The evaluation's", sink);
+}
+
 base::Result<v1::ListEvaluationsResponse> Evaluations::list(
     const auth::Principal& who, const v1::ListEvaluationsRequest& request) {
   DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kEvalRead));
@@ -187,6 +205,14 @@ base::Result<v1::ListEvaluationsResponse> Evaluations::list(
   }
   page.set_next_page_token(page_token(cursor.before_ms, cursor.before_id));
   return page;
+}
+
+base::Result<v1::ListEvaluationSamplesResponse> Evaluations::samples(
+    const auth::Principal& who, const v1::ListEvaluationSamplesRequest& request) {
+  DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kEvalRead));
+  DEX_RETURN_IF_ERROR(check_evaluation_id(request.id()));
+  DEX_ASSIGN_OR_RETURN(const auto record, parts_.jobs.get(who.tenant(), request.id()));
+  return evaluation_samples(record, parts_.layout, request);
 }
 
 base::Result<Answer<v1::Evaluation>> Evaluations::cancel(

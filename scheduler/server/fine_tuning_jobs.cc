@@ -5,7 +5,9 @@
 #include <cmath>
 #include <set>
 
+#include "scheduler/core/gate_tasks.h"
 #include "scheduler/core/presets.h"
+#include "scheduler/server/file_view.h"
 #include "scheduler/server/job_id.h"
 #include "scheduler/server/job_view.h"
 #include "scheduler/server/page.h"
@@ -18,6 +20,7 @@ namespace {
 
 constexpr size_t kLargestSpecBytes = 32 << 10;
 constexpr int kMostLookedAt = 1000;
+constexpr int kMostGatesLookedAt = 16;  // more are refused for their number
 
 std::string lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(),
@@ -66,6 +69,21 @@ base::Result<core::StartAdapter> FineTuningJobs::start_adapter(const std::string
   return start;
 }
 
+base::Result<core::TaskFiles> FineTuningJobs::gate_files(const std::string& tenant,
+                                                         const v1::FineTuningJobSpec& spec) {
+  core::TaskFiles files;
+  if (spec.gates_size() > kMostGatesLookedAt) return files;
+  for (const auto& [field, id] : core::gate_files(spec)) {
+    if (id.empty()) continue;
+    const auto record = parts_.files.get(tenant, id);
+    if (!record.ok())
+      return base::Status(record.status()).with_violation(field, record.status().message());
+    DEX_RETURN_IF_ERROR(require_ready(*record, field));
+    files[id] = {record->filename, record->bytes};
+  }
+  return files;
+}
+
 core::DeviceFacts FineTuningJobs::device() {
   core::DeviceFacts facts = options_.device;
   const auto routes = parts_.workers.routes();
@@ -106,6 +124,7 @@ base::Result<FineTuningJobs::Plan> FineTuningJobs::plan(const std::string& tenan
         training_facts(parts_.files, tenant, guard.probe_file(), "watchdog.base_guard.probe_file")
             .status());
   }
+  DEX_ASSIGN_OR_RETURN(input.gate_files, gate_files(tenant, spec));
   std::array<uint8_t, 4> seed{};
   parts_.random.fill(seed);
   input.seed = int64_t{seed[0]} | int64_t{seed[1]} << 8 | int64_t{seed[2]} << 16 |
@@ -132,6 +151,7 @@ base::Result<store::NewJob> FineTuningJobs::new_job(const std::string& tenant, c
   store::NewJob job;
   job.id = parts_.ids.make("ftjob-");
   job.pool = spec.pool();
+  job.base_model = core::base_model_of(spec.model());
   job.priority = static_cast<int>(spec.has_priority() ? spec.priority() : 4);
   job.max_fail = static_cast<int>(spec.has_max_retries() ? spec.max_retries() : 2);
   job.cost_gpu_seconds = plan.estimate.expected_duration_seconds();
@@ -143,6 +163,7 @@ base::Result<store::NewJob> FineTuningJobs::new_job(const std::string& tenant, c
   if (spec.has_validation_file()) files.insert(spec.validation_file());
   const auto& guard = spec.watchdog().base_guard();
   if (guard.has_probe_file()) files.insert(guard.probe_file());
+  for (const core::NamedFile& file : core::gate_files(spec)) files.insert(file.id);
   job.files.assign(files.begin(), files.end());
   if (job.spec.size() > kLargestSpecBytes) {
     return base::Status(base::Code::kInvalidArgument, "TOO_LARGE",

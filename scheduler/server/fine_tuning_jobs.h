@@ -69,6 +69,9 @@ class FineTuningJobs {
   // weights.
   base::Result<core::StartAdapter> start_adapter(const std::string& tenant, const std::string& id,
                                                  const v1::Model& model);
+  // What the tasks of its gates read; files that are not named are for core::resolve to refuse.
+  base::Result<core::TaskFiles> gate_files(const std::string& tenant,
+                                           const v1::FineTuningJobSpec& spec);
   // The machine that a job may count on: the largest of those that are up.
   core::DeviceFacts device();
   base::Result<Plan> plan(const std::string& tenant, const v1::FineTuningJobSpec& spec);

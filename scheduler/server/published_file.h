@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 
 #include "scheduler/server/data_layout.h"
@@ -8,9 +9,13 @@
 
 namespace dex::server {
 
-// Reads `name` of what a SUCCEEDED job published, held against checksums.json and that against the
-// hash that was published. DATA_LOSS ARTIFACT_CORRUPT when it is not what it was. Blocks on the
+// Names of what a SUCCEEDED job published, each with its SHA-256; of checksums.json, held against
+// the hash that was published. DATA_LOSS ARTIFACT_CORRUPT when it is not what it was. Blocks on the
 // disk.
+base::Result<std::map<std::string, std::string>> published_checksums(const store::JobRecord& record,
+                                                                     const DataLayout& layout);
+
+// Reads `name` of what a SUCCEEDED job published, held against its checksum in the same way.
 base::Result<std::string> published_file(const store::JobRecord& record, const DataLayout& layout,
                                          const std::string& name);
 

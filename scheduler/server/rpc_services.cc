@@ -134,27 +134,6 @@ Unary* FileRpc::DeleteFile(Context* ctx, const v1::DeleteFileRequest* in,
   });
 }
 
-namespace {
-
-// A download writes everything itself, on a thread that may wait for its client.
-template <typename Message>
-std::function<bool(std::string)> chunk_sink(rpc::ServerStream<Message>& stream) {
-  return [&stream](std::string piece) {
-    Message message;
-    message.set_chunk(std::move(piece));
-    return stream.write(std::move(message));
-  };
-}
-
-template <typename Message>
-rpc::StreamOptions<Message> download_options() {
-  rpc::StreamOptions<Message> options;
-  options.queue = 8;  // 2 MiB a client
-  return options;
-}
-
-}  // namespace
-
 grpc::ServerWriteReactor<v1::DownloadFileResponse>* FileRpc::DownloadFile(
     Context* ctx, const v1::DownloadFileRequest* in) {
   using Message = v1::DownloadFileResponse;

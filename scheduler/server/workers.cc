@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "scheduler/core/gate_tasks.h"
 #include "scheduler/core/warm_start.h"
 #include "scheduler/server/evaluation_view.h"
 #include "scheduler/server/job_id.h"
@@ -33,6 +34,16 @@ base::Status check_pools(const Pools& pools) {
   if (pools.empty() || pools.size() > 8)
     return base::invalid_field("pools", "must name 1 to 8 pools");
   for (const auto& pool : pools) DEX_RETURN_IF_ERROR(check_name("pools", pool, 32));
+  return {};
+}
+
+// They are stored with spaces between.
+template <typename Models>
+base::Status check_models(const Models& models) {
+  for (const std::string& name : models) {
+    if (name.empty() || name.size() > 64 || name.find_first_of(" \t\r\n") != std::string::npos)
+      return base::invalid_field("models", "must be names of base models, got '" + name + "'");
+  }
   return {};
 }
 
@@ -115,12 +126,14 @@ std::string finish_outcome(const std::string& state, const std::string& code) {
 base::Result<iv1::RegisterResponse> Workers::enlist(const iv1::RegisterRequest& request) {
   DEX_RETURN_IF_ERROR(check_name("worker_id", request.worker_id(), 64));
   DEX_RETURN_IF_ERROR(check_pools(request.pools()));
+  DEX_RETURN_IF_ERROR(check_models(request.models()));
   store::WorkerRecord worker;
   worker.id = request.worker_id();
   worker.host = request.host();
   worker.version = request.version();
   worker.pools.assign(request.pools().begin(), request.pools().end());
   worker.slots = static_cast<int>(request.slots());
+  worker.models.assign(request.models().begin(), request.models().end());
   worker.info = request.SerializeAsString();
   DEX_RETURN_IF_ERROR(parts_.workers.enlist(worker).status());
   spdlog::info("worker {} on {} registered, version {}", worker.id, worker.host, worker.version);
@@ -223,6 +236,17 @@ base::Status Workers::add_training(const store::ClaimedJob& claimed, iv1::Claime
   }
   if (guard.has_probe_file()) {
     DEX_ASSIGN_OR_RETURN(*job.mutable_probe_input(), input(claimed.tenant, guard.probe_file()));
+  }
+  return add_gate_files(claimed.tenant, job);
+}
+
+base::Status Workers::add_gate_files(const std::string& tenant, iv1::ClaimedJob& job) {
+  std::set<std::string> known;
+  for (const core::NamedFile& named : core::gate_files(job.spec())) {
+    if (!known.insert(named.id).second) continue;
+    auto file = input(tenant, named.id);
+    DEX_RETURN_IF_ERROR(file.status());
+    *job.add_evaluation_files() = std::move(file).value();
   }
   return {};
 }

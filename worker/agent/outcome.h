@@ -5,6 +5,7 @@
 
 #include "dex/internal/v1/frames.pb.h"
 #include "dex/internal/v1/worker.pb.h"
+#include "services/base/status.h"
 #include "services/base/subprocess.h"
 
 namespace dex::agent {
@@ -30,12 +31,16 @@ struct Verdict {
   std::string code;  // error code of api.md §3, empty where none belongs
   std::string message;
   std::string param;
-  bool out_of_service = false;  // this worker's copy of the base is broken: claim no more
+  bool out_of_service = false;  // the fault is this worker's, such as a broken base: claim no more
+  bool lacking = false;         // the job needs what this worker never had: a model, a newer agent
 };
 
 // The table of jobs.md §6: the result frame if there is a usable one, else our own order, else the
 // exit status. Pure.
 Verdict judge(const AttemptEnd& end);
+
+// Of an attempt that could not begin: another worker may have what is missing here, or space.
+Verdict cannot_start(const base::Status& status);
 
 // Exit codes of the trainer (jobs.md §6).
 enum TrainerExit : int {

@@ -7,12 +7,28 @@
 #include "worker/evaluate/batches.h"
 #include "worker/evaluate/continuation.h"
 #include "worker/evaluate/random_stream.h"
+#include "worker/evaluate/report_text.h"
 
 namespace dex::evaluate {
 namespace {
 
-constexpr double ChoiceScore::*kScales[] = {&ChoiceScore::sum, &ChoiceScore::per_byte,
-                                            &ChoiceScore::per_token};
+// A row, and what its answer is chosen by; in the order of MultipleChoice::Score behind kAll.
+struct ChoiceRow {
+  const char* metric;
+  double ChoiceScore::*scale;
+};
+constexpr ChoiceRow kChoiceRows[] = {{"acc", &ChoiceScore::sum},
+                                     {"acc_norm", &ChoiceScore::per_byte},
+                                     {"acc_per_token", &ChoiceScore::per_token}};
+
+std::span<const ChoiceRow> rows_of(MultipleChoice::Score score) {
+  const std::span<const ChoiceRow> all = kChoiceRows;
+  return score == MultipleChoice::Score::kAll ? all
+                                              : all.subspan(static_cast<size_t>(score) - 1, 1);
+}
+
+constexpr size_t kPrintedExamples = 16;
+constexpr size_t kPrintedBytes = 400;
 
 // Moves a seeded draw of `count` rows out of `rows`, in the order drawn.
 std::vector<ChoiceQuestion> draw(std::vector<ChoiceQuestion>& rows, size_t count, uint64_t seed,
@@ -32,6 +48,12 @@ std::vector<ChoiceQuestion> draw(std::vector<ChoiceQuestion>& rows, size_t count
   return out;
 }
 
+// An example as a report prints it: a line.
+std::string printed(std::string text) {
+  std::ranges::replace(text, '\n', ' ');
+  return shortened(text, kPrintedBytes);
+}
+
 }  // namespace
 
 MultipleChoice::MultipleChoice(Options options, std::vector<ChoiceQuestion> questions,
@@ -46,18 +68,25 @@ MultipleChoice::MultipleChoice(Options options, std::vector<ChoiceQuestion> ques
                              " questions; ask for fewer with --n-shot, or give a larger file with "
                              "--shots-file");
   }
-  for (const ChoiceQuestion& example : draw(from, shots, options_.seed, Draw::kShots)) {
-    shown_ += prompt_of(example) + choice_of(example, example.answer) + "\n\n";
-    note_ += (note_.empty() ? "" : ", ") + std::to_string(example.line);
-  }
-  if (!note_.empty()) {
-    note_ = std::string("examples shown: lines ") + note_ + " of " +
-            (own ? "the file; they are not asked" : "the examples' file");
-  }
+  show_examples(draw(from, shots, options_.seed, Draw::kShots), own);
   if (options_.samples > 0 && options_.samples < static_cast<int64_t>(questions_.size())) {
     questions_ =
         draw(questions_, static_cast<size_t>(options_.samples), options_.seed, Draw::kQueries);
   }
+}
+
+void MultipleChoice::show_examples(const std::vector<ChoiceQuestion>& examples, bool own) {
+  std::string lines;
+  for (const ChoiceQuestion& example : examples) {
+    const std::string text = prompt_of(example) + choice_of(example, example.answer);
+    shown_ += text + "\n\n";
+    lines += (lines.empty() ? "" : ", ") + std::to_string(example.line);
+    if (notes_.size() < kPrintedExamples)
+      notes_.push_back("example of line " + std::to_string(example.line) + ": " + printed(text));
+  }
+  if (lines.empty()) return;
+  notes_.insert(notes_.begin(), "examples shown: lines " + lines + " of " +
+                                    (own ? "the file; they are not asked" : "the examples' file"));
 }
 
 std::vector<Metric> MultipleChoice::metrics() const {
@@ -70,8 +99,8 @@ std::vector<Metric> MultipleChoice::metrics() const {
     }
   }
   std::vector<Metric> out;
-  for (const char* name : {"acc", "acc_norm", "acc_per_token"})
-    out.push_back({name, IntervalKind::kWilson, false, false, groupings});
+  for (const ChoiceRow& row : rows_of(options_.score))
+    out.push_back({row.metric, IntervalKind::kWilson, false, false, groupings});
   return out;
 }
 
@@ -118,12 +147,15 @@ void MultipleChoice::observe(const Subject& subject, const Hooks& hooks, size_t 
     // The blank in front of a choice is the prompt's, not one of its bytes.
     choices.push_back(choice_score(scores[i], choice_of(question, i).substr(1)));
   }
-  for (int32_t m = 0; m < 3; ++m) {
-    const bool right = best(choices, kScales[m]) == question.answer;
-    out.push_back({m, static_cast<int64_t>(item), question.dims, right ? 1.0 : 0.0, 1});
+  const auto rows = rows_of(options_.score);
+  for (size_t m = 0; m < rows.size(); ++m) {
+    const bool right = best(choices, rows[m].scale) == question.answer;
+    out.push_back(
+        {static_cast<int32_t>(m), static_cast<int64_t>(item), question.dims, right ? 1.0 : 0.0, 1});
   }
   if (!hooks.sample) return;
-  const size_t said = best(choices, &ChoiceScore::per_byte);
+  const bool one = options_.score != Score::kAll;
+  const size_t said = best(choices, one ? rows[0].scale : &ChoiceScore::per_byte);
   Sample sample{.task = name(),
                 .subject = subject.label(),
                 .item = static_cast<int64_t>(item),
@@ -138,7 +170,7 @@ void MultipleChoice::observe(const Subject& subject, const Hooks& hooks, size_t 
 }
 
 void MultipleChoice::run(Subject& subject, const Hooks& hooks, std::vector<Observation>& out) {
-  if (!note_.empty()) hooks.say(note_);
+  for (const std::string& note : notes_) hooks.say(note);
   const auto items = items_for(subject);  // a question: one for each choice
   const auto tokens_of = [&](size_t i) {
     int64_t sum = 0;

@@ -5,6 +5,7 @@
 
 #include "dex/internal/v1/frames.pb.h"
 #include "proto/deterministic_bytes.h"
+#include "proto/gate_tasks.h"
 #include "proto/gates.h"
 #include "proto/spec_values.h"
 #include "services/base/sha256.h"
@@ -104,10 +105,12 @@ Gate::Figure gate_figure(const pb::Gate& gate) {
   return gate.metric() == "value" ? Gate::Figure::kBranchValue : Gate::Figure::kBranchCeDelta;
 }
 
-// Gates that proto::bad_values and proto::conflicts have passed.
-void read_gates(const pb::FineTuningJobSpec& in, JobSpec& out) {
-  for (pb::Gate gate : in.gates()) {
-    proto::fill_gate(gate);
+// Gates that proto::bad_values and proto::conflicts have passed. Those with an evaluation are
+// measured once the training is done, by whoever started this process.
+void read_gates(pb::FineTuningJobSpec in, JobSpec& out) {
+  proto::fill_gates(in);
+  for (const pb::Gate& gate : in.gates()) {
+    if (gate.has_evaluation()) continue;
     Gate read;
     read.name = gate.name();
     read.figure = gate_figure(gate);
@@ -191,6 +194,12 @@ JobSpec parse_spec_json(const std::string& json, const std::string& source) {
   const auto status = google::protobuf::util::JsonStringToMessage(json, &start);
   if (!status.ok())
     throw bad_spec(source, "not a TrainerStart message in JSON: " + std::string(status.message()));
+  if (proto::has_task_gates(start.spec())) {
+    throw bad_spec(
+        "gates",
+        "with an evaluation need an agent, which runs its task after the training; alone, "
+        "measure final/ with dex-engine evaluate");
+  }
   return from_message(start);
 }
 

@@ -3,6 +3,7 @@
 #include <google/protobuf/util/json_util.h>
 
 #include <fstream>
+#include <map>
 
 #include "dex/v1/evaluation.grpc.pb.h"
 #include "services/base/sha256.h"
@@ -50,6 +51,19 @@ class EvaluationTest : public SchedulerTest {
     request.set_id(id);
     return call(*evaluations_, &EvaluationStub::GetEvaluation, request);
   }
+  // The whole tar.
+  std::string download(const std::string& id, grpc::Status* status) {
+    grpc::ClientContext context;
+    rpc::set_timeout(context, std::chrono::seconds(20));
+    v1::DownloadEvaluationRequest request;
+    request.set_id(id);
+    const auto reader = evaluations_->DownloadEvaluation(&context, request);
+    v1::DownloadEvaluationResponse piece;
+    std::string bytes;
+    while (reader->Read(&piece)) bytes += piece.chunk();
+    *status = reader->Finish();
+    return bytes;
+  }
   base::Result<v1::Evaluation> cancel_evaluation(const std::string& id) {
     v1::CancelEvaluationRequest request;
     request.set_id(id);
@@ -64,8 +78,14 @@ class EvaluationTest : public SchedulerTest {
     EXPECT_TRUE(named) << field << " is not named by " << status.to_string();
   }
 
-  // Writes what a worker publishes and reports it.
-  std::string publish(const iv1::ClaimedJob& job, const std::string& worker = "w1") {
+  base::Result<v1::ListEvaluationSamplesResponse> samples(
+      const v1::ListEvaluationSamplesRequest& request) {
+    return call(*evaluations_, &EvaluationStub::ListEvaluationSamples, request);
+  }
+
+  // Writes what a worker publishes, `files` too, and reports it.
+  std::string publish(const iv1::ClaimedJob& job, const std::string& worker = "w1",
+                      const std::map<std::string, std::string>& files = {}) {
     v1::EvaluationReport report;
     auto& result = *report.add_results();
     result.set_task("perplexity");
@@ -82,8 +102,13 @@ class EvaluationTest : public SchedulerTest {
     std::filesystem::create_directories(folder);
     std::ofstream(folder / "results.json") << results;
     std::ofstream(folder / "report.md") << markdown;
-    const std::string manifest = R"({"results.json": ")" + base::sha256_hex(results) +
-                                 R"(", "report.md": ")" + base::sha256_hex(markdown) + "\"}";
+    std::string manifest = R"({"results.json": ")" + base::sha256_hex(results) +
+                           R"(", "report.md": ")" + base::sha256_hex(markdown) + "\"";
+    for (const auto& [name, content] : files) {
+      std::ofstream(folder / name) << content;
+      manifest += ", \"" + name + "\": \"" + base::sha256_hex(content) + "\"";
+    }
+    manifest += "}";
     std::ofstream(folder / "checksums.json") << manifest;
     iv1::FinishRequest request;
     request.set_worker_id(worker);
@@ -99,6 +124,14 @@ class EvaluationTest : public SchedulerTest {
 
   std::unique_ptr<EvaluationStub> evaluations_;
 };
+
+TEST_F(EvaluationTest, IsOnlyGivenToAWorkerThatHasItsModel) {
+  enlist("w1", {"other-model"});
+  enlist("w2", {"small-model"});
+  const auto made = created();
+  EXPECT_FALSE(claim("w1").has_job());
+  EXPECT_EQ(claim("w2").job().job_id(), made.id());
+}
 
 TEST_F(EvaluationTest, CreateClaimBeatFinishGet) {
   const std::string adapter = train_adapter();
@@ -228,6 +261,62 @@ TEST_F(EvaluationTest, ALostWorkersEvaluationGoesOnBehindItsLastStep) {
   EXPECT_EQ(get_evaluation(made.id())->attempt(), 2U);
 }
 
+// A fine-tuning job whose gates ask for a task: its file is checked, travels, and is in use.
+TEST_F(EvaluationTest, TheFilesOfAJobsGatesTravelWithIt) {
+  enlist();
+  const auto file = upload_evals("some text\n", "wiki.raw");
+  v1::CreateFineTuningJobRequest request;
+  *request.mutable_spec() = spec(upload_good());
+  const auto add_gate = [&](const std::string& id, const std::string& metric) {
+    auto& gate = *request.mutable_spec()->add_gates();
+    gate.set_metric(metric);
+    gate.set_op(v1::Gate::OP_LE);
+    gate.set_threshold(0);
+    gate.mutable_evaluation()->mutable_perplexity()->set_file(id);
+  };
+  add_gate(file.id(), "loss");
+  add_gate(file.id(), "perplexity");
+  const auto made = create(request);
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  const auto& gate = made->effective_config().spec().gates(0);
+  EXPECT_EQ(gate.name(), "perplexity.loss");
+  EXPECT_EQ(gate.evaluation().perplexity().format(), v1::TEXT_FORMAT_RAW) << "by its file's name";
+  const auto job = claim().job();
+  EXPECT_EQ(job.job_id(), made->id());
+  ASSERT_EQ(job.evaluation_files_size(), 1);
+  EXPECT_EQ(job.evaluation_files(0).file(), file.id());
+  EXPECT_EQ(job.evaluation_files(0).filename(), "wiki.raw");
+  EXPECT_TRUE(std::filesystem::exists(directory_ / "data" / job.evaluation_files(0).path()));
+  v1::DeleteFileRequest gone;
+  gone.set_id(file.id());
+  EXPECT_EQ(call(*files_, &FileStub::DeleteFile, gone).status().reason(), "FILE_IN_USE");
+
+  add_gate("file-00000000000000000000000000", "loss");
+  const auto missing = create(request).status();
+  EXPECT_EQ(missing.code(), base::Code::kNotFound) << missing.to_string();
+  ASSERT_EQ(missing.violations().size(), 1u);
+  EXPECT_EQ(missing.violations()[0].field, "gates[2].evaluation.perplexity.file");
+}
+
+TEST_F(EvaluationTest, WhatItPublishedCanBeDownloadedAndNothingElse) {
+  enlist();
+  const auto made = created();
+  grpc::Status status;
+  EXPECT_EQ(download(made.id(), &status), "");
+  EXPECT_EQ(rpc::from_grpc(status).reason(), "JOB_STATE_CONFLICT");
+  const auto job = claim().job();
+  EXPECT_EQ(publish(job), "SUCCEEDED");
+  const std::string tar = download(made.id(), &status);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  EXPECT_TRUE(tar.starts_with("checksums.json"));
+  EXPECT_THAT(tar, HasSubstr("## perplexity\n"));
+  EXPECT_EQ(tar.size() % 512, 0U);
+  std::ofstream(directory_ / "data" / job.attempt_dir() / "final/report.md") << "## perplexed\n";
+  download(made.id(), &status);
+  EXPECT_EQ(rpc::from_grpc(status).reason(), "ARTIFACT_CORRUPT");
+  EXPECT_THAT(status.error_message(), HasSubstr("The evaluation's file report.md"));
+}
+
 TEST_F(EvaluationTest, CancelEndsAWaitingOneAtOnceAndOrdersARunningOne) {
   enlist();
   EXPECT_EQ(cancel_evaluation(created().id())->state(), v1::JOB_STATE_CANCELLED);
@@ -292,6 +381,91 @@ TEST_F(EvaluationTest, TrainingTakesNoFileOfEvaluations) {
   EXPECT_THAT(status.message(), HasSubstr("FILE_PURPOSE_FINE_TUNE"));
   EXPECT_TRUE(create_evaluation(perplexity_of(upload_good())).ok())
       << "the other way round is fine";
+}
+
+// Two tasks of two subjects: two samples of the first task, four of the second.
+TEST_F(EvaluationTest, SamplesArePagedAndFiltered) {
+  const std::string adapter = train_adapter();
+  auto asked = perplexity_of(upload_evals("some text\n", "wiki.raw").id());
+  asked.mutable_spec()->add_subjects()->set_adapter(adapter);
+  asked.mutable_spec()->add_tasks()->mutable_icl()->set_file(
+      upload_evals("{\"text\": \"a\", \"label\": \"b\"}\n", "rows.jsonl").id());
+  const auto made = create_evaluation(asked);
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  v1::ListEvaluationSamplesRequest request;
+  request.set_id(made->id());
+  EXPECT_EQ(samples(request).status().reason(), "JOB_STATE_CONFLICT");
+  const auto job = claim().job();
+  const std::string first =
+      R"({"task": "perplexity", "subject": "base", "item": 0, "output": "x", "score": 0.5})"
+      "\n"
+      R"({"task": "perplexity", "subject": "adapter", "score": 0.5, "baseline_score": 0.5})"
+      "\n";
+  const std::string second =
+      R"({"task": "icl", "subject": "base", "item": 0, "score": 1, "dims": {"shots": "4"}})"
+      "\n"
+      R"({"task": "icl", "subject": "base", "item": 1, "score": 0, "of_a_newer_worker": [1]})"
+      "\n"
+      R"({"task": "icl", "subject": "adapter", "item": 0, "score": 0, "baseline_score": 1})"
+      "\n"
+      R"({"task": "icl", "subject": "adapter", "item": 1, "score": 0, "baseline_score": 0})"
+      "\n";
+  ASSERT_EQ(publish(job, "w1", {{"samples-1.jsonl", first}, {"samples-2.jsonl", second}}),
+            "SUCCEEDED");
+
+  request.set_page_size(4);
+  auto page = samples(request);
+  ASSERT_TRUE(page.ok()) << page.status().to_string();
+  ASSERT_EQ(page->samples_size(), 4);
+  EXPECT_EQ(page->samples(1).subject(), "adapter");
+  EXPECT_EQ(page->samples(1).task_index(), 0U);
+  EXPECT_EQ(page->samples(2).task_index(), 1U);
+  EXPECT_EQ(page->samples(2).dims().at("shots"), "4");
+  request.set_page_token(page->next_page_token());
+  page = samples(request);
+  ASSERT_EQ(page->samples_size(), 2);
+  EXPECT_EQ(page->samples(0).baseline_score(), 1);
+  EXPECT_EQ(page->samples(1).item(), 1);
+  EXPECT_EQ(page->next_page_token(), "");
+
+  request.clear_page_token();
+  request.set_only_changed(true);
+  page = samples(request);
+  ASSERT_EQ(page->samples_size(), 1);
+  EXPECT_EQ(page->samples(0).task(), "icl");
+  EXPECT_EQ(page->samples(0).subject(), "adapter");
+  EXPECT_EQ(page->samples(0).item(), 0);
+  request.set_only_changed(false);
+  request.set_task("tasks[0]");
+  EXPECT_EQ(samples(request)->samples_size(), 2);
+  request.set_task("icl");
+  request.set_subject("base");
+  EXPECT_EQ(samples(request)->samples_size(), 2);
+
+  request.set_subject("nobody");
+  EXPECT_EQ(samples(request).status().reason(), "INVALID_FIELD");
+  request.set_subject("");
+  request.set_task("answers");
+  EXPECT_EQ(samples(request).status().reason(), "INVALID_FIELD");
+  request.set_task("");
+  for (const char* token : {"x", "3~y", "3~-1"}) {
+    request.set_page_token(token);
+    EXPECT_EQ(samples(request).status().reason(), "INVALID_CURSOR") << token;
+  }
+  request.set_page_token("");
+  std::ofstream(directory_ / "data" / job.attempt_dir() / "final/samples-2.jsonl") << first;
+  EXPECT_EQ(samples(request).status().reason(), "ARTIFACT_CORRUPT");
+}
+
+TEST_F(EvaluationTest, AnEvaluationOfAnOlderWorkerHasNoSamples) {
+  enlist();
+  const auto made = created();
+  ASSERT_EQ(publish(claim().job()), "SUCCEEDED");
+  v1::ListEvaluationSamplesRequest request;
+  request.set_id(made.id());
+  const auto page = samples(request);
+  ASSERT_TRUE(page.ok()) << page.status().to_string();
+  EXPECT_EQ(page->samples_size(), 0);
 }
 
 TEST_F(EvaluationTest, ResultsThatChangedOnTheDiskAreNotShown) {

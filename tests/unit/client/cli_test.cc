@@ -168,6 +168,9 @@ TEST(JobViewTest, GatesAreShownAsAskedAndAsFound) {
   EXPECT_THAT(text, HasSubstr("not passed: held_out.loss - base <= 0, high end; -0.0200 "
                               "(-0.0500 to 0.0100)"));
   EXPECT_THAT(text, HasSubstr("0.0312 nats a token"));
+  result.set_not_measured("rows.csv: line 2: is short");
+  EXPECT_THAT(render(job_details(job), Terminal{}),
+              HasSubstr("high end; not measured: rows.csv: line 2: is short"));
   EXPECT_THAT(text, testing::ContainsRegex("promotable +no"));
 }
 

@@ -93,6 +93,27 @@ TEST(EvaluationViewTest, ShowsIntervalsAndVerdicts) {
     EXPECT_THAT(text, HasSubstr(part));
 }
 
+TEST(EvaluationViewTest, SamplesAreShownByTheirEndsInOneLine) {
+  v1::EvaluationSample sample;
+  sample.set_task("icl");
+  sample.set_subject("night");
+  sample.set_line(7);
+  (*sample.mutable_dims())["shots"] = "4";
+  sample.set_score(0);
+  sample.set_baseline_score(1);
+  sample.set_prompt("ä" + std::string(50, 'x') + "\nWhat is\ttwo?");
+  sample.set_output("three");
+  const Table table = sample_table({sample});
+  ASSERT_EQ(table.size(), 2U);
+  EXPECT_THAT(table[1],
+              testing::ElementsAre("icl", "shots=4", "7", "night", "0.0000", "1.0000",
+                                   "…" + std::string(47, 'x') + " What is two?", "", "three"));
+  sample.clear_baseline_score();
+  sample.set_prompt("short");
+  EXPECT_EQ(sample_table({sample})[1][5], "");
+  EXPECT_EQ(sample_table({sample})[1][6], "short");
+}
+
 TEST(EvaluationViewTest, ExitCodesAreThoseOfJobs) {
   v1::Evaluation evaluation;
   evaluation.set_state(v1::JOB_STATE_FAILED);

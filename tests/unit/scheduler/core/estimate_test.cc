@@ -213,6 +213,17 @@ TEST(EstimateTest, MeasuringKlToTheBaseTakesTime) {
   EXPECT_NEAR(seldom / once, 4.0 / 2, 1e-6);
 }
 
+// They are measured by a second process, which loads the model once more.
+TEST(EstimateTest, TasksOfGatesTakeTime) {
+  Resolved job = resolved("small");
+  DeviceFacts device;
+  const double plain = estimate(job, smollm2(), device).expected_duration_seconds();
+  job.gate_flops = 60 * device.flops_per_second;
+  const double start_up = 10.0 + static_cast<double>(smollm2().parameters()) / 50e6;
+  EXPECT_NEAR(estimate(job, smollm2(), device).expected_duration_seconds(), plain + 60 + start_up,
+              1e-6);
+}
+
 TEST(EstimateTest, RefusesWhatDoesNotFitAndSaysWhatWould) {
   const auto out = estimate(resolved("paper"), smollm2(), DeviceFacts{.memory_bytes = 1 << 30});
   EXPECT_FALSE(out.fits());

@@ -32,7 +32,10 @@ TEST(EvaluationSpecTest, EveryTaskWithItsDefaultsIsRight) {
   EXPECT_THAT(faults(std::string(kBase) + R"(
     tasks { perplexity { file: "file-1" } } tasks { multi_needle { file: "file-1" } }
     tasks { multiple_choice { file: "file-1" } } tasks { icl { file: "file-1" } }
-    tasks { answers { file: "file-1" } }
+    tasks { answers { file: "file-1" match: MATCH_F1 } }
+    tasks { perplexity { file: "file-1" group_by: "tag" group_by: "length_bucket" } }
+    tasks { multiple_choice { file: "file-1" score: SCORE_PER_TOKEN } }
+    tasks { instructions { file: "file-1" } }
     tasks { head_analysis { file: "file-1" metrics: METRIC_ENTROPY metrics: METRIC_HESSIAN } })"),
               ElementsAre());
 }
@@ -42,11 +45,12 @@ TEST(EvaluationSpecTest, EverythingThatIsWrongIsNamedAtOnce) {
       faults(R"(subjects { model: "m" label: "a b" }
     tasks { perplexity { context_length: 8193 stride: 0 max_tokens: 1 group_by: "line" } }
     tasks { multi_needle { file: "f" lengths: 9000 depths_percent: 101 n_needles: 2 n_queries: 3 } }
-    tasks { multiple_choice { file: "f" shots_file: "g" samples: 0 } }
+    tasks { multiple_choice { file: "f" shots_file: "g" samples: 0 score: 77 } }
     tasks { icl { file: "f" shots: 2000 n_orders: 0 order: 77 } }
-    tasks { answers { file: "f" max_tokens: 0 } }
+    tasks { answers { file: "f" max_tokens: 0 match: 77 } }
     tasks { head_analysis { metrics: METRIC_CKA metrics: METRIC_CKA n_sequences: 0 seq_length: 8193 } }
     tasks { }
+    tasks { instructions { max_tokens: 8193 } }
     seed: -1 confidence: 0.4)"),
       UnorderedElementsAre(
           "INVALID_FIELD subjects[0].label", "MISSING_FIELD tasks[0].perplexity.file",
@@ -59,13 +63,16 @@ TEST(EvaluationSpecTest, EverythingThatIsWrongIsNamedAtOnce) {
           "VALUE_OUT_OF_RANGE tasks[1].multi_needle.n_queries",
           "UNUSED_FIELD tasks[2].multiple_choice.shots_file",
           "VALUE_OUT_OF_RANGE tasks[2].multiple_choice.samples",
+          "INVALID_FIELD tasks[2].multiple_choice.score", "INVALID_FIELD tasks[4].answers.match",
           "VALUE_OUT_OF_RANGE tasks[3].icl.shots", "VALUE_OUT_OF_RANGE tasks[3].icl.n_orders",
           "INVALID_FIELD tasks[3].icl.order", "VALUE_OUT_OF_RANGE tasks[4].answers.max_tokens",
           "MISSING_FIELD tasks[5].head_analysis.file",
           "INVALID_FIELD tasks[5].head_analysis.metrics",
           "VALUE_OUT_OF_RANGE tasks[5].head_analysis.n_sequences",
           "VALUE_OUT_OF_RANGE tasks[5].head_analysis.seq_length", "MISSING_FIELD tasks[6]",
-          "VALUE_OUT_OF_RANGE seed", "VALUE_OUT_OF_RANGE confidence"));
+          "MISSING_FIELD tasks[7].instructions.file",
+          "VALUE_OUT_OF_RANGE tasks[7].instructions.max_tokens", "VALUE_OUT_OF_RANGE seed",
+          "VALUE_OUT_OF_RANGE confidence"));
 }
 
 // As the engine asks it (worker/evaluate/perplexity_windows.h), before the evaluation has waited.
@@ -78,6 +85,26 @@ TEST(EvaluationSpecTest, AStrideIsShorterThanItsWindow) {
   EXPECT_THAT(with("context_length: 512 stride: 512"), ElementsAre(bad));
   EXPECT_THAT(with("stride: 2047"), ElementsAre());  // of the default window, 2048 tokens
   EXPECT_THAT(with("stride: 2048"), ElementsAre(bad));
+}
+
+// The model was trained on 8192 tokens; with leave four times as many may be asked for.
+TEST(EvaluationSpecTest, LengthsBeyondTheModelsNeedLeave) {
+  const auto with = [](const std::string& tasks) { return faults(std::string(kBase) + tasks); };
+  const std::string context = "VALUE_OUT_OF_RANGE tasks[0].perplexity.context_length";
+  EXPECT_THAT(with(R"(tasks { perplexity { file: "f" context_length: 8193 } })"),
+              ElementsAre(context));
+  EXPECT_THAT(with(R"(tasks { perplexity { file: "f" context_length: 32768 stride: 32767
+                                           allow_extrapolation: true } })"),
+              ElementsAre());
+  EXPECT_THAT(with(R"(tasks { perplexity { file: "f" context_length: 32769
+                                           allow_extrapolation: true } })"),
+              ElementsAre(context));
+  EXPECT_THAT(with(R"(tasks { multi_needle { file: "f" lengths: 8192 lengths: 16384
+                                             allow_extrapolation: true } })"),
+              ElementsAre());
+  EXPECT_THAT(with(R"(tasks { multi_needle { file: "f" lengths: 32769
+                                             allow_extrapolation: true } })"),
+              ElementsAre("VALUE_OUT_OF_RANGE tasks[0].multi_needle.lengths"));
 }
 
 TEST(EvaluationSpecTest, NumbersOfSubjectsAndTasksAreBounded) {

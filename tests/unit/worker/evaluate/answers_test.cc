@@ -5,6 +5,7 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/worker/evaluate/fake_subject.h"
@@ -22,12 +23,17 @@ using testing::run;
 
 TEST(AnswerMatchTest, CasePunctuationAndArticlesDoNotCount) {
   EXPECT_EQ(normalised("  The  Cat's, \"an\" A-hat!\n"), "cats ahat");
-  EXPECT_EQ(normalised("Zürich Ä"), "zürich Ä");  // ASCII only
+  // Of every script: Python's str.lower(), and MLQA's set of punctuation.
+  EXPECT_EQ(normalised("ZÜRICH Ä"), "zürich ä");
+  EXPECT_EQ(normalised("«ΟΔΟΣ» — ¿Москва?"), "οδος москва");
   const std::vector<std::string> gold = {"The Eiffel Tower"};
   EXPECT_EQ(match_answer("eiffel tower.", gold).exact, 1);
   EXPECT_EQ(match_answer("It is the Eiffel Tower!", gold).exact, 0);
   EXPECT_EQ(match_answer("It is the Eiffel Tower!", gold).contains, 1);
   EXPECT_EQ(match_answer("It is the Eiffel Towers!", gold).contains, 0);  // whole words
+  const std::vector<std::string> city = {"Львів"};
+  EXPECT_EQ(match_answer("„ЛЬВІВ“.", city).exact, 1);
+  EXPECT_EQ(match_answer("Це ЛЬВІВ", city).f1, 2.0 / 3);
 }
 
 TEST(AnswerMatchTest, F1CountsWordsInCommonAndTakesTheBestAnswer) {
@@ -52,6 +58,15 @@ TEST(UnseenStringsTest, CountsNumbersAndNamesThatTheSourceLacks) {
   EXPECT_EQ(unseen_strings("Ann Lee's 1,000 pears -- sold!", source).words, 5);
   EXPECT_EQ(unseen_strings("", source).words, 0);
   EXPECT_EQ(unseen_strings("to Paris in 2001", "").unseen, 2);
+}
+
+TEST(UnseenStringsTest, NamesBeginWithACapitalOfAnyScript) {
+  const std::string source = "В 1998 году Анна жила в «ОДЕССЕ». Élodie aussi.";
+  const auto count = [&](const char* output) { return unseen_strings(output, source).unseen; };
+  EXPECT_EQ(count("Она, Анна, жила в Одессе с élodie."), 0);
+  EXPECT_EQ(count("Она жила в Киеве с Élodie и Émile."), 2);  // Киеве, Émile
+  EXPECT_EQ(count("она жила в киеве"), 0);                    // no capital
+  EXPECT_EQ(unseen_strings("«Она» — в Киеве…", source).words, 3);
 }
 
 TEST(AnswersTest, RowsWithASourceAreHeldAgainstIt) {
@@ -112,6 +127,29 @@ TEST(AnswersTest, QuestionsEndWithTheirLineAndChatsGoThroughTheTemplate) {
 
   FakeSubject small("base", 12);
   EXPECT_THROW(run(task, {&small}), std::runtime_error);
+}
+
+// Of "The Paris or Lutetia": the answer is in it, and a third of its words are the answer's.
+TEST(AnswersTest, OneMatchGivesItsRowAndItsSamples) {
+  FakeSubject subject;
+  subject.answer = [](const std::string&) { return "The Paris or Lutetia"; };
+  const std::vector<AnswerQuestion> file = {{1, "capital?", {}, true, {"paris"}, "Paris."}};
+  using Match = Answers::Match;
+  const std::tuple<Match, const char*, double> cases[] = {
+      {Match::kExact, "exact", 0}, {Match::kContains, "contains", 1}, {Match::kF1, "f1", 0.5}};
+  for (const auto& [match, metric, value] : cases) {
+    Answers task({.max_tokens = 8, .match = match}, file);
+    std::vector<double> scores;
+    Hooks hooks;
+    hooks.sample = [&](const Sample& sample) { scores.push_back(sample.score); };
+    const Evaluation found = run(task, {&subject}, hooks);
+    ASSERT_EQ(found.rows.size(), 2U) << metric;
+    EXPECT_EQ(found.rows[0].metric, metric);
+    EXPECT_DOUBLE_EQ(found.rows[0].value, value) << metric;
+    EXPECT_EQ(found.rows[1].metric, "unseen_strings_per_100_words") << "whatever the match";
+    EXPECT_DOUBLE_EQ(found.rows[1].value, 100 * 1.0 / 4) << "Lutetia, of four words";
+    EXPECT_THAT(scores, ::testing::ElementsAre(::testing::DoubleEq(value)));
+  }
 }
 
 class InstructionsTest : public ::testing::Test {

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "tests/unit/worker/evaluate/fake_subject.h"
 #include "worker/evaluate/continuation.h"
 
@@ -78,6 +80,30 @@ TEST(MultipleChoiceTest, SumBytesAndTokensChooseForThemselves) {
   EXPECT_EQ(row_of(run(other, {&subject}), "acc_per_token").value, 1);
 }
 
+// As above, with "maybe so" right: only the score a byte says so.
+TEST(MultipleChoiceTest, OneScoreGivesItsRowAndItsSamples) {
+  FakeSubject subject;
+  subject.logprob = [](const std::string& text, size_t at) { return text[at] == 'y' ? -1.5 : -1; };
+  auto file = questions(3);
+  for (auto& question : file) question.answer = 1;
+  using Score = MultipleChoice::Score;
+  const std::tuple<Score, const char*, double, const char*> cases[] = {
+      {Score::kSum, "acc", 0, "no"},
+      {Score::kPerByte, "acc_norm", 1, "maybe so"},
+      {Score::kPerToken, "acc_per_token", 0, "no"}};
+  for (const auto& [score, metric, value, output] : cases) {
+    MultipleChoice task({.score = score}, file);
+    std::vector<std::string> outputs;
+    Hooks hooks;
+    hooks.sample = [&](const Sample& sample) { outputs.push_back(sample.output); };
+    const Evaluation found = run(task, {&subject}, hooks);
+    ASSERT_EQ(found.rows.size(), 1U) << metric;
+    EXPECT_EQ(found.rows[0].metric, metric);
+    EXPECT_EQ(found.rows[0].value, value) << metric;
+    EXPECT_THAT(outputs, ::testing::Each(output));
+  }
+}
+
 TEST(MultipleChoiceTest, ContextLettersAndGroups) {
   FakeSubject subject;
   subject.logprob = [](const std::string& text, size_t at) { return text[at] == 'B' ? -1 : -2; };
@@ -121,6 +147,26 @@ TEST(MultipleChoiceTest, ExamplesAreASeededDrawThatIsNotAsked) {
   EXPECT_EQ(row_of(run(from_file, {&subject}), "acc").n, 5);
   MultipleChoice fewer({.samples = 4}, questions(10));
   EXPECT_EQ(row_of(run(fewer, {&subject}), "acc").n, 4);
+}
+
+TEST(MultipleChoiceTest, ExamplesArePrintedInNotes) {
+  FakeSubject subject;
+  std::vector<ChoiceQuestion> examples = {
+      {7, "Read this.", "Who\nruns?", {"Ann", "Bob"}, 1, {}},
+      {9, "", "ä" + std::string(300, 'x') + std::string(300, 'y'), {"Ann", "Bob"}, 0, {}}};
+  MultipleChoice task({.shots = 2, .letters = true}, questions(3), examples);
+  const std::vector<std::string> notes = run(task, {&subject}).notes;
+  ASSERT_EQ(notes.size(), 3U);
+  EXPECT_THAT(notes[0],
+              AllOf(HasSubstr("examples shown: lines "), HasSubstr(" of the examples' file")));
+  EXPECT_THAT(notes, ::testing::Contains("example of line 7: Read this. Question: Who runs? A. Ann "
+                                         "B. Bob Answer: B"));
+  // 300 bytes from the front and 100 from the end.
+  EXPECT_THAT(notes,
+              ::testing::Contains("example of line 9: Question: ä" + std::string(288, 'x') + " … " +
+                                  std::string(76, 'y') + " A. Ann B. Bob Answer: A"));
+  MultipleChoice many({.shots = 20}, questions(3), questions(30));
+  EXPECT_EQ(run(many, {&subject}).notes.size(), 1U + 16U);
 }
 
 TEST(MultipleChoiceTest, AQuestionThatDoesNotFitIsNamedByItsLine) {

@@ -1,6 +1,7 @@
 // An evaluation as a job: frames as the agent speaks them over a real socket pair, a real (tiny,
 // random) model. What the numbers mean is tested where the tasks are.
 #include <gmock/gmock.h>
+#include <google/protobuf/util/json_util.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <sstream>
 #include <thread>
 #include <utility>
 
@@ -155,6 +157,35 @@ TEST_F(EvaluationFramesTest, KeepsEachTaskAndPublishesRowsWithIntervals) {
   EXPECT_THAT(markdown, HasSubstr("| --- |"));
 }
 
+// Two questions of two subjects: a line each, the second subject's beside the first one's score.
+TEST_F(EvaluationFramesTest, SamplesArePublishedATask) {
+  const Said said = run(start("attempt-1"));
+  ASSERT_EQ(said.result.outcome(), internal::v1::OUTCOME_SUCCESS) << said.result.message();
+  const auto files = load_files(dir / "attempt-1/final", "checksums.json",
+                                said.result.result().manifest_sha256(), "samples-");
+  ASSERT_EQ(files.size(), 2U);
+  EXPECT_EQ(files[0].first, "samples-1.jsonl");
+  EXPECT_EQ(files[1].first, "samples-2.jsonl");
+  std::vector<pb::EvaluationSample> samples;
+  std::istringstream lines(files[1].second);
+  for (std::string line; std::getline(lines, line);) {
+    ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(line, &samples.emplace_back()).ok())
+        << line;
+  }
+  ASSERT_EQ(samples.size(), 4U);
+  EXPECT_EQ(samples[0].task(), "multiple_choice");
+  EXPECT_EQ(samples[0].subject(), "base");
+  EXPECT_EQ(samples[1].line(), 2);
+  EXPECT_EQ(samples[1].expected(), "3");
+  EXPECT_THAT(samples[1].prompt(), HasSubstr("Question: What is three?"));
+  EXPECT_EQ(samples[1].logprobs_size(), 4);
+  EXPECT_FALSE(samples[1].has_baseline_score());
+  EXPECT_EQ(samples[3].subject(), "again");
+  EXPECT_EQ(samples[3].output(), samples[1].output()) << "the same weights";
+  EXPECT_TRUE(samples[3].has_baseline_score());
+  EXPECT_EQ(samples[3].baseline_score(), samples[1].score());
+}
+
 TEST_F(EvaluationFramesTest, NeedlesSayWhatAttentionFallsOn) {
   auto needles = start("attempt-1");
   needles.mutable_spec()->clear_tasks();
@@ -260,6 +291,51 @@ TEST_F(EvaluationFramesTest, AResumedAttemptPublishesTheSameBytes) {
   EXPECT_EQ(anew.result.result().manifest_sha256(), straight.result.result().manifest_sha256());
 }
 
+// Answers are written beside the report, and a later attempt need not ask for them again.
+TEST_F(EvaluationFramesTest, InstructionsAreAnsweredIntoFiles) {
+  std::ofstream(dir / "alpaca") << R"([{"instruction": "Name a cat.", "dataset": "d"},)"
+                                << R"( {"instruction": "Name a dog."}])";
+  auto asked = start("attempt-1");
+  asked.mutable_files(1)->set_path((dir / "alpaca").string());
+  asked.mutable_spec()->mutable_tasks(1)->Clear();  // in multiple_choice's place
+  auto& task = *asked.mutable_spec()->mutable_tasks(1)->mutable_instructions();
+  task.set_file("file-2");
+  task.set_max_tokens(4);
+  asked.mutable_spec()->mutable_tasks()->SwapElements(0, 1);
+  const Said said = run(asked);
+  ASSERT_EQ(said.result.outcome(), internal::v1::OUTCOME_SUCCESS) << said.result.message();
+  const auto report = load_report(dir / "attempt-1/final", "checksums.json",
+                                  said.result.result().manifest_sha256());
+  const auto& result = report.results(0);
+  EXPECT_EQ(result.task(), "instructions");
+  EXPECT_TRUE(result.rows().empty());
+  const std::vector<std::string> names = {
+      "instructions-1-outputs-base.json", "instructions-1-outputs-again.json",
+      "instructions-1-pairs-again.json", "instructions-1-pairs-again.key.json"};
+  EXPECT_EQ(std::vector<std::string>(result.files().begin(), result.files().end()), names);
+  const auto final_dir = dir / "attempt-1/final";
+  for (const std::string& name : names) {
+    EXPECT_THAT(support::content_of(final_dir / "checksums.json"), HasSubstr(name));
+    EXPECT_THAT(support::content_of(final_dir / "report.md"), HasSubstr("(" + name + ")"));
+  }
+  const std::string outputs = support::content_of(final_dir / names[0]);
+  EXPECT_THAT(outputs, HasSubstr(R"("instruction": "Name a cat.")"));
+  EXPECT_THAT(outputs, HasSubstr(R"("generator": "base")"));
+  EXPECT_EQ(support::content_of(final_dir / names[2]).find("again"), std::string::npos)
+      << "nothing in a pair tells who is who";
+  EXPECT_THAT(support::content_of(final_dir / names[3]), HasSubstr("again"));
+
+  auto resumed = asked;
+  resumed.set_attempt_dir((dir / "attempt-2").string());
+  std::filesystem::create_directories(dir / "attempt-2");
+  resumed.set_checkpoint_dir(said.steps.at(0).uri());
+  resumed.set_checkpoint_manifest_sha256(said.steps.at(0).manifest_sha256());
+  resumed.mutable_files(1)->set_path((dir / "gone").string());
+  const Said again = run(resumed);
+  ASSERT_EQ(again.result.outcome(), internal::v1::OUTCOME_SUCCESS) << again.result.message();
+  EXPECT_EQ(again.result.result().manifest_sha256(), said.result.result().manifest_sha256());
+}
+
 TEST_F(EvaluationFramesTest, AFileInTheWrongFormatIsRefusedWithLineAndReason) {
   const Said said = run(start("attempt-1", "broken"));
   EXPECT_EQ(said.exit, 11);
@@ -281,6 +357,26 @@ TEST_F(EvaluationFramesTest, WhatATaskRefusesIsNotTheFilesFault) {
   EXPECT_EQ(said.result.code(), "invalid_hyperparameter") << said.result.message();
   EXPECT_THAT(said.result.message(), HasSubstr("ask for less with context_length,"))
       << "in the words of the spec";
+}
+
+// The model was trained on 1024 tokens. With leave it reads 1500 at once, and a note says so.
+TEST_F(EvaluationFramesTest, BeyondTheModelsContextNeedsLeave) {
+  std::ofstream text(dir / "long");
+  for (int i = 0; i < 200; ++i) text << "The cat number " << i << " saw " << i * 7 << " birds .\n";
+  text.close();
+  auto asked = start("attempt-1");
+  asked.mutable_spec()->mutable_tasks()->RemoveLast();
+  asked.mutable_files(0)->set_path((dir / "long").string());
+  auto& perplexity = *asked.mutable_spec()->mutable_tasks(0)->mutable_perplexity();
+  perplexity.set_context_length(1500);
+  EXPECT_EQ(run(asked).result.code(), "invalid_hyperparameter");
+  perplexity.set_allow_extrapolation(true);
+  const Said said = run(asked);
+  ASSERT_EQ(said.result.outcome(), internal::v1::OUTCOME_SUCCESS) << said.result.message();
+  const auto report = load_report(dir / "attempt-1/final", "checksums.json",
+                                  said.result.result().manifest_sha256());
+  EXPECT_THAT(report.results(0).notes(),
+              ::testing::Contains(HasSubstr("extrapolated: a context of 1500 tokens is beyond")));
 }
 
 // Another worker would have to say the same: none goes out of service over it.
@@ -363,11 +459,13 @@ TEST(EvaluationMessagesTest, EveryOptionArrives) {
   needle.set_n_queries(1);
   needle.set_samples_per_cell(5);
   needle.set_chat(true);
+  needle.set_allow_extrapolation(true);
   auto& choice = *spec.add_tasks()->mutable_multiple_choice();
   choice.set_file("a");
   choice.set_shots_file("b");
   choice.set_n_shot(5);
   choice.set_letters(true);
+  choice.set_score(pb::MultipleChoiceTask::SCORE_PER_TOKEN);
   choice.set_samples(40);
   auto& icl = *spec.add_tasks()->mutable_icl();
   icl.set_file("b");
@@ -378,6 +476,7 @@ TEST(EvaluationMessagesTest, EveryOptionArrives) {
   answers.set_file("b");
   answers.set_max_tokens(9);
   answers.set_chat(true);
+  answers.set_match(pb::AnswersTask::MATCH_CONTAINS);
   const EvaluationJob job = evaluation_job(start);
   ASSERT_EQ(job.tasks.size(), 4U);
   EXPECT_EQ(job.seed, 7U);
@@ -389,15 +488,19 @@ TEST(EvaluationMessagesTest, EveryOptionArrives) {
   EXPECT_EQ(job.tasks[0].multi_needle.queries, 1);
   EXPECT_EQ(job.tasks[0].multi_needle.samples_per_cell, 5);
   EXPECT_TRUE(job.tasks[0].chat);
+  EXPECT_TRUE(job.tasks[0].allow_extrapolation);
+  EXPECT_FALSE(job.tasks[1].allow_extrapolation);
   EXPECT_EQ(job.tasks[1].shots_file.string(), "/files/b");
   EXPECT_EQ(job.tasks[1].multiple_choice.shots, 5);
   EXPECT_TRUE(job.tasks[1].multiple_choice.letters);
+  EXPECT_EQ(job.tasks[1].multiple_choice.score, evaluate::MultipleChoice::Score::kPerToken);
   EXPECT_EQ(job.tasks[1].samples, 40);
   EXPECT_THAT(job.tasks[2].icl.shots, ::testing::ElementsAre(2));
   EXPECT_EQ(job.tasks[2].icl.orders, 10);
   EXPECT_EQ(job.tasks[2].order, "both");
   EXPECT_EQ(job.tasks[3].answers.max_tokens, 9);
   EXPECT_TRUE(job.tasks[3].chat);
+  EXPECT_EQ(job.tasks[3].answers.match, evaluate::Answers::Match::kContains);
   EXPECT_EQ(job.tasks[3].file.string(), "/files/b");
 }
 

@@ -279,7 +279,11 @@ TEST(SpecIoTest, RefusesGatesThatAskForWhatIsNotThere) {
   expect_refused(
       start(
           R"({"gates": [{"task": "multi_needle", "metric": "accuracy", "op": "OP_GE", "threshold": 0}]})"),
-      "gates[0].metric");
+      "gates[0].evaluation");
+  // Under an agent it is the agent's; alone nobody would measure it.
+  expect_refused(start(R"({"gates": [{"metric": "loss", "op": "OP_LE", "threshold": 0,
+                                      "evaluation": {"perplexity": {"file": "file-1"}}}]})"),
+                 "need an agent");
   expect_refused(
       start(R"({"kvoOnly": {}, "gates": [{"task": "branch_effect", "metric": "value", "op": "OP_GE",
                                                      "threshold": 0}]})"),
