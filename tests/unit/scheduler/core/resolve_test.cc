@@ -203,6 +203,23 @@ TEST(ResolveTest, DeadPointsAreRefused) {
   zero.spec.mutable_dex()->mutable_lambda()->set_start(0);
   zero.spec.mutable_dex()->mutable_lambda()->set_end(0);
   EXPECT_EQ(refused(zero).reason(), "DEAD_CONFIGURATION");
+  zero.spec.mutable_dex()->mutable_lambda()->set_start(0.1);
+  EXPECT_TRUE(resolve(zero).ok());
+  zero.spec.mutable_dex()->mutable_lambda()->set_anneal_steps(0);  // the end, 0, at once
+  EXPECT_THAT(refused(zero).message(),
+              HasSubstr("lambda is 0 for the whole job: give end ≠ 0, or anneal_steps ≥ 1"));
+  zero.spec.mutable_dex()->mutable_lambda()->clear_anneal();
+  zero.spec.mutable_dex()->mutable_lambda()->set_start(0);
+  zero.spec.mutable_dex()->mutable_lambda()->set_end(0.3);
+  zero.spec.mutable_hyperparameters()->set_max_steps(1);  // only the start, 0, is visited
+  EXPECT_THAT(refused(zero).message(), HasSubstr("give start ≠ 0, or at least 2 updates"));
+
+  auto flat = input("paper");
+  flat.spec.mutable_dex()->mutable_lambda()->set_init(0);  // a bump of no height
+  EXPECT_EQ(refused(flat).reason(), "DEAD_CONFIGURATION");
+  EXPECT_THAT(refused(flat).message(), HasSubstr("give lambda_init ≠ 0, lambda_learn_init ≠ 0"));
+  flat.spec.mutable_dex()->set_w_d_init(DexMethod::BRANCH_INIT_LINEAR);
+  EXPECT_TRUE(resolve(flat).ok());
 
   auto empty = input("small");
   empty.spec.mutable_dex()->set_train(DexMethod::TRAIN_DEX_ONLY);

@@ -97,6 +97,16 @@ TEST(WarmStartTest, ALearnedLambdaIsLearnedOn) {
   EXPECT_FALSE(spec.dex().head_selection().has_criterion());  // the heads are the adapter's
 }
 
+// method.md §2.5: a fixed λ goes on as it ended, and 0 would train nothing.
+TEST(WarmStartTest, AnAdapterThatEndedWithoutLambdaIsNoStart) {
+  const auto status = resolve(goes_on_from(dex("small"), 0.0)).status();
+  EXPECT_EQ(status.reason(), "DEAD_CONFIGURATION");
+  EXPECT_THAT(status.message(),
+              HasSubstr("model lambda is 0 for the whole job: the adapter that it "
+                        "goes on from ended at λ 0; begin from the base model"));
+  EXPECT_TRUE(resolve(goes_on_from(dex("paper"), std::nullopt)).ok());  // learned: D moves it
+}
+
 TEST(WarmStartTest, EveryMethodButWholeModels) {
   FineTuningJobSpec lora, adapter, kvo, full;
   lora.mutable_lora()->set_r(3);

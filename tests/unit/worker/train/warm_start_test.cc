@@ -201,6 +201,19 @@ TEST_F(WarmStartTest, RefusesWhatDoesNotFitByName) {
   EXPECT_THAT(base.what(), HasSubstr("made for another base"));
 }
 
+TEST_F(WarmStartTest, AnAdapterThatEndedWithoutLambdaIsNoStart) {
+  JobSpec first = spec("first");
+  first.dex.lambda = {.schedule = model::Schedule::kSeedCosine, .start = 0.1, .end = 0};
+  first.anneal.steps = 6;  // all of the run
+  RecordingSession unused;
+  const Published parent = run(first, unused);
+  const Failure failure = failure_of(after(first, parent, "second"));
+  EXPECT_EQ(failure.code(), "adapter_mismatch");
+  EXPECT_THAT(failure.what(),
+              HasSubstr("lambda is 0 for the whole job: the adapter that it goes on "
+                        "from ended at λ 0"));
+}
+
 TEST_F(WarmStartTest, AWholeModelIsNoAdapter) {
   for (const auto train : {model::Train::kFull, model::Train::kDiffAttention}) {
     JobSpec first = spec("first-" + test_name(train));
