@@ -266,6 +266,18 @@ std::vector<evaluate::Document> first_documents(const std::vector<Example>& exam
   return documents;
 }
 
+std::vector<evaluate::Document> enough_documents(const std::vector<Example>& examples,
+                                                 int64_t least) {
+  std::vector<evaluate::Document> documents;
+  int64_t tokens = 0;
+  for (const Example& example : examples) {
+    if (tokens >= least) break;
+    tokens += static_cast<int64_t>(example.ids.size());
+    documents.push_back({example.ids, example.weights});
+  }
+  return documents;
+}
+
 }  // namespace detail
 
 Published run_job(const JobSpec& spec, Session& session, const base::Clock& clock,

@@ -17,7 +17,7 @@ using nlohmann::json;
 
 std::vector<evaluate::SupervisedBatch> Job::effect_batches() const {
   const auto& source = data_.validation.empty() ? data_.train : data_.validation;
-  return evaluate::supervise_in_batches(first_documents(source, kEffectTokens),
+  return evaluate::supervise_in_batches(enough_documents(source, kEffectTokens),
                                         kEvaluationBatchTokens);
 }
 
