@@ -70,10 +70,11 @@ void check_projection(const DexMethod& dex, const dex::v1::Model& model, Collect
   const int64_t added = branch_parameters(dex, model);
   const double share = static_cast<double>(added) / static_cast<double>(model.parameters());
   if (model.parameters() > 0 && share > base::kLargeBranch && !dex.allow_large_projection()) {
-    check.add("VALUE_OUT_OF_RANGE", "dex.projection",
-              "adds " + std::to_string(added) + " parameters, " +
-                  show(std::round(1000 * share) / 10) +
-                  " % of the base; above 10 % it needs allow_large_projection");
+    check.add(
+        "VALUE_OUT_OF_RANGE", "dex.projection",
+        "adds " + std::to_string(added) + " parameters, " + show(std::round(1000 * share) / 10) +
+            " % of the base; above 10 % it needs allow_large_projection, or projection SHARED or "
+            "PER_HEAD, or a BOTTLENECK of lower width_ratio");
   }
 }
 
@@ -138,8 +139,10 @@ void check_dead_points(const DexMethod& dex, int64_t updates, Collector& check) 
                     std::all_of(heads.heads().begin(), heads.heads().end(),
                                 [](const auto& entry) { return entry.heads().empty(); });
   if (none && heads.soft_floor() == 0 && dex.train() == DexMethod::TRAIN_DEX_ONLY) {
-    check.add("DEAD_CONFIGURATION", "dex.head_selection.heads",
-              "no head is selected and train is DEX_ONLY: nothing would be trained");
+    check.add(
+        "DEAD_CONFIGURATION", "dex.head_selection.heads",
+        "no head is selected and train is DEX_ONLY: nothing would be trained; give heads, or a "
+        "soft_floor above 0");
   }
 }
 

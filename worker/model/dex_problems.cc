@@ -66,9 +66,11 @@ void find_large_branch(std::vector<std::string>& found, const DexOptions& option
   const double share =
       static_cast<double>(parameters) / static_cast<double>(config.parameter_count());
   if (share <= base::kLargeBranch || options.allow_large_projection) return;
-  found.push_back("a branch of " + std::to_string(parameters) + " parameters is " +
-                  shown(std::round(1000 * share) / 10) +
-                  " % of the base; above 10 % it needs allow_large_projection");
+  found.push_back(
+      "a branch of " + std::to_string(parameters) + " parameters is " +
+      shown(std::round(1000 * share) / 10) +
+      " % of the base; above 10 % it needs allow_large_projection, or projection shared or "
+      "per_head, or a bottleneck of lower width_ratio");
 }
 
 void find_bad_numbers(std::vector<std::string>& found, const DexOptions& options,
@@ -159,7 +161,8 @@ std::vector<std::string> problems(const DexOptions& options, const Config& confi
                     std::all_of(selected_heads.begin(), selected_heads.end(),
                                 [](const auto& heads_of_layer) { return heads_of_layer.empty(); });
   if (none && options.train == Train::kDexOnly)
-    found.push_back("dex_only needs at least one selected head, got none");
+    found.push_back(
+        "dex_only needs at least one selected head, got none: give heads, or a soft_floor above 0");
   if (!none) {
     find_dead_points(found, options, updates);
     find_wrong_start(found, options);

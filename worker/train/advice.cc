@@ -176,6 +176,28 @@ std::optional<Advice> unstable(const std::vector<double>& losses, const std::vec
   return advice;
 }
 
+std::vector<Advice> calibration_advice(const Calibration& asked,
+                                       const evaluate::HeadScores& scores) {
+  std::vector<Advice> out;
+  if (scores.sequences == 0) return out;
+  if (scores.sequences < asked.n_sequences) {
+    out.push_back({"calibration_small",
+                   std::to_string(scores.sequences) + " sequences with " +
+                       std::to_string(scores.tokens) + " tokens were measured, " +
+                       std::to_string(asked.n_sequences) + " of " +
+                       std::to_string(asked.seq_length) + " tokens were asked for",
+                   "more rows"});
+  }
+  if (scores.short_sequences) {
+    out.push_back({"calibration_short",
+                   "no calibration row is longer than skip_rows " +
+                       std::to_string(asked.skip_rows) +
+                       ", so rows from 1 on are counted and entropy is H/ln(i+1)",
+                   "longer rows, or a smaller skip_rows"});
+  }
+  return out;
+}
+
 std::optional<Advice> selection_share(const evaluate::SelectionRule& rule,
                                       const evaluate::HeadScores& scores, double ratio) {
   if (rule.criterion != evaluate::Criterion::kThreshold) return std::nullopt;

@@ -49,6 +49,11 @@ std::optional<Advice> overfitting(const std::vector<double>& valid_losses,
 std::optional<Advice> unstable(const std::vector<double>& losses, const std::vector<double>& norms,
                                const JobSpec& spec, const Resolved& resolved);
 
+// `calibration_small`, `calibration_short`: fewer rows than asked for, or none longer than
+// skip_rows (method.md §4.1). Nothing where nothing was measured.
+std::vector<Advice> calibration_advice(const Calibration& asked,
+                                       const evaluate::HeadScores& scores);
+
 // `selection_empty`, `selection_wide` (method.md §4.9), for threshold rules.
 std::optional<Advice> selection_share(const evaluate::SelectionRule& rule,
                                       const evaluate::HeadScores& scores, double ratio);

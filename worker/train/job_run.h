@@ -65,6 +65,8 @@ class Job {
   // Where something measures KL to the base: the base's side of it.
   void make_probe();
   [[nodiscard]] model::Adaptation base_adaptation() const;  // under which *llama_ is the base
+  // A threshold rule that chose nothing for a job that trains nothing else, with better thresholds.
+  void refuse_empty_selection() const;
   void prepare_training();
   void advise_of_start();  // of a literal one: measured on the batches of the effect
   void resume();

@@ -51,6 +51,22 @@ std::string too_short(const std::vector<evaluate::Document>& documents,
   return "";
 }
 
+// A tau in nats can't be compared with H/ln(i+1), which is all that rows as short as these have
+// (method.md §4.1). Empty: it is not.
+std::string nats_of_short_rows(const evaluate::SelectionRule& rule,
+                               const std::vector<evaluate::Document>& documents,
+                               const Calibration& calibration) {
+  const bool nats = rule.criterion == evaluate::Criterion::kThreshold &&
+                    rule.entropy_unit == evaluate::EntropyUnit::kNats;
+  if (!nats ||
+      evaluate::first_counted_row(documents, calibration.skip_rows) >= calibration.skip_rows)
+    return "";
+  return "NATS needs a calibration row longer than skip_rows " +
+         std::to_string(calibration.skip_rows) +
+         ", and there is none, so that only H/ln(i+1) could be measured: give longer rows, a "
+         "smaller skip_rows, or NORMALIZED with a tau between 0 and 1";
+}
+
 }  // namespace
 
 std::vector<evaluate::Document> calibration_documents(const std::vector<Example>& examples,
@@ -83,6 +99,9 @@ Selection select(const JobSpec& spec, const model::Llama& llama,
     const auto documents = calibration_documents(examples, spec.calibration, spec.seed);
     if (const auto problem = too_short(documents, options, spec.calibration); !problem.empty())
       throw bad_spec("dex.head_selection.calibration", problem);
+    if (const auto problem = nats_of_short_rows(rule, documents, spec.calibration);
+        !problem.empty())
+      throw bad_spec("dex.head_selection.entropy_unit", problem);
     out.scores =
         evaluate::measure_heads(llama, adaptation, documents, options, cross_entropy, between);
   }
@@ -95,6 +114,14 @@ Selection select(const JobSpec& spec, const model::Llama& llama,
   out.heads_a_layer = heads;
   out.ratio = evaluate::selected_ratio(out.heads, heads);
   return out;
+}
+
+bool keep_some(const JobSpec& spec, const evaluate::HeadSets& present, Selection& selection) {
+  if (spec.dex.train != model::Train::kDexOnly || spec.dex.soft_floor > 0 || selection.ratio > 0)
+    return false;
+  selection.heads = present;
+  selection.ratio = evaluate::selected_ratio(present, selection.heads_a_layer);
+  return true;
 }
 
 double overlap(const evaluate::HeadSets& a, const evaluate::HeadSets& b) {
@@ -120,7 +147,9 @@ std::optional<double> selection_stability(const JobSpec& spec, const model::Llam
   for (size_t i = 0; i < documents.size(); ++i) halves[i % 2].push_back(documents[i]);
   evaluate::HeadSets chosen[2];
   for (int half = 0; half < 2; ++half) {
-    if (!too_short(halves[half], options, spec.calibration).empty()) return std::nullopt;
+    if (!too_short(halves[half], options, spec.calibration).empty() ||
+        !nats_of_short_rows(spec.heads, halves[half], spec.calibration).empty())
+      return std::nullopt;
     const auto scores =
         evaluate::measure_heads(llama, {}, halves[half], options, cross_entropy, between);
     chosen[half] =
