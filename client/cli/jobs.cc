@@ -37,7 +37,7 @@ void add_spec_flags(CLI::App& verb, SpecFlags& flags) {
       "options are --set lora.r=16 and the like");
   verb.add_option("--preset", flags.preset,
                   "auto (default), paper, small, medium, large, code, long-text, multilingual: "
-                  "dexctl presets list");
+                  "dexctl presets list. Of dex; kvo_only takes its rates");
   verb.add_option("--suffix", flags.suffix, "part of the adapter's name");
   verb.add_option("--name", flags.name, "a name for people");
   verb.add_option("--seed", flags.seed, "whole number; same seed, same result");

@@ -436,6 +436,33 @@ TEST(ResolveTest, KvoOnlyHasNoBranchFields) {
   EXPECT_EQ(refused(in).reason(), "UNUSED_FIELD");
 }
 
+// method.md §2.7: the control of a preset is its training without the branch.
+TEST(ResolveTest, KvoOnlyTakesTheRatesThatDexHasWithThePreset) {
+  for (const auto name : preset_names()) {
+    auto control = input(name);
+    const auto dex = resolved(control).config.spec();
+    control.spec.mutable_kvo_only()->set_preset(std::string(name));
+    const auto result = resolved(control);
+    const auto& hyper = result.config.spec().hyperparameters();
+    EXPECT_EQ(hyper.learning_rate(), dex.hyperparameters().learning_rate()) << name;
+    EXPECT_EQ(hyper.truncation(), dex.hyperparameters().truncation()) << name;
+    EXPECT_EQ(hyper.max_seq_length(), dex.hyperparameters().max_seq_length()) << name;
+    EXPECT_FALSE(hyper.has_branch_learning_rate());
+    EXPECT_FALSE(hyper.has_lambda_learning_rate());
+    EXPECT_EQ(result.config.preset_version(), std::string(name) + "@1");
+    EXPECT_EQ(result.config.sources().at("hyperparameters.learning_rate"), "PRESET");
+    EXPECT_EQ(result.config.sources().at("kvo_only.preset"), "USER");
+  }
+  auto in = input();
+  in.spec.mutable_kvo_only()->set_preset("paper");
+  EXPECT_EQ(resolved(in).config.spec().hyperparameters().learning_rate(), 1e-4);
+  in.spec.mutable_kvo_only()->set_preset("auto");
+  EXPECT_EQ(resolved(in).config.spec().kvo_only().preset(), "small");
+  EXPECT_EQ(resolved(in).config.spec().hyperparameters().learning_rate(), 5e-5);
+  in.spec.mutable_kvo_only()->set_preset("poetry");
+  EXPECT_EQ(refused(in).reason(), "UNKNOWN_PRESET");
+}
+
 TEST(ResolveTest, ResolvingTheEffectiveSpecAgainChangesNothing) {
   auto dense = input("small"), literal = input("small"), uniform = input("multilingual");
   dense.spec.mutable_dex()->set_form(DexMethod::FORM_DENSE);

@@ -116,6 +116,12 @@ TEST(WarmStartTest, EveryMethodButWholeModels) {
   EXPECT_EQ(effective(goes_on_from(lora)).lora().r(), 3u);
   EXPECT_EQ(effective(goes_on_from(adapter)).adapter().size(), 5u);
   EXPECT_TRUE(effective(goes_on_from(kvo)).has_kvo_only());
+  kvo.mutable_kvo_only()->set_preset("paper");
+  auto control = goes_on_from(kvo);
+  EXPECT_EQ(effective(control).kvo_only().preset(), "paper");
+  EXPECT_EQ(effective(control).hyperparameters().learning_rate(), 1e-4);
+  control.spec.mutable_kvo_only()->set_preset("small");  // how it is trained, not what it is
+  EXPECT_EQ(effective(control).hyperparameters().learning_rate(), 5e-5);
   FineTuningJobSpec diff, all_of_diff, full_dex;
   diff.mutable_diff();
   all_of_diff.mutable_diff()->set_train(DiffMethod::TRAIN_ALL);
