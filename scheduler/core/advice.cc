@@ -63,8 +63,9 @@ std::vector<std::string> advice_at_creation(const Resolved& resolved, const dex:
   if (!spec.has_dex()) return warnings;
   const auto rate = resolved.config.sources().find("hyperparameters.learning_rate");
   const bool users_rate = rate != resolved.config.sources().end() && rate->second == "USER";
-  if (spec.dex().preset() == "paper" && !users_rate &&
-      resolved.workload.tokens_per_update < 500'000 &&
+  // 1e-4 is the paper's rate of K, V and O; other trains have their own, or none.
+  if (spec.dex().preset() == "paper" && spec.dex().train() == DexMethod::TRAIN_KVO_DEX &&
+      !users_rate && resolved.workload.tokens_per_update < 500'000 &&
       size_class(model.parameters()) != SizeClass::kSmall) {
     warnings.push_back("lr_small_batch: 1e-4 was tuned for 8 M tokens an update, this job has " +
                        std::to_string(resolved.workload.tokens_per_update) +

@@ -63,6 +63,14 @@ std::string weaker_lambda(const JobSpec& spec) {
                   : "a lower lambda.end" + now(lambda.end);
 }
 
+// The rate of what is trained beside λ: of the branch where nothing else is.
+std::string lower_rate(const JobSpec& spec) {
+  const Hyperparameters& rates = spec.hyperparameters;
+  return spec.dex.train == model::Train::kDexOnly
+             ? "a lower branch_learning_rate" + now(rates.branch_learning_rate)
+             : "a lower learning_rate" + now(rates.learning_rate);
+}
+
 size_t outliers(const std::vector<double>& losses) {
   const double median = quantile_of(losses, 0.5);
   std::vector<double> deviations;
@@ -126,31 +134,40 @@ std::optional<Advice> degraded(double base_loss, double valid_loss, int64_t step
   Advice advice{"degraded",
                 "held-out loss " + number_text(valid_loss) + " at step " + std::to_string(step) +
                     ", base " + number_text(base_loss),
-                "a lower learning_rate" + now(spec.hyperparameters.learning_rate)};
+                lower_rate(spec)};
   if (spec.heads.criterion == evaluate::Criterion::kThreshold) {
     const double direction = selected_ratio > 0.5 ? 1 : -1;
     advice.evidence += "; " + number_text(100 * selected_ratio) +
                        " % of the heads are adapted (tau " + number_text(spec.heads.tau) +
                        ", eta " + number_text(spec.heads.eta) + ")";
+    // A contribution is never below 0, so neither is a threshold on it.
+    const double eta = std::max(0.0, spec.heads.eta - 0.01 * direction);
     advice.suggestion = "tau " + number_text(spec.heads.tau + 0.2 * direction) + " and eta " +
-                        number_text(spec.heads.eta - 0.01 * direction) + "; then " +
-                        weaker_lambda(spec) + "; then a lower learning_rate";
+                        number_text(eta) + "; then " + weaker_lambda(spec) + "; then " +
+                        lower_rate(spec);
   }
   return advice;
 }
 
 std::optional<Advice> overfitting(const std::vector<double>& valid_losses,
-                                  const std::vector<double>& train_losses) {
+                                  const std::vector<double>& train_losses, const JobSpec& spec) {
   if (valid_losses.size() < 4 || train_losses.size() < 3) return std::nullopt;
   const double* valid = valid_losses.data() + valid_losses.size() - 4;
   const double* train = train_losses.data() + train_losses.size() - 3;
   const bool rising = valid[1] > valid[0] && valid[2] > valid[1] && valid[3] > valid[2];
   const bool falling = train[1] < train[0] && train[2] < train[1];
   if (!rising || !falling) return std::nullopt;
+  // Rates of their own for K, V, O and for the branch, where they would be lower ones.
+  constexpr double kBaseRate = 5e-5;
+  const bool separate =
+      spec.dex.train == model::Train::kKvoDex && spec.hyperparameters.learning_rate > kBaseRate;
+  const std::string rates = separate
+                                ? "separate rates (learning_rate 5e-5, branch_learning_rate 1e-4)"
+                                : lower_rate(spec);
   return Advice{"overfitting",
                 "held-out loss rose three times running to " + number_text(valid[3]) +
                     " while training loss fell to " + number_text(train[2]),
-                "separate rates (base 5e-5, branch 1e-4), fewer passes, or the best checkpoint"};
+                rates + ", fewer passes, or the best checkpoint"};
 }
 
 std::optional<Advice> unstable(const std::vector<double>& losses, const std::vector<double>& norms,
@@ -164,11 +181,12 @@ std::optional<Advice> unstable(const std::vector<double>& losses, const std::vec
                 std::to_string(spikes) +
                     " loss spikes in 50 updates, p99/p50 of the gradient norm " +
                     number_text(ratio),
-                "a lower learning_rate" + now(spec.hyperparameters.learning_rate)};
+                lower_rate(spec)};
   const int64_t longer =
       std::min(resolved.updates, std::max<int64_t>(5000, 2 * resolved.anneal_steps));
-  const bool anneals =
-      spec.dex.has_branch() && spec.dex.lambda.schedule != model::Schedule::kConstant;
+  const auto schedule = spec.dex.lambda.schedule;
+  const bool anneals = spec.dex.has_branch() && (schedule == model::Schedule::kPaperEq4 ||
+                                                 schedule == model::Schedule::kSeedCosine);
   if (anneals && longer > resolved.anneal_steps) {
     advice.evidence += "; the annealing may be too fast";
     advice.suggestion = "anneal_steps " + std::to_string(longer) + ", or " + advice.suggestion;

@@ -42,7 +42,7 @@ std::optional<Advice> degraded(double base_loss, double valid_loss, int64_t step
 // `overfitting`: held-out loss rose three times running while the training loss of the same
 // stretches fell.
 std::optional<Advice> overfitting(const std::vector<double>& valid_losses,
-                                  const std::vector<double>& train_losses);
+                                  const std::vector<double>& train_losses, const JobSpec& spec);
 
 // `unstable`: among the last 50 updates ≥ 3 losses above median + 6·MAD, or p99/p50 of the gradient
 // norm > 10.

@@ -436,6 +436,34 @@ TEST(ResolveTest, KvoOnlyHasNoBranchFields) {
   EXPECT_EQ(refused(in).reason(), "UNUSED_FIELD");
 }
 
+// method.md §5, §12: the paper's rate, kept for a batch that it was not tuned for.
+TEST(ResolveTest, WarnsOfThePapersRateOnSmallBatchesOfLargerModels) {
+  const auto warned = [](const ResolveInput& in) {
+    for (const auto& warning : resolved(in).warnings) {
+      if (warning.starts_with("lr_small_batch: ")) return warning;
+    }
+    return std::string();
+  };
+  auto in = input("paper");
+  ASSERT_LT(resolved(in).workload.tokens_per_update, 500'000);
+  EXPECT_EQ(warned(in), "") << "below 1e9 parameters 1e-4 is the better rate";
+  in.model.set_parameters(1'500'000'000);
+  EXPECT_THAT(warned(in), HasSubstr("try 5e-5 (medium) or 2e-5 (large)"));
+  EXPECT_EQ(resolved(in).config.spec().hyperparameters().learning_rate(), 1e-4) << "it is kept";
+  for (const auto train :
+       {DexMethod::TRAIN_LORA_DEX, DexMethod::TRAIN_FULL_DEX, DexMethod::TRAIN_DEX_ONLY}) {
+    auto other = in;
+    other.spec.mutable_dex()->set_train(train);
+    EXPECT_EQ(warned(other), "") << train;
+  }
+  auto given = in;
+  given.spec.mutable_hyperparameters()->set_learning_rate(1e-4);
+  EXPECT_EQ(warned(given), "");
+  auto medium = in;
+  medium.spec.mutable_dex()->set_preset("medium");
+  EXPECT_EQ(warned(medium), "");
+}
+
 // method.md §2.7: the control of a preset is its training without the branch.
 TEST(ResolveTest, KvoOnlyTakesTheRatesThatDexHasWithThePreset) {
   for (const auto name : preset_names()) {
