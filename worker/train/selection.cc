@@ -11,6 +11,10 @@
 namespace dex::train {
 namespace {
 
+// A row this many times as long as skip_rows is as good as any longer one: three quarters of its
+// attention rows are counted.
+constexpr int64_t kLongEnough = 4;
+
 // Explicit lists may end before the last layer: "one entry a layer that has any"
 // (finetuning.proto).
 evaluate::SelectionRule completed(evaluate::SelectionRule rule, int64_t layers) {
@@ -75,8 +79,12 @@ std::vector<evaluate::Document> calibration_documents(const std::vector<Example>
   auto order = permutation(static_cast<uint32_t>(examples.size()), seed, Site::kCalibration, 0);
   const auto wanted = static_cast<size_t>(calibration.seq_length);
   const auto length = [&](uint32_t index) { return std::min(wanted, examples[index].ids.size()); };
-  std::stable_sort(order.begin(), order.end(),
-                   [&](uint32_t a, uint32_t b) { return length(a) > length(b); });
+  // The drawn order stays among rows that are long enough; shorter ones follow, longest first.
+  const auto enough = std::min(
+      wanted, static_cast<size_t>(std::max<int64_t>(2, kLongEnough * calibration.skip_rows)));
+  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+    return std::min(enough, length(a)) > std::min(enough, length(b));
+  });
   order.resize(std::min(order.size(), static_cast<size_t>(calibration.n_sequences)));
   std::vector<evaluate::Document> documents;
   for (const uint32_t index : order) {

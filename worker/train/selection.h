@@ -14,7 +14,8 @@
 namespace dex::train {
 
 // Rows on which heads are measured: a seeded choice among the training examples, cut to
-// `seq_length`; examples that fill it come first, then the longest others (method.md §2.3).
+// `seq_length` (method.md §2.3). Any example of seq_length or 4·skip_rows tokens or more is as
+// likely as another; only where these are too few come the longest of the others.
 std::vector<evaluate::Document> calibration_documents(const std::vector<Example>& examples,
                                                       const Calibration& calibration,
                                                       uint64_t seed);
