@@ -146,6 +146,16 @@ TEST(ResolveTest, UsersFieldsWithoutEffectAreRefusedByName) {
   EXPECT_THAT(status.violations()[0].description, HasSubstr("PAPER_EQ4"));
 }
 
+TEST(ResolveTest, NoFractionOfTheHeadsIsNoSelection) {
+  auto in = input("paper");
+  in.spec.mutable_dex()->mutable_head_selection()->set_fraction(0);
+  EXPECT_EQ(refused(in).reason(), "VALUE_OUT_OF_RANGE");
+  EXPECT_THAT(refused(in).message(),
+              HasSubstr("dex.head_selection.fraction must be a number above 0, got 0"));
+  in.spec.mutable_dex()->mutable_head_selection()->set_fraction(0.1);
+  EXPECT_TRUE(resolve(in).ok());
+}
+
 TEST(ResolveTest, EarlyStoppingHasItsDefaultsAndNeedsHeldOutRows) {
   auto in = input();
   EXPECT_FALSE(resolved(in).config.spec().early_stopping().enabled());
