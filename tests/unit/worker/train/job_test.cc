@@ -224,6 +224,29 @@ TEST_F(JobTest, ReselectionEndsWithWholeMasksAndIsLogged) {
   EXPECT_FALSE(published.path.empty());
 }
 
+// method.md §2.4: between what rounding explains and what it can't, the job says so. Logits and
+// their rounding grow with the weight of the last norm.
+TEST_F(JobTest, WarnsOfAFoldThatRoundingDoesNotExplain) {
+  double largest = 0;
+  for (double scale = 1; largest <= 1e-4; scale *= 8) {
+    ASSERT_LT(scale, 1e9);
+    auto weights = tiny_weights(tiny_config());
+    weights.norm.mul_(scale);
+    std::filesystem::remove(directory_ / "model" / "model.safetensors");
+    model::write_safetensors(directory_ / "model" / "model.safetensors",
+                             model::named_weights(weights));
+    JobSpec spec = this->spec("scale-" + std::to_string(static_cast<int64_t>(scale)));
+    spec.hyperparameters.max_steps = 3;
+    RecordingSession session;
+    run(spec, session);
+    largest = session.data("export_complete").at(0).at("maxAbsLogitDiff");
+    bool warned = false;
+    for (const auto& warning : session.data("warning"))
+      warned = warned || warning.at("code") == "fold_inexact";
+    EXPECT_EQ(warned, largest > 1e-4) << scale;
+  }
+}
+
 TEST_F(JobTest, WarnsOfAClampedAnnealingAndABranchOutOfReach) {
   JobSpec spec = this->spec();
   spec.anneal.steps = 3000;
