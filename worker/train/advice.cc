@@ -85,16 +85,18 @@ size_t outliers(const std::vector<double>& losses) {
 double branch_reach(const JobSpec& spec, const Resolved& resolved, int64_t width) {
   const double sum = rate_sum(spec, resolved);
   const double lambda = lambda_reach(spec, sum);
+  const double entry = spec.hyperparameters.branch_learning_rate * sum;  // of w_d, or a gate
+  if (spec.dex.form == model::Form::kUniformMap) return lambda * entry;
   if (spec.dex.w_d_init == model::BranchInit::kLinear) return 0.58 * lambda;
-  return lambda * std::sqrt(static_cast<double>(width)) *
-         spec.hyperparameters.branch_learning_rate * sum;
+  return lambda * std::sqrt(static_cast<double>(width)) * entry;
 }
 
 std::optional<Advice> branch_out_of_reach(const JobSpec& spec, const Resolved& resolved,
                                           int64_t width) {
-  // The estimate is for w_d from an identity start; a bottleneck's two factors move together and
-  // reach further, and uniform_map has only its gates.
-  if (!spec.dex.has_map() || spec.dex.start == model::Start::kLiteral) return std::nullopt;
+  // The estimate is for an identity start, of w_d or of uniform_map's gates; a bottleneck's two
+  // factors move together and reach further.
+  const bool estimated = spec.dex.has_map() || spec.dex.form == model::Form::kUniformMap;
+  if (!estimated || spec.dex.start == model::Start::kLiteral) return std::nullopt;
   const double reach = branch_reach(spec, resolved, width);
   if (reach >= kReachWanted) return std::nullopt;
   const double sum = rate_sum(spec, resolved);

@@ -19,8 +19,9 @@ struct Advice {
 };
 
 // `branch_out_of_reach` (method.md §2.2): the branch's share of O that this run can reach at best,
-// r_reach = reach(λ)·√d·lr_diff·F for w_d from zeros, 0.58·reach(λ) for linear; raised below 0.02.
-// d is the width that the projection multiplies (model::projected_width).
+// r_reach = reach(λ)·√d·lr_diff·F for w_d from zeros, 0.58·reach(λ) for linear; of uniform_map,
+// which has only gates, reach(λ)·lr_diff·F (ours: V̄ is about as large as O); raised below 0.02. d
+// is the width that the projection multiplies (model::projected_width).
 double branch_reach(const JobSpec& spec, const Resolved& resolved, int64_t width);
 std::optional<Advice> branch_out_of_reach(const JobSpec& spec, const Resolved& resolved,
                                           int64_t width);

@@ -435,6 +435,19 @@ TEST(ResolveTest, WarnsWhenTheBranchIsOutOfReach) {
   EXPECT_THAT(resolved(in).warnings, testing::Not(Contains(HasSubstr("branch_out_of_reach"))));
 }
 
+// A gate moves by its rate an update, and V̄ is about as large as O: 106 updates at 1e-4 and λ 0.3
+// give 0.3·1e-4·53.
+TEST(ResolveTest, WarnsWhenTheGatesOfUniformMapAreOutOfReach) {
+  auto in = input("small");
+  in.spec.mutable_hyperparameters()->set_max_steps(106);
+  in.spec.mutable_dex()->set_form(DexMethod::FORM_UNIFORM_MAP);
+  EXPECT_THAT(resolved(in).warnings,
+              Contains(HasSubstr("λ can reach 0.3 in 106 updates, the branch's share of O about "
+                                 "0.0016")));
+  in.spec.mutable_hyperparameters()->set_branch_learning_rate(1e-2);
+  EXPECT_THAT(resolved(in).warnings, testing::Not(Contains(HasSubstr("branch_out_of_reach"))));
+}
+
 TEST(ResolveTest, KvoOnlyHasNoBranchFields) {
   auto in = input();
   in.spec.mutable_kvo_only();

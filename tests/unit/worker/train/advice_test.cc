@@ -30,6 +30,26 @@ TEST(AdviceTest, ThePapersRunIsOutOfReachForLambda) {
   EXPECT_NEAR(branch_reach(fast, resolved, 64), 0.008, 1e-3);
 }
 
+// r ≤ reach(λ)·lr_diff·F where there are only gates.
+TEST(AdviceTest, UniformMapsGatesAreEstimatedToo) {
+  JobSpec spec;
+  spec.dex.form = model::Form::kUniformMap;
+  spec.dex.lambda = {.schedule = model::Schedule::kConstant, .value = 0.5};
+  Resolved resolved;
+  resolve_schedules(spec, 106, resolved);
+  const double sum =
+      learning_rate_reach(spec.hyperparameters.schedule, resolved.updates, resolved.warmup);
+  EXPECT_NEAR(sum, 53, 1);
+  EXPECT_DOUBLE_EQ(branch_reach(spec, resolved, 64), 0.5 * 1e-4 * sum);
+  EXPECT_TRUE(branch_out_of_reach(spec, resolved, 64).has_value());
+  spec.hyperparameters.branch_learning_rate = 1e-2;
+  EXPECT_FALSE(branch_out_of_reach(spec, resolved, 64).has_value());
+  spec.dex.form = model::Form::kPaper;  // a bottleneck is not estimated
+  spec.dex.projection = model::Projection::kBottleneck;
+  spec.hyperparameters.branch_learning_rate = 1e-6;
+  EXPECT_FALSE(branch_out_of_reach(spec, resolved, 64).has_value());
+}
+
 JobSpec cosine() {
   JobSpec spec;
   spec.dex.lambda.schedule = model::Schedule::kSeedCosine;
