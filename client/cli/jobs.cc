@@ -87,13 +87,24 @@ bool confirmed(Context& context) {
   return answer == "y" || answer == "Y" || answer == "yes";
 }
 
+// For people: whose the preset's values are. An estimate is worth showing without, so that nothing
+// is said where the server can't be asked.
+std::string marked_text(Context& context, v1::Estimate estimate) {
+  auto& config = *estimate.mutable_effective_config();
+  if (!config.preset_version().empty()) {
+    const auto preset = context.client.get_preset(config.preset_version(), config.spec().model());
+    if (preset.ok()) mark_preset_values(*preset, config);
+  }
+  return estimate_text(estimate, context.output.terminal());
+}
+
 int estimate(Context& context, const SpecFlags& flags) {
   const auto spec = spec_with_files(context, flags);
   if (!spec.ok()) return context.output.failure(spec.status());
   const auto estimate = context.client.estimate_job(*spec);
   if (!estimate.ok()) return context.output.failure(estimate.status());
   if (context.output.format() == Format::kTable) {
-    context.output.out() << estimate_text(*estimate, context.output.terminal()) << std::flush;
+    context.output.out() << marked_text(context, *estimate) << std::flush;
   } else {
     context.output.result(*estimate, "", {});
   }
@@ -111,7 +122,7 @@ int create(Context& context, const CreateArguments& arguments) {
   if (!spec.ok()) return context.output.failure(spec.status());
   const auto estimate = context.client.estimate_job(*spec);
   if (!estimate.ok()) return context.output.failure(estimate.status());
-  context.output.note(estimate_text(*estimate, context.output.terminal()));
+  context.output.note(marked_text(context, *estimate));
   if (!arguments.yes && !confirmed(context)) {
     context.output.note("nothing was started");
     return kInterrupted;
