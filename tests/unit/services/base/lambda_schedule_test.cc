@@ -23,7 +23,8 @@ LambdaOptions learned(double value) {
   return {.schedule = Schedule::kLearned, .learn_init = value};
 }
 
-const BranchStart kZero = {}, kBottleneck = {.has_map = false}, kLinear = {.zero_difference = false};
+const BranchStart kZero = {}, kBottleneck = {.has_map = false},
+                  kLinear = {.zero_difference = false};
 
 // method.md §2.5, by the λ that the run visits.
 TEST(DeadPointTest, ALearnedLambdaNeedsABumpAStartOrADifference) {
