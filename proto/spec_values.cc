@@ -37,7 +37,7 @@ constexpr Limits kLimits[] = {
     {"seed", -kAny, kAny},
 
     {"dex.bottleneck.width_ratio", 0.01, 16},
-    {"dex.head_selection.fraction", 0, 1},
+    {"dex.head_selection.fraction", 0, 1, true},  // 0 would still train one a layer
     {"dex.head_selection.tau", -1000, 1000},
     {"dex.head_selection.eta", -1000, 1000},
     {"dex.head_selection.calibration.n_sequences", 1, 1024},

@@ -175,6 +175,13 @@ Table value_table(const v1::FineTuningJobSpec& spec, const Sources& sources) {
   return table;
 }
 
+void mark_preset_values(const v1::Preset& preset, v1::EffectiveConfig& config) {
+  for (auto& [path, source] : *config.mutable_sources()) {
+    const auto mark = preset.sources().find(path);
+    if (source == "PRESET" && mark != preset.sources().end()) source += " (" + mark->second + ")";
+  }
+}
+
 std::string estimate_text(const v1::Estimate& estimate, const Terminal& terminal) {
   const auto& config = estimate.effective_config();
   std::string text = render(value_table(config.spec(), config.sources()), terminal) + "\n";

@@ -38,7 +38,7 @@ void add_spec_flags(CLI::App& verb, SpecFlags& flags) {
       "options are --set lora.r=16 and the like");
   verb.add_option("--preset", flags.preset,
                   "auto (default), paper, small, medium, large, code, long-text, multilingual: "
-                  "dexctl presets list");
+                  "dexctl presets list. Of dex; kvo_only takes its rates");
   verb.add_option("--suffix", flags.suffix, "part of the adapter's name");
   verb.add_option("--name", flags.name, "a name for people");
   verb.add_option("--seed", flags.seed, "whole number; same seed, same result");
@@ -100,13 +100,24 @@ bool confirmed(Context& context) {
   return answer == "y" || answer == "Y" || answer == "yes";
 }
 
+// For people: whose the preset's values are. An estimate is worth showing without, so that nothing
+// is said where the server can't be asked.
+std::string marked_text(Context& context, v1::Estimate estimate) {
+  auto& config = *estimate.mutable_effective_config();
+  if (!config.preset_version().empty()) {
+    const auto preset = context.client.get_preset(config.preset_version(), config.spec().model());
+    if (preset.ok()) mark_preset_values(*preset, config);
+  }
+  return estimate_text(estimate, context.output.terminal());
+}
+
 int estimate(Context& context, const SpecFlags& flags, Upload upload) {
   const auto spec = spec_with_files(context, flags, upload);
   if (!spec.ok()) return context.output.failure(spec.status());
   const auto estimate = context.client.estimate_job(*spec);
   if (!estimate.ok()) return context.output.failure(estimate.status());
   if (context.output.format() == Format::kTable) {
-    context.output.out() << estimate_text(*estimate, context.output.terminal()) << std::flush;
+    context.output.out() << marked_text(context, *estimate) << std::flush;
   } else {
     context.output.result(*estimate, "", {});
   }
@@ -124,7 +135,7 @@ int create(Context& context, const CreateArguments& arguments) {
   if (!spec.ok()) return context.output.failure(spec.status());
   const auto estimate = context.client.estimate_job(*spec);
   if (!estimate.ok()) return context.output.failure(estimate.status());
-  context.output.note(estimate_text(*estimate, context.output.terminal()));
+  context.output.note(marked_text(context, *estimate));
   if (!arguments.yes && !confirmed(context)) {
     context.output.note("nothing was started");
     return kInterrupted;

@@ -115,6 +115,20 @@ Status measure_slowdown(Context& context, const std::string& base_model, int pai
   return {};
 }
 
+// The peak rates of a job, as its effective spec has them.
+std::string rates_text(const v1::Hyperparameters& rates) {
+  std::string text;
+  const auto add = [&text](const char* name, double rate) {
+    char number[32];
+    std::snprintf(number, sizeof number, " %g", rate);
+    text += (text.empty() ? "" : ", ") + std::string(name) + number;
+  };
+  if (rates.has_learning_rate()) add("learning_rate", rates.learning_rate());
+  if (rates.has_branch_learning_rate()) add("branch_learning_rate", rates.branch_learning_rate());
+  if (rates.has_lambda_learning_rate()) add("lambda_learning_rate", rates.lambda_learning_rate());
+  return text;
+}
+
 RunResult result_of(const StudyRun& run, const v1::FineTuningJob& job) {
   RunResult result;
   result.run = run;
@@ -124,6 +138,7 @@ RunResult result_of(const StudyRun& run, const v1::FineTuningJob& job) {
     result.failure = job.has_error() ? job.error().code() + ": " + job.error().message()
                                      : "the job did not succeed";
   }
+  result.rates = rates_text(job.effective_config().spec().hyperparameters());
   const auto& metrics = job.metrics();
   result.base_loss = metrics.base_valid_loss();
   result.loss = metrics.valid_loss();
@@ -281,7 +296,8 @@ void add_study(CLI::App& app, Action& action) {
   verb->add_option("--methods", arguments->methods, "of " + method_names())->capture_default_str();
   verb->add_option("--seeds", arguments->seeds, "1,2,3 or 1-5; each is one order of the data")
       ->capture_default_str();
-  verb->add_option("--preset", arguments->preset, "of dex")->capture_default_str();
+  verb->add_option("--preset", arguments->preset, "of dex; kvo_only gets the same rates")
+      ->capture_default_str();
   verb->add_option("--max-steps", spec.max_steps, "updates of every run")->required();
   verb->add_option("--batch-size", spec.batch_size, "sequences an update");
   verb->add_option("--max-seq-length", spec.max_seq_length, "tokens a sequence");

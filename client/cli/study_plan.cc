@@ -45,7 +45,8 @@ base::Result<v1::FineTuningJobSpec> spec_of(const StudyPlan& plan, const StudyRu
   }
   SpecFlags flags = plan.common;
   flags.method = run.method;
-  flags.preset = run.method == "dex" ? plan.preset : "";
+  // The control is the same training without the branch, so the same rates (method.md §2.7).
+  flags.preset = run.method == "dex" || run.method == "kvo_only" ? plan.preset : "";
   flags.seed = std::to_string(run.seed);
   // lora.r and the like are for that method's runs alone.
   std::erase_if(flags.sets, [&](const std::string& set) {

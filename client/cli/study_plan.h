@@ -12,7 +12,7 @@ namespace dex::cli {
 // updates of the same size, and the same seeds, so that a seed's data order is the same for all.
 struct StudyPlan {
   SpecFlags common;             // what all runs share; method, preset and seed come from below
-  std::string preset = "auto";  // of dex
+  std::string preset = "auto";  // of dex, and of its control kvo_only
   std::vector<std::string> methods;
   std::vector<uint64_t> seeds;
 };

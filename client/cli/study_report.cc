@@ -51,6 +51,9 @@ void take(const RunResult& result, MethodSummary& row) {
   if (!result.not_served.empty() &&
       std::find(row.notes.begin(), row.notes.end(), result.not_served) == row.notes.end())
     row.notes.push_back(result.not_served);
+  if (!result.rates.empty() &&
+      std::find(row.notes.begin(), row.notes.end(), result.rates) == row.notes.end())
+    row.notes.push_back(result.rates);
 }
 
 json to_json(const Interval& interval) {

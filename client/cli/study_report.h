@@ -20,6 +20,7 @@ struct RunResult {
   double tokens_per_second = 0;   // of training
   std::vector<double> slowdowns;  // decoding time a token, adapter / base, one a pair
   std::string not_served;         // why there are none
+  std::string rates;              // "learning_rate 5e-05, …"
 };
 
 // One method's row of the table.

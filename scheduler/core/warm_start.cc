@@ -37,7 +37,7 @@ void copy_lora(const LoraMethod& from, LoraMethod& to) {
 // The part of a spec that says what an adapter is, rather than how it was trained.
 FineTuningJobSpec shape_of(const FineTuningJobSpec& made) {
   FineTuningJobSpec shape;
-  if (made.has_kvo_only()) *shape.mutable_kvo_only() = made.kvo_only();
+  if (made.has_kvo_only()) shape.mutable_kvo_only();  // its preset is how it was trained
   if (made.has_lora()) copy_lora(made.lora(), *shape.mutable_lora());
   if (made.has_adapter()) *shape.mutable_adapter() = made.adapter();
   if (!made.has_dex()) return shape;
@@ -129,6 +129,10 @@ base::Status take_over(const StartAdapter& start, FineTuningJobSpec& spec, Sourc
   if (spec.has_dex() && !spec.dex().has_preset() && start.spec.dex().has_preset()) {
     spec.mutable_dex()->set_preset(start.spec.dex().preset());
     sources["dex.preset"] = "MODEL";
+  }
+  if (!spec.kvo_only().has_preset() && start.spec.kvo_only().has_preset()) {
+    spec.mutable_kvo_only()->set_preset(start.spec.kvo_only().preset());
+    sources["kvo_only.preset"] = "MODEL";
   }
   return {};
 }

@@ -223,7 +223,7 @@ std::shared_ptr<const ServingModel> load_serving_model(const std::filesystem::pa
   model->config.max_position_embeddings =
       std::max(model->config.max_position_embeddings, positions);
   auto storage = std::make_shared<ModelStorage>();
-  storage->weights = model::load_weights(dir, model->config);
+  storage->weights = model::load_weights(dir, model->config, {.refuse_non_finite = true});
   const model::Weights& w = storage->weights;
   const bool stored_f32 = w.layers.at(0).q.scalar_type() != at::kBFloat16;
   const bool as_stored = dtype == Dtype::kAsStored || dtype == Dtype::kInt8;

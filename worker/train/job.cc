@@ -166,9 +166,21 @@ void Job::select_heads() {
         {Event::Level::kInfo, "head_selection_complete",
          by + " " + std::to_string(std::lround(100 * selection_.ratio)) + " % of the heads",
          selection_event(spec, selection_, 0)});
+    for (const Advice& advice : calibration_advice(spec.calibration, selection_.scores))
+      warn(advice.topic + ": " + advice.sentence());
   } else {
     selection_.heads.resize(static_cast<size_t>(config_.layers));  // the checkpoint has them
   }
+}
+
+void Job::refuse_empty_selection() const {
+  if (spec_.dex.train != model::Train::kDexOnly || spec_.dex.soft_floor > 0) return;
+  if (selection_.ratio > 0) return;
+  const auto share = selection_share(spec_.heads, selection_.scores, selection_.ratio);
+  if (!share) return;  // lists given by hand: model::problems names them
+  throw bad_spec(
+      "dex.head_selection",
+      "no head is selected, so train DEX_ONLY would train nothing: " + share->sentence());
 }
 
 void Job::prepare_training() {
@@ -176,6 +188,7 @@ void Job::prepare_training() {
   for (const auto& set : selection_.heads) selected.emplace_back(set.begin(), set.end());
   const bool fresh = spec_.checkpoint_dir.empty();
   if (fresh && !start_) {  // what an adapter started from was judged then
+    refuse_empty_selection();
     const auto problems = model::problems(spec_.dex, config_, selected, resolved_.updates);
     if (!problems.empty())
       throw bad_spec(std::string(model::method_name(spec_.dex.train)), problems.front());
@@ -261,6 +274,18 @@ std::vector<evaluate::Document> first_documents(const std::vector<Example>& exam
   for (const Example& example : examples) {
     tokens += static_cast<int64_t>(example.ids.size());
     if (tokens > max_tokens && !documents.empty()) break;
+    documents.push_back({example.ids, example.weights});
+  }
+  return documents;
+}
+
+std::vector<evaluate::Document> enough_documents(const std::vector<Example>& examples,
+                                                 int64_t least) {
+  std::vector<evaluate::Document> documents;
+  int64_t tokens = 0;
+  for (const Example& example : examples) {
+    if (tokens >= least) break;
+    tokens += static_cast<int64_t>(example.ids.size());
     documents.push_back({example.ids, example.weights});
   }
   return documents;

@@ -17,7 +17,7 @@ using nlohmann::json;
 
 std::vector<evaluate::SupervisedBatch> Job::effect_batches() const {
   const auto& source = data_.validation.empty() ? data_.train : data_.validation;
-  return evaluate::supervise_in_batches(first_documents(source, kEffectTokens),
+  return evaluate::supervise_in_batches(enough_documents(source, kEffectTokens),
                                         kEvaluationBatchTokens);
 }
 
@@ -118,6 +118,12 @@ Published Job::publish() {
     exported["maxAbsLogitDiff"] = verified.folded->largest;
     folding =
         "Folded, it differs by at most " + number_text(verified.folded->largest) + " in a logit";
+  }
+  if (verified.folded && !verified.folded->within_bound()) {
+    warn("fold_inexact: folded, the trained model differs by up to " +
+         number_text(verified.folded->largest) +
+         " in a logit, above the 1e-4 that rounding explains; compare the folded model with the " +
+         (spec_.dex.publishes_model() ? "losses of this job" : "adapter") + " before using it");
   }
   session_.event({Event::Level::kInfo, "export_complete",
                   "final/ reads back as trained. " + folding, exported.dump()});

@@ -28,11 +28,14 @@
 namespace dex::train::detail {
 
 inline constexpr int64_t kEvaluationBatchTokens = 512;  // as a micro-batch (performance.md §3)
-inline constexpr int64_t kEffectTokens = 4096;          // method.md §2.6
+inline constexpr int64_t kEffectTokens = 4096;          // at least, method.md §2.6
 
 // The first documents up to `max_tokens` tokens together, at least one.
 std::vector<evaluate::Document> first_documents(const std::vector<Example>& examples,
                                                 int64_t max_tokens);
+// The first documents of `least` tokens or more together, or all there are.
+std::vector<evaluate::Document> enough_documents(const std::vector<Example>& examples,
+                                                 int64_t least);
 
 // A job's parts in the order in which they come to be. One attempt, one thread.
 class Job {
@@ -62,8 +65,10 @@ class Job {
   // Where something measures KL to the base: the base's side of it.
   void make_probe();
   [[nodiscard]] model::Adaptation base_adaptation() const;  // under which *llama_ is the base
+  // A threshold rule that chose nothing for a job that trains nothing else, with better thresholds.
+  void refuse_empty_selection() const;
   void prepare_training();
-  void advise_of_start();  // of a literal one: measured on up to kEffectTokens tokens
+  void advise_of_start();  // of a literal one: measured on the batches of the effect
   void resume();
   Published publish();
   // Fills in what gates found of the weights that are to be published. Throws Failure gate_failed

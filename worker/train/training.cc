@@ -184,16 +184,18 @@ void Training::reselect() {
   parts_.session.progress(Phase::kSelectingHeads, progress());
   set_branch(state_.step);
   const evaluate::HeadSets present = masks_->selected();
-  const Selection selection =
-      select(parts_.spec, parts_.llama, parts_.adaptation, parts_.examples, &present,
-             updater_.cross_entropy(), [&] { parts_.controls.poll(); });
+  Selection selection = select(parts_.spec, parts_.llama, parts_.adaptation, parts_.examples,
+                               &present, updater_.cross_entropy(), [&] { parts_.controls.poll(); });
+  advise(selection_share(parts_.spec.heads, selection.scores, selection.ratio));
+  const bool kept = keep_some(parts_.spec, present, selection);
   masks_->change(selection.heads, state_.step);
   state_.masks = masks_->table();
   json log = json::parse(state_.selection);
   log.push_back(json::parse(selection_report(parts_.spec, selection, state_.step)));
   state_.selection = log.dump();
   parts_.session.event({Event::Level::kInfo, "head_selection_complete",
-                        "heads selected again before step " + std::to_string(state_.step + 1),
+                        "heads selected again before step " + std::to_string(state_.step + 1) +
+                            (kept ? ": none by the thresholds, so those from before stay" : ""),
                         selection_event(parts_.spec, selection, state_.step)});
 }
 

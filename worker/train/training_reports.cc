@@ -133,7 +133,7 @@ void Training::record_evaluation(const evaluate::HeldOut& held_out,
     advise(degraded(*state_.base_loss, held_out.loss, state_.step, parts_.spec, parts_.resolved,
                     share));
   }
-  advise(overfitting(state_.valid_losses, state_.train_losses));
+  advise(overfitting(state_.valid_losses, state_.train_losses, parts_.spec));
   if (state_.early.stopped) report_early_stop();
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "services/base/lambda_schedule.h"
 #include "services/base/sha256.h"
 #include "worker/train/failure.h"
 #include "worker/train/number_text.h"
@@ -85,6 +86,9 @@ void check_lambda(const JobSpec& spec, const model::Adapter& adapter) {
     throw mismatch(spec, "lambda.value is " + number_text(lambda.value) + ", the adapter's λ " +
                              number_text(value));
   }
+  const std::string dead =
+      base::dead_point(lambda, {.zero_difference = false, .goes_on = true}, /*updates=*/1);
+  if (!dead.empty()) throw mismatch(spec, dead);
 }
 
 }  // namespace

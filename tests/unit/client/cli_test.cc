@@ -138,6 +138,28 @@ TEST(JobViewTest, ValuesAreAsSetTakesThemAndDefaultsAreLeftOut) {
   EXPECT_EQ(value_table(spec, sources), expected);
 }
 
+// method.md §5: of each value the page says whose it is, the paper's or this project's.
+TEST(JobViewTest, ThePresetsValuesSayWhoseTheyAre) {
+  v1::EffectiveConfig config;
+  auto& lambda = *config.mutable_spec()->mutable_dex()->mutable_lambda();
+  lambda.set_schedule(v1::Lambda::SCHEDULE_PAPER_EQ4);
+  lambda.set_anneal_fraction(0.5);
+  config.mutable_spec()->mutable_hyperparameters()->set_learning_rate(2e-5);
+  auto& sources = *config.mutable_sources();
+  sources["dex.lambda.schedule"] = sources["dex.lambda.anneal_fraction"] = "PRESET";
+  sources["hyperparameters.learning_rate"] = "USER";
+  v1::Preset preset;
+  (*preset.mutable_sources())["dex.lambda.schedule"] = "paper";
+  (*preset.mutable_sources())["dex.lambda.anneal_fraction"] = "ours";
+  (*preset.mutable_sources())["hyperparameters.learning_rate"] = "paper";
+  mark_preset_values(preset, config);
+  const Table expected = {{"FIELD", "VALUE", "FROM"},
+                          {"dex.lambda.schedule", "paper_eq4", "preset (paper)"},
+                          {"dex.lambda.anneal_fraction", "0.5", "preset (ours)"},
+                          {"hyperparameters.learning_rate", "2e-05", "user"}};
+  EXPECT_EQ(value_table(config.spec(), config.sources()), expected);
+}
+
 TEST(JobViewTest, GatesAreShownAsAskedAndAsFound) {
   v1::FineTuningJobSpec spec;
   auto& gate = *spec.add_gates();

@@ -128,12 +128,16 @@ TEST(JobSpecTest, AFieldOfAnotherMethodDoesNotChangeTheMethod) {
   EXPECT_EQ(make_spec(flags)->dex().lora().r(), 4u);
 }
 
-TEST(JobSpecTest, ThePresetOfAControlIsRefused) {
+TEST(JobSpecTest, APresetIsDexsOrItsControlsAndNoRivals) {
   SpecFlags flags;
   flags.method = "kvo_only";
   EXPECT_TRUE(make_spec(flags)->has_kvo_only());
+  EXPECT_FALSE(make_spec(flags)->kvo_only().has_preset());
   flags.preset = "code";
+  EXPECT_EQ(make_spec(flags)->kvo_only().preset(), "code");
+  flags.method = "lora";
   EXPECT_EQ(make_spec(flags).status().reason(), "UNUSED_FIELD");
+  EXPECT_THAT(make_spec(flags).status().message(), HasSubstr("for dex and kvo_only"));
   flags.method = "distil";
   EXPECT_THAT(make_spec(flags).status().message(),
               HasSubstr("\"distil\" is not one of dex, kvo_only, lora, adapter, full, diff"));

@@ -52,6 +52,7 @@ TEST(StudyPlanTest, AllMethodsHaveTheSameBudgetAndSeed) {
   const auto control = spec_of(plan(), {"kvo_only", 2}).value();
   EXPECT_EQ(dex.dex().preset(), "auto");
   EXPECT_TRUE(control.has_kvo_only());
+  EXPECT_EQ(control.kvo_only().preset(), "auto");
   for (const auto& spec : {dex, control}) {
     EXPECT_EQ(spec.seed(), 2);
     EXPECT_EQ(spec.hyperparameters().max_steps(), 8u);
@@ -59,6 +60,15 @@ TEST(StudyPlanTest, AllMethodsHaveTheSameBudgetAndSeed) {
   auto open = plan();
   open.common.max_steps.clear();
   EXPECT_THAT(spec_of(open, {"dex", 1}).status().message(), HasSubstr("--max-steps"));
+}
+
+// method.md §2.7: kvo_only is the same training without the branch, whatever dex's preset.
+TEST(StudyPlanTest, TheControlHasDexsPresetAndTheRivalsHaveNone) {
+  auto published = plan();
+  published.preset = "paper";
+  EXPECT_EQ(spec_of(published, {"dex", 1})->dex().preset(), "paper");
+  EXPECT_EQ(spec_of(published, {"kvo_only", 1})->kvo_only().preset(), "paper");
+  EXPECT_TRUE(spec_of(published, {"lora", 1})->has_lora());
 }
 
 TEST(StudyPlanTest, AMethodsOwnFieldsAreForItsRunsAlone) {
@@ -117,6 +127,16 @@ TEST(StudyReportTest, DifferencesArePairedBySeed) {
   EXPECT_THAT(report, HasSubstr("`dex` against `kvo_only`: -0.0100 (-0.0100 to -0.0100) nats a "
                                 "token: better"));
   EXPECT_THAT(report, HasSubstr("    dexctl study …"));
+}
+
+TEST(StudyReportTest, SaysEachMethodsLearningRatesOnce) {
+  std::vector<RunResult> results = {run("dex", 1, 2.1), run("dex", 2, 2.2),
+                                    run("kvo_only", 1, 2.1)};
+  results[0].rates = results[1].rates = "learning_rate 0.0001, branch_learning_rate 0.0001";
+  results[2].rates = "learning_rate 0.0001";
+  const auto rows = summarise(plan(), results);
+  EXPECT_THAT(rows[0].notes, ElementsAre("learning_rate 0.0001, branch_learning_rate 0.0001"));
+  EXPECT_THAT(markdown("d", "c", plan(), rows), HasSubstr("- `kvo_only`: learning_rate 0.0001\n"));
 }
 
 TEST(StudyReportTest, NothingIsCalledADifferenceThatIsNone) {

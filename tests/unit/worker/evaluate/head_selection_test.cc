@@ -45,6 +45,21 @@ TEST(HeadUnitsTest, ZscoreAndL2normGiveTheWorkedNumbers) {
               Pointwise(DoubleNear(5e-7), norm));
 }
 
+TEST(HeadSelectionTest, AFractionIsNotCutByItsRounding) {
+  SelectionRule rule;
+  rule.criterion = Criterion::kImportance;
+  HeadScores scores;
+  scores.importance = {std::vector<double>(50, 1.0)};
+  const auto count = [&](double fraction) {
+    rule.fraction = fraction;
+    return select_heads(rule, scores, 1, 50)[0].size();
+  };
+  EXPECT_EQ(count(0.58), 29u);  // the product in fp64 is 28.999999999999996
+  EXPECT_EQ(count(0.59), 29u);  // of 29.5
+  EXPECT_EQ(count(0.001), 1u);
+  EXPECT_EQ(count(1.0), 50u);
+}
+
 TEST(HeadUnitsTest, OtherUnitsFollowTheirDefinitions) {
   EXPECT_THAT(quantile(std::vector<double>{3, 1, 2, 2}),
               ElementsAre(DoubleNear(1, 1e-12), 0.0, DoubleNear(1.0 / 3, 1e-12),

@@ -185,8 +185,17 @@ TEST_F(ProblemsTest, DeadPointsAreRefused) {
   options.lambda.anneal_steps = 50;
   EXPECT_NE(all(1).find("branch can't start"),
             std::string::npos);  // t = 0 is the only step visited
+  options.lambda.init = 0;       // a bump of no height
+  EXPECT_NE(all().find("branch can't start: give lambda_init ≠ 0"), std::string::npos);
   options.lambda = cosine(0, 0);
-  EXPECT_NE(all().find("lambda is 0 for the whole job"), std::string::npos);
+  EXPECT_NE(all().find("lambda is 0 for the whole job: give start or end ≠ 0"), std::string::npos);
+  options.lambda = cosine(0.3, 0);
+  EXPECT_EQ(all(), "");
+  options.lambda.anneal_steps = 0;  // its end at once
+  EXPECT_NE(all().find("lambda is 0 for the whole job: give end ≠ 0"), std::string::npos);
+  options.lambda = cosine(0, 0.3);
+  options.lambda.anneal_steps = 1;
+  EXPECT_NE(all(1).find("lambda is 0 for the whole job: give start ≠ 0"), std::string::npos);
   options.lambda.schedule = Schedule::kConstant;
   EXPECT_NE(all().find("lambda is 0 for the whole job"), std::string::npos);
   options.lambda.schedule = Schedule::kLearned;

@@ -422,6 +422,20 @@ TEST_F(EvaluationFramesTest, AnAdapterOfOtherBytesAndABrokenBaseSayWhoseFaultItI
   EXPECT_EQ(broken.result.outcome(), internal::v1::OUTCOME_RELEASE);
 }
 
+TEST_F(EvaluationFramesTest, ABaseThatIsNotFiniteIsNotMeasured) {
+  const auto asked = start("attempt-1");
+  std::fstream weights(dir / "models" / support::kTinyModel / "model.safetensors",
+                       std::ios::binary | std::ios::in | std::ios::out);
+  weights.seekp(-2, std::ios::end);
+  weights.write("\xc0\x7f", 2);  // NaN in bf16
+  weights.close();
+  const Said said = run(asked);
+  EXPECT_EQ(said.exit, 17) << said.result.message();
+  EXPECT_THAT(said.result.message(), HasSubstr("model.layers.2.mlp.down_proj.weight: expected "
+                                               "finite values, found nan"));
+  EXPECT_TRUE(said.steps.empty());
+}
+
 TEST_F(EvaluationFramesTest, AStopEndsItInTheWordsOfItsReason) {
   using Stop = TrainerCommand::Stop;
   const std::pair<Stop::Reason, internal::v1::Outcome> ends[] = {
