@@ -10,6 +10,8 @@
 #include <stdexcept>
 
 #include "services/base/files.h"
+#include "worker/evaluate/head_measures.h"
+#include "worker/evaluate/head_pictures.h"
 #include "worker/evaluate/head_scores.h"
 #include "worker/evaluate/head_structure.h"
 #include "worker/evaluate/loss_curvature.h"
@@ -78,9 +80,9 @@ json json_of(const MapSparsity::Result& sparsity, const HeadStructure& structure
               {"share", json_of(sparsity.sparsity)},
               {"negative_share", json_of(sparsity.negative_share)},
               {"negative_mass", json_of(sparsity.negative_mass)}};
-  if (structure.removed.empty()) return out;
+  if (!structure.removed) return out;
   json zero = json::array(), half = json::array();
-  for (const auto& layer : structure.removed) {
+  for (const auto& layer : structure.removed->layers) {
     json zeros = json::array(), halves = json::array();
     for (const auto& head : layer) {
       zeros.push_back(head ? json(head->below_zero) : json(nullptr));
@@ -89,13 +91,17 @@ json json_of(const MapSparsity::Result& sparsity, const HeadStructure& structure
     zero.push_back(zeros);
     half.push_back(halves);
   }
+  out["removed_of"] = structure.removed->by_layer ? "layer" : "head";
   out["removed_below_zero"] = zero;
   out["removed_below_half"] = half;
   return out;
 }
 
 void add_scores(const HeadScores& scores, const HeadScoreOptions& asked, json& out) {
-  if (asked.entropy) out["entropy"] = json_of(scores.entropy_nats);
+  if (asked.entropy) {
+    out["entropy"] = json_of(scores.entropy_nats);
+    out["entropy_of"] = entropy_of(scores.entropy_of_magnitudes);
+  }
   if (asked.importance) out["importance"] = json_of(scores.importance);
 }
 
@@ -115,13 +121,17 @@ void add_structure(const HeadStructure& structure, json& out) {
 }
 
 json json_of(const LossCurvature& curvature) {
-  json eigenvalues = json::array(), converged = json::array();
+  std::vector<double> eigenvalues;
+  json converged = json::array();
   for (const HessianEigenvalue& each : curvature.documents) {
     eigenvalues.push_back(each.value);
     converged.push_back(each.converged);
   }
+  const Histogram bars = histogram(eigenvalues, kEigenvalueBins);
   return {{"eigenvalues", eigenvalues},
           {"converged", converged},
+          {"not_settled", not_settled(curvature)},
+          {"histogram", {{"low", bars.low}, {"high", bars.high}, {"counts", bars.counts}}},
           {"negative_share", curvature.negative_share},
           {"parameters", curvature.parameters}};
 }
@@ -151,7 +161,7 @@ void heads(const HeadsCommand& command, std::ostream& out, std::ostream& log) {
 
   const int32_t first = first_counted_row(sequences.documents, command.i_min);
   json result = {{"layers", config.layers},
-                 {"heads", config.heads},
+                 {"heads", config.output_heads()},
                  {"sequences", sequences.documents.size()},
                  {"tokens", sequences.tokens},
                  {"i_min", first},
@@ -162,12 +172,15 @@ void heads(const HeadsCommand& command, std::ostream& out, std::ostream& log) {
         << std::endl;
   }
   HeadScoreOptions scores{.skip_rows = command.i_min};
+  scores.signed_entropy = true;
   scores.entropy = asks("entropy");
   scores.importance = asks("importance");
   if (scores.entropy || scores.importance) {
     kernels::LinearCrossEntropy cross_entropy;
-    add_scores(measure_heads(llama, adaptation, sequences.documents, scores, cross_entropy), scores,
-               result);
+    const HeadScores found =
+        measure_heads(llama, adaptation, sequences.documents, scores, cross_entropy);
+    add_scores(found, scores, result);
+    if (found.entropy_of_magnitudes) log << kSignedEntropyNote << std::endl;
   }
   HeadStructureOptions structure{.skip_rows = command.i_min};
   structure.cosine = asks("cosine");
@@ -178,7 +191,7 @@ void heads(const HeadsCommand& command, std::ostream& out, std::ostream& log) {
         measure_head_structure(llama, adaptation, sequences.documents, structure);
     add_structure(found, result);
     if (found.cka && found.cka->positions_per_dimension < kFewPositions) {
-      log << "cka: " << found.cka->positions << " positions for heads of " << config.head_dim
+      log << "cka: " << found.cka->positions << " positions for heads of " << config.output_width()
           << " dimensions (n/d below 10): the biased values are too high, take unbiased_pairs or "
              "more tokens"
           << std::endl;
@@ -186,8 +199,11 @@ void heads(const HeadsCommand& command, std::ostream& out, std::ostream& log) {
   }
   if (asks("hessian")) {
     kernels::LinearCrossEntropy cross_entropy;
-    result["hessian"] = json_of(
-        measure_loss_curvature(llama, weights, adaptation, sequences.documents, cross_entropy));
+    const LossCurvature found =
+        measure_loss_curvature(llama, weights, adaptation, sequences.documents, cross_entropy);
+    result["hessian"] = json_of(found);
+    if (const int64_t left = not_settled(found); left > 0)
+      log << unsettled_note(left, static_cast<int64_t>(found.documents.size())) << std::endl;
   }
   out << result.dump() << std::endl;
 }
