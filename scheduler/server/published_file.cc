@@ -1,6 +1,8 @@
 #include "scheduler/server/published_file.h"
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "services/base/files.h"
 #include "services/base/sha256.h"
@@ -13,6 +15,18 @@ namespace {
 // stays below gRPC's 4 MiB; as JSON they are longer.
 constexpr int64_t kLargestPart = 8 << 20;
 
+// checksums.json: {file name: hash}.
+base::Result<nlohmann::json> checksums_of(const store::JobRecord& record,
+                                          const std::filesystem::path& folder) {
+  const auto manifest = base::read_file(folder / "checksums.json", kLargestPart);
+  if (!manifest.ok()) return corrupt_results(record.id, manifest.status().message());
+  if (base::sha256_hex(*manifest) != record.result_sha256)
+    return corrupt_results(record.id, "checksums.json is not what was published");
+  auto checksums = nlohmann::json::parse(*manifest, nullptr, false);
+  if (!checksums.is_object()) return corrupt_results(record.id, "checksums.json is no JSON object");
+  return checksums;
+}
+
 }  // namespace
 
 base::Status corrupt_results(const std::string& job, const std::string& what) {
@@ -23,18 +37,38 @@ base::Result<std::string> published_file(const store::JobRecord& record, const D
                                          const std::string& name) {
   const auto folder = layout.absolute(record.result_uri);
   DEX_RETURN_IF_ERROR(folder.status());
-  const auto manifest = base::read_file(*folder / "checksums.json", kLargestPart);
-  if (!manifest.ok()) return corrupt_results(record.id, manifest.status().message());
-  if (base::sha256_hex(*manifest) != record.result_sha256)
-    return corrupt_results(record.id, "checksums.json is not what was published");
-  const auto checksums = nlohmann::json::parse(*manifest, nullptr, false);
-  if (!checksums.is_object()) return corrupt_results(record.id, "checksums.json is no JSON object");
+  DEX_ASSIGN_OR_RETURN(const auto checksums, checksums_of(record, *folder));
   auto bytes = base::read_file(*folder / name, kLargestPart);
   if (!bytes.ok()) return corrupt_results(record.id, bytes.status().message());
   const auto hash = checksums.find(name);
   if (hash == checksums.end() || *hash != base::sha256_hex(*bytes))
     return corrupt_results(record.id, name + " is not what was published");
   return bytes;
+}
+
+base::Result<std::vector<std::string>> published_names(const store::JobRecord& record,
+                                                       const DataLayout& layout,
+                                                       const std::string& ending) {
+  const auto folder = layout.absolute(record.result_uri);
+  DEX_RETURN_IF_ERROR(folder.status());
+  DEX_ASSIGN_OR_RETURN(const auto checksums, checksums_of(record, *folder));
+  std::vector<std::string> names;
+  for (const auto& [name, hash] : checksums.items()) {
+    if (name.ends_with(ending)) names.push_back(name);
+  }
+  return names;
+}
+
+base::Result<std::optional<std::string>> attempt_file(const store::JobRecord& record,
+                                                      const DataLayout& layout,
+                                                      const std::string& name) {
+  DEX_ASSIGN_OR_RETURN(const auto folder, layout.absolute(record.result_uri));
+  const auto path = folder.parent_path() / name;
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return std::optional<std::string>();
+  auto bytes = base::read_file(path, kLargestPart);
+  if (!bytes.ok()) return corrupt_results(record.id, bytes.status().message());
+  return std::optional<std::string>(std::move(bytes).value());
 }
 
 }  // namespace dex::server

@@ -3,6 +3,7 @@
 #include <google/protobuf/util/json_util.h>
 
 #include <fstream>
+#include <map>
 
 #include "dex/v1/evaluation.grpc.pb.h"
 #include "services/base/sha256.h"
@@ -45,9 +46,10 @@ class EvaluationTest : public SchedulerTest {
     EXPECT_TRUE(made.ok()) << made.status().to_string();
     return made.ok() ? *made : v1::Evaluation();
   }
-  base::Result<v1::Evaluation> get_evaluation(const std::string& id) {
+  base::Result<v1::Evaluation> get_evaluation(const std::string& id, bool with_pictures = false) {
     v1::GetEvaluationRequest request;
     request.set_id(id);
+    request.set_with_pictures(with_pictures);
     return call(*evaluations_, &EvaluationStub::GetEvaluation, request);
   }
   base::Result<v1::Evaluation> cancel_evaluation(const std::string& id) {
@@ -82,8 +84,13 @@ class EvaluationTest : public SchedulerTest {
     std::filesystem::create_directories(folder);
     std::ofstream(folder / "results.json") << results;
     std::ofstream(folder / "report.md") << markdown;
-    const std::string manifest = R"({"results.json": ")" + base::sha256_hex(results) +
-                                 R"(", "report.md": ")" + base::sha256_hex(markdown) + "\"}";
+    std::string manifest = R"({"results.json": ")" + base::sha256_hex(results) +
+                           R"(", "report.md": ")" + base::sha256_hex(markdown) + "\"";
+    for (const auto& [name, svg] : pictures_) {
+      std::ofstream(folder / name) << svg;
+      manifest += ", \"" + name + "\": \"" + base::sha256_hex(svg) + "\"";
+    }
+    manifest += "}";
     std::ofstream(folder / "checksums.json") << manifest;
     iv1::FinishRequest request;
     request.set_worker_id(worker);
@@ -98,6 +105,7 @@ class EvaluationTest : public SchedulerTest {
   }
 
   std::unique_ptr<EvaluationStub> evaluations_;
+  std::map<std::string, std::string> pictures_;  // of what publish() writes
 };
 
 TEST_F(EvaluationTest, CreateClaimBeatFinishGet) {
@@ -161,6 +169,34 @@ TEST_F(EvaluationTest, CreateClaimBeatFinishGet) {
   EXPECT_THAT(metrics,
               HasSubstr(R"(dex_job_submits_total{kind="evaluation",outcome="created"} 1)"));
   EXPECT_THAT(metrics, HasSubstr(R"(kind="evaluation",outcome="succeeded")"));
+}
+
+TEST_F(EvaluationTest, PicturesComeWhenTheyAreAskedForAndFit) {
+  enlist();
+  const std::string large(2 << 20, 'x');
+  pictures_ = {{"heads-1-base.svg", "<svg>base</svg>"},
+               {"heads-2-base.svg", large},
+               {"heads-3-base.svg", large},
+               {"heads-4-base.svg", "<svg>last</svg>"}};
+  const auto made = created();
+  const auto job = claim().job();
+  ASSERT_EQ(publish(job), "SUCCEEDED");
+  EXPECT_EQ(get_evaluation(made.id())->pictures_size(), 0);
+  const auto found = get_evaluation(made.id(), true);
+  ASSERT_TRUE(found.ok()) << found.status().to_string();
+  ASSERT_EQ(found->pictures_size(), 3);
+  EXPECT_EQ(found->pictures(0).name(), "heads-1-base.svg");
+  EXPECT_EQ(found->pictures(0).svg(), "<svg>base</svg>");
+  EXPECT_EQ(found->pictures(1).svg(), large);
+  EXPECT_EQ(found->pictures(2).name(), "heads-4-base.svg");
+  EXPECT_THAT(found->pictures_left_out(), testing::ElementsAre("heads-3-base.svg"));
+  EXPECT_LT(found->ByteSizeLong(), size_t{4} << 20) << "gRPC's limit of a message";
+  const auto list =
+      call(*evaluations_, &EvaluationStub::ListEvaluations, v1::ListEvaluationsRequest{});
+  EXPECT_EQ(list->evaluations(0).pictures_size(), 0);
+  std::ofstream(directory_ / "data" / job.attempt_dir() / "final/heads-1-base.svg") << "<svg/>";
+  EXPECT_EQ(get_evaluation(made.id(), true).status().reason(), "ARTIFACT_CORRUPT");
+  EXPECT_TRUE(get_evaluation(made.id()).ok());
 }
 
 TEST_F(EvaluationTest, JobsAndEvaluationsKeepApart) {
