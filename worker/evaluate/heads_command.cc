@@ -49,10 +49,22 @@ Sequences read_sequences(const std::filesystem::path& file, const model::Config&
   return out;
 }
 
+at::ScalarType type_of(const HeadsCommand& command) {
+  return command.dtype == "f64" ? at::kDouble : at::kFloat;
+}
+
 model::Adaptation read_adapter(const HeadsCommand& command, const model::Config& config) {
   if (command.adapter.empty()) return {};
-  return model::load_adapter(command.adapter, {config, model::base_weights_sha256(command.model)})
-      .adaptation;
+  auto adaptation =
+      model::load_adapter(command.adapter, {config, model::base_weights_sha256(command.model)})
+          .adaptation;
+  if (type_of(command) == at::kFloat) return adaptation;
+  for (const model::Trainable& each : model::trainables(adaptation))
+    *each.tensor = each.tensor->to(at::kDouble);
+  for (model::LayerAdaptation& layer : adaptation.layers) {
+    if (layer.mask.defined()) layer.mask = layer.mask.to(at::kDouble);
+  }
+  return adaptation;
 }
 
 json number_or_null(double value) {
@@ -151,12 +163,16 @@ void heads(const HeadsCommand& command, std::ostream& out, std::ostream& log) {
       return std::string(measure) == "entropy" || std::string(measure) == "importance";
     return std::ranges::find(command.measures, measure) != command.measures.end();
   };
+  if (command.dtype != "f32" && command.dtype != "f64")
+    throw std::runtime_error("--dtype must be f32 or f64, got " + command.dtype);
+  if (asks("hessian") && type_of(command) != at::kFloat)
+    throw std::runtime_error("--dtype f64: hessian is measured in f32 only, in a call of its own");
   // The cheap checks first: a bad file should not cost the loading of a model.
   const model::Config config = model::load_config(command.model);
   const Sequences sequences = read_sequences(command.tokens_file, config);
   const model::Adaptation adaptation = read_adapter(command, config);
-  const model::Weights weights =
-      model::load_weights(command.model, config, {.dtype = at::kFloat, .refuse_non_finite = true});
+  const model::Weights weights = model::load_weights(
+      command.model, config, {.dtype = type_of(command), .refuse_non_finite = true});
   const model::Llama llama(config, weights);
 
   const int32_t first = first_counted_row(sequences.documents, command.i_min);

@@ -13,15 +13,17 @@ struct HeadsCommand {
   std::filesystem::path model;        // Hugging Face folder
   std::filesystem::path adapter;      // empty: the base
   std::filesystem::path tokens_file;  // token_sequences.h
-  int32_t i_min = 32;  // ≥ 1; see first_counted_row() for sequences without such rows
-  int threads = 0;     // 0: all cores
+  int32_t i_min = 32;         // ≥ 1; see first_counted_row() for sequences without such rows
+  int threads = 0;            // 0: all cores
+  std::string dtype = "f32";  // or f64, without hessian: what is computed without fp32's rounding
   std::vector<std::string> measures;  // some of head_measures(); empty: entropy, importance
 };
 
 // entropy, importance, cosine, cka, sparsity, hessian (minutes a sequence).
 const std::vector<std::string>& head_measures();
 
-// Measures in fp32 whatever the weights are stored in, and writes one line of JSON to `out`:
+// Measures in fp32 (or fp64) whatever the weights are stored in, and writes one line of JSON to
+// `out`:
 //   layers, heads, sequences, tokens, i_min (as used), entropy_unit ("nats", or "normalized" when
 //   no sequence has more than i_min ids; then i_min is 1)
 //   entropy [L][H], entropy_of ("A", or "|M| renormalised" where maps are signed) · importance

@@ -164,6 +164,42 @@ TEST_F(HeadsCommandTest, EigenvaluesHaveAHistogramAndSayWhetherTheySettled) {
   }
 }
 
+// f64 of base and adapter: the same numbers to fp32's rounding, and not the same digits.
+TEST_F(HeadsCommandTest, MeasuresInDoublePrecisionWhereItIsAskedFor) {
+  const auto measure = [&](const char* dtype) {
+    command_.dtype = dtype;
+    return run();
+  };
+  const auto expect_near = [](const HeadTable& a, const HeadTable& b, double tolerance) {
+    ASSERT_EQ(a.size(), b.size());
+    for (size_t l = 0; l < a.size(); ++l) {
+      for (size_t h = 0; h < a[l].size(); ++h) EXPECT_NEAR(a[l][h], b[l][h], tolerance);
+    }
+  };
+  command_.measures = {"entropy", "importance", "cosine", "cka", "sparsity"};
+  for (const int form : {-1, 0, serve::testing::kUniformMap}) {
+    if (form >= 0) {
+      command_.adapter = directory_ / ("adapter-" + std::to_string(form));
+      const auto options = serve::testing::tiny_options()[static_cast<size_t>(form)];
+      model::write_adapter(command_.adapter,
+                           serve::testing::tiny_adapter(
+                               options, 7, model::base_weights_sha256(directory_ / "model")));
+    }
+    const auto exact = measure("f64"), rounded = measure("f32");
+    for (const char* score : {"entropy", "importance"}) {
+      expect_near(exact.at(score).get<HeadTable>(), rounded.at(score).get<HeadTable>(), 1e-3);
+      EXPECT_NE(exact.at(score), rounded.at(score)) << score;
+    }
+    expect_near(exact.at("cosine").at("pairs")[1].get<HeadTable>(),
+                rounded.at("cosine").at("pairs")[1].get<HeadTable>(), 1e-4);
+    expect_near(exact.at("sparsity").at("negative_mass").get<HeadTable>(),
+                rounded.at("sparsity").at("negative_mass").get<HeadTable>(), 1e-4);
+  }
+  command_.measures = {"hessian"};
+  EXPECT_THAT([&] { measure("f64"); },
+              ThrowsMessage<std::runtime_error>(HasSubstr("hessian is measured in f32 only")));
+}
+
 TEST_F(HeadsCommandTest, RefusesBadFilesByPlace) {
   const auto refuses = [&](const std::string& text, const std::string& words) {
     write(text);
