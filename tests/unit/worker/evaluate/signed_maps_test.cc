@@ -333,6 +333,7 @@ class TwoMapsTest : public ::testing::Test {
 };
 
 TEST_F(TwoMapsTest, TheirMapTimesTheValuesIsWhatTheLayerPutsOut) {
+  int negative = 0;
   for (const Subject& subject : subjects()) {
     const auto ids = ids_of(30, subject.config.vocab_size);
     const model::Llama llama(subject.config, subject.weights);
@@ -342,11 +343,15 @@ TEST_F(TwoMapsTest, TheirMapTimesTheValuesIsWhatTheLayerPutsOut) {
       const Tensor maps =
           whole_maps(seen.q, seen.k, subject.config.sliding_window, seen.how, entries);
       EXPECT_EQ(maps.size(0), subject.config.output_heads()) << subject.config.kind();
-      EXPECT_LT(maps.min().item<double>(), 0) << subject.config.kind();
+      if (seen.how.share.min().item<double>() > 0) {
+        EXPECT_LT(maps.min().item<double>(), 0) << subject.config.kind();
+        ++negative;
+      }
       const Tensor error = (mixed(subject, maps, v) - seen.o).abs();
       EXPECT_LE(error.max().item<double>(), 2e-5) << subject.config.kind();
     }
   }
+  EXPECT_GT(negative, 10) << "of 20 looks: a random λ of V1 may be below 0";
 }
 
 TEST_F(TwoMapsTest, EveryMeasureIsThatOfTheSignedMaps) {
