@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <ostream>
 
@@ -9,6 +10,7 @@
 #include "client/cli/exit_code.h"
 #include "client/cli/names.h"
 #include "client/cli/progress_view.h"
+#include "client/cli/report_folder.h"
 #include "client/cli/set_field.h"
 #include "client/cli/task_files.h"
 
@@ -91,14 +93,32 @@ int create_evaluation(Context& context, const EvaluateArguments& arguments) {
   return kDone;
 }
 
-int get_evaluation(Context& context, const std::string& id, bool markdown) {
-  const auto evaluation = context.client.get_evaluation(id);
+struct GetEvaluation {
+  std::string id;
+  bool markdown = false;
+  std::string out;  // folder of the report; empty: none is written
+};
+
+int get_evaluation(Context& context, const GetEvaluation& arguments) {
+  const bool to_folder = !arguments.out.empty();
+  auto evaluation = context.client.get_evaluation(arguments.id, to_folder);
   if (!evaluation.ok()) return context.output.failure(evaluation.status());
-  if (!markdown) return show_evaluation(context, *evaluation);
+  if (!arguments.markdown && !to_folder) return show_evaluation(context, *evaluation);
   if (evaluation->report_markdown().empty()) {
     return context.output.failure(base::failed_precondition(
-        "JOB_STATE_CONFLICT",
-        "evaluation " + id + " has no report: it is " + words(short_name(evaluation->state()))));
+        "JOB_STATE_CONFLICT", "evaluation " + arguments.id + " has no report: it is " +
+                                  words(short_name(evaluation->state()))));
+  }
+  if (to_folder) {
+    const auto files = report_files(*evaluation);
+    if (const auto written = write_report(arguments.out, files); !written.ok())
+      return context.output.failure(written);
+    for (const ReportFile& file : files)
+      context.output.note("wrote " + (std::filesystem::path(arguments.out) / file.name).string());
+    for (const std::string& name : evaluation->pictures_left_out())
+      context.output.note("left out, too large for one reply: " + name);
+    evaluation->clear_pictures();
+    if (!arguments.markdown) return show_evaluation(context, *evaluation);
   }
   context.output.out() << evaluation->report_markdown() << std::flush;
   return kDone;
@@ -211,16 +231,16 @@ void add_evaluations(CLI::App& app, Action& action) {
   noun->require_subcommand(1);
   add_create_evaluation(*noun, action);
 
-  auto id = std::make_shared<std::string>();
-  auto markdown = std::make_shared<bool>(false);
+  auto got = std::make_shared<GetEvaluation>();
   auto* verb = add_verb(*noun, "get", "one evaluation with its results",
-                        "dexctl evaluations get eval-01… --markdown");
-  verb->add_option("id", *id, "evaluation id")->required();
-  verb->add_flag("--markdown", *markdown, "only the report, in Markdown, with heat maps");
-  verb->callback([&action, id, markdown] {
-    action = [=](Context& c) { return get_evaluation(c, *id, *markdown); };
-  });
+                        "dexctl evaluations get eval-01… --out report/");
+  verb->add_option("id", got->id, "evaluation id")->required();
+  verb->add_flag("--markdown", got->markdown, "only the report, in Markdown, with heat maps");
+  verb->add_option("--out", got->out,
+                   "folder that gets report.md and the pictures that it shows (SVG)");
+  verb->callback([&action, got] { action = [=](Context& c) { return get_evaluation(c, *got); }; });
 
+  auto id = std::make_shared<std::string>();
   verb =
       add_verb(*noun, "list", "the newest evaluations", "dexctl evaluations list --state running");
   auto listed = std::make_shared<ListEvaluations>();

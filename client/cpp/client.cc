@@ -111,9 +111,10 @@ Result<v1::FineTuningJob> Client::create_job(const v1::CreateFineTuningJobReques
   return call(*jobs_, &v1::FineTuningService::Stub::CreateFineTuningJob, once, options_.timeout);
 }
 
-Result<v1::FineTuningJob> Client::get_job(const std::string& id) {
+Result<v1::FineTuningJob> Client::get_job(const std::string& id, bool with_head_selection) {
   v1::GetFineTuningJobRequest request;
   request.set_id(id);
+  request.set_with_head_selection(with_head_selection);
   return call(*jobs_, &v1::FineTuningService::Stub::GetFineTuningJob, request, options_.timeout);
 }
 
@@ -155,9 +156,10 @@ Result<v1::Evaluation> Client::create_evaluation(const v1::CreateEvaluationReque
               options_.timeout);
 }
 
-Result<v1::Evaluation> Client::get_evaluation(const std::string& id) {
+Result<v1::Evaluation> Client::get_evaluation(const std::string& id, bool with_pictures) {
   v1::GetEvaluationRequest request;
   request.set_id(id);
+  request.set_with_pictures(with_pictures);
   return call(*evaluations_, &v1::EvaluationService::Stub::GetEvaluation, request,
               options_.timeout);
 }

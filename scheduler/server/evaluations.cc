@@ -163,7 +163,9 @@ base::Result<v1::Evaluation> Evaluations::get(const auth::Principal& who,
   DEX_RETURN_IF_ERROR(check_evaluation_id(request.id()));
   DEX_ASSIGN_OR_RETURN(const auto record, parts_.jobs.get(who.tenant(), request.id()));
   auto view = evaluation_view(record);
-  if (record.state == "SUCCEEDED") DEX_RETURN_IF_ERROR(add_results(record, parts_.layout, view));
+  if (record.state != "SUCCEEDED") return view;
+  DEX_RETURN_IF_ERROR(add_results(record, parts_.layout, view));
+  if (request.with_pictures()) DEX_RETURN_IF_ERROR(add_pictures(record, parts_.layout, view));
   return view;
 }
 

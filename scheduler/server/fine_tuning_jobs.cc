@@ -8,6 +8,7 @@
 #include "scheduler/core/gate_tasks.h"
 #include "scheduler/core/presets.h"
 #include "scheduler/server/file_view.h"
+#include "scheduler/server/head_preview_view.h"
 #include "scheduler/server/job_id.h"
 #include "scheduler/server/job_view.h"
 #include "scheduler/server/page.h"
@@ -233,7 +234,11 @@ base::Result<v1::FineTuningJob> FineTuningJobs::get(const auth::Principal& who,
   DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kJobsRead));
   DEX_RETURN_IF_ERROR(check_job_id(request.id(), "ftjob-", "job"));
   DEX_ASSIGN_OR_RETURN(const auto record, parts_.jobs.get(who.tenant(), request.id()));
-  return job_view(record);
+  v1::FineTuningJob view = job_view(record);
+  if (!request.with_head_selection() || record.state != "SUCCEEDED") return view;
+  DEX_ASSIGN_OR_RETURN(auto report, head_selection_of_job(record, parts_.layout));
+  if (report) *view.mutable_head_selection() = std::move(*report);
+  return view;
 }
 
 base::Result<v1::ListFineTuningJobsResponse> FineTuningJobs::list(

@@ -1,6 +1,8 @@
 #include "scheduler/server/published_file.h"
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "services/base/files.h"
 #include "services/base/sha256.h"
@@ -47,6 +49,29 @@ base::Result<std::string> published_file(const store::JobRecord& record, const D
   if (hash == checksums.end() || hash->second != base::sha256_hex(*bytes))
     return corrupt_results(record.id, name + " is not what was published");
   return bytes;
+}
+
+base::Result<std::vector<std::string>> published_names(const store::JobRecord& record,
+                                                       const DataLayout& layout,
+                                                       const std::string& ending) {
+  DEX_ASSIGN_OR_RETURN(const auto checksums, published_checksums(record, layout));
+  std::vector<std::string> names;
+  for (const auto& [name, hash] : checksums) {
+    if (name.ends_with(ending)) names.push_back(name);
+  }
+  return names;
+}
+
+base::Result<std::optional<std::string>> attempt_file(const store::JobRecord& record,
+                                                      const DataLayout& layout,
+                                                      const std::string& name) {
+  DEX_ASSIGN_OR_RETURN(const auto folder, layout.absolute(record.result_uri));
+  const auto path = folder.parent_path() / name;
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return std::optional<std::string>();
+  auto bytes = base::read_file(path, kLargestPart);
+  if (!bytes.ok()) return corrupt_results(record.id, bytes.status().message());
+  return std::optional<std::string>(std::move(bytes).value());
 }
 
 }  // namespace dex::server

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "scheduler/server/data_layout.h"
 #include "scheduler/store/records.h"
@@ -18,6 +20,17 @@ base::Result<std::map<std::string, std::string>> published_checksums(const store
 // Reads `name` of what a SUCCEEDED job published, held against its checksum in the same way.
 base::Result<std::string> published_file(const store::JobRecord& record, const DataLayout& layout,
                                          const std::string& name);
+
+// The names in checksums.json that end with `ending`, ascending; same errors.
+base::Result<std::vector<std::string>> published_names(const store::JobRecord& record,
+                                                       const DataLayout& layout,
+                                                       const std::string& ending);
+
+// A file of the attempt that a SUCCEEDED job published from, beside what it published: under no
+// hash. Nothing: it has none. Blocks on the disk.
+base::Result<std::optional<std::string>> attempt_file(const store::JobRecord& record,
+                                                      const DataLayout& layout,
+                                                      const std::string& name);
 
 // The same error, of what was read but can't be understood.
 base::Status corrupt_results(const std::string& job, const std::string& what);

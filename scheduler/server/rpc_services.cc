@@ -54,9 +54,9 @@ Unary* FineTuningRpc::PreviewHeadSelection(Context* ctx, const v1::PreviewHeadSe
     const auto who = pending->call().principal();
     const auto begun = previews_.begin(who, request);
     if (!begun.ok()) return pending->answer(begun.status());
-    waiters_.add([this, pending, who, id = *begun] {
+    waiters_.add([this, pending, who, id = *begun, picture = request.with_picture()] {
       if (!pending->alive()) return previews_.abandon(who, id);
-      auto report = previews_.look(who, id);
+      auto report = previews_.look(who, id, picture);
       if (report.ok() && !report->has_value()) return false;
       if (report.status().code() == base::Code::kUnavailable) return false;
       if (report.ok()) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <fstream>
 #include <iostream>
+#include <iterator>
 #include <map>
 
 #include "tests/e2e/small_job.h"
@@ -17,6 +18,8 @@ namespace {
 using support::Outcome;
 using support::RunningPlatform;
 using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
 namespace fs = std::filesystem;
 
 // One platform with one adapter for all tests.
@@ -57,6 +60,12 @@ class EvaluationTest : public testing::Test {
         out[row.at("subject").get<std::string>() + " " + row.at("metric").get<std::string>()] = row;
     }
     return out;
+  }
+
+  static std::string content(const fs::path& file) {
+    std::ifstream in(file);
+    EXPECT_TRUE(in) << file;
+    return {std::istreambuf_iterator<char>(in), {}};
   }
 
   static support::TemporaryDirectory* directory_;
@@ -167,6 +176,16 @@ TEST_F(EvaluationTest, APreviewShowsTheHeadsAndScoresOfTheJob) {
     }
   }
   EXPECT_EQ(report.at("calibration").at("sequences"), 2);
+  const fs::path of_preview = *directory_ / "preview", of_job = *directory_ / "job";
+  ASSERT_EQ(platform_->ctl(support::with(preview, {"--out", of_preview})).code, 0);
+  const Outcome written = platform_->ctl({"jobs", "heads", job, "--out", of_job});
+  ASSERT_EQ(written.code, 0) << written.err;
+  for (const fs::path& folder : {of_preview, of_job}) {
+    EXPECT_THAT(content(folder / "head_selection.svg"), HasSubstr("chosen")) << folder;
+    const auto whole = nlohmann::json::parse(content(folder / "head_selection.json"));
+    EXPECT_EQ(whole.at("selected_heads"), report.at("selected_heads")) << folder;
+    EXPECT_EQ(whole.at("calibration"), report.at("calibration")) << folder;
+  }
   const Outcome grid = platform_->plain_ctl(preview);
   EXPECT_THAT(grid.out, HasSubstr("entropy: "));
   EXPECT_THAT(grid.out, HasSubstr("stability: "));
@@ -218,6 +237,13 @@ TEST_F(EvaluationTest, HeadsOfBaseAndAdapterAreThoseOfTheEngineAlone) {
   EXPECT_THAT(platform_->plain_ctl({"evaluations", "get", id}).out, HasSubstr("entropy of base: "));
   EXPECT_THAT(platform_->plain_ctl({"evaluations", "get", id, "--markdown"}).out,
               HasSubstr("heads-1-base.svg"));
+  const fs::path report = *directory_ / "report";
+  const Outcome written = platform_->ctl({"evaluations", "get", id, "--out", report});
+  ASSERT_EQ(written.code, 0) << written.err;
+  EXPECT_THAT(written.out, Not(HasSubstr("<svg"))) << "pictures are in the folder";
+  EXPECT_THAT(content(report / "report.md"), HasSubstr("(heads-1-base.svg)"));
+  for (const char* name : {"heads-1-base.svg", "heads-1-adapter.svg"})
+    EXPECT_THAT(content(report / name), StartsWith("<svg")) << name;
 }
 
 TEST_F(EvaluationTest, SeveralTasksAndFilesInTheirPublishedFormats) {

@@ -126,6 +126,10 @@ double rounded(double value, double step) {
 
 }  // namespace
 
+const char* entropy_of(bool magnitudes) {
+  return magnitudes ? "|M| renormalised" : "A";
+}
+
 bool needs_entropy(const SelectionRule& rule) {
   return rule.criterion == Criterion::kEntropy || rule.criterion == Criterion::kThreshold;
 }

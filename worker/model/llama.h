@@ -30,11 +30,18 @@ struct Observer {
   std::function<void(int64_t layer, const at::Tensor& o, const at::Tensor& scaled_difference)>
       on_branch;
   // q [N, H, d] and k [N, K, d] as they meet (after RoPE), and o [N, H, d] as mixed, before any
-  // branch: what attention maps and head features are made of (method.md §4.1, §4.3–§4.5).
+  // branch: what attention maps and head features are made of (method.md §4.1, §4.3–§4.5). Where
+  // maps are subtracted, q and k are those of both maps (Config::query_heads, key_heads) and o is
+  // the difference of what they mix, [N, output_heads, output_width]; DiffLlama's after its head
+  // norm and factor.
   std::function<void(int64_t layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& o)>
       on_heads;
-  // ξ of method.md §4.2: [documents, H] a layer, multiplied to the heads' outputs after the branch.
-  // Empty: none.
+  // Of a layer that subtracts maps, before its on_heads: λ of the second map as it acts, with the
+  // adaptation's mix in it; [1, 1], or [N, heads] where each token and head has its own.
+  std::function<void(int64_t layer, const at::Tensor& share)> on_second_map;
+  // ξ of method.md §4.2: [documents, output_heads] a layer, multiplied to the heads' outputs as
+  // o_proj reads them: after the branch, and after DiffLlama's head norm, which would undo a gate
+  // before it. Empty: none.
   std::vector<at::Tensor> head_gates;
 };
 
@@ -68,7 +75,7 @@ class Llama {
 
  private:
   // Throws for what hidden() refuses.
-  void check_call(const Batch& batch, const Adaptation& adaptation, const Observer& observer) const;
+  void check_call(const Batch& batch, const Adaptation& adaptation) const;
 
   const Config& config_;
   const Weights& weights_;

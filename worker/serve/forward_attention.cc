@@ -33,8 +33,7 @@ void Forward::probe_rows(int64_t layer) {
 void Forward::probe_row(int64_t layer, int64_t row) {
   const AttentionProbe& probe = *rows_[row].segment->probe;
   if (layer == 0) std::ranges::fill(probe.shares, 0.0);
-  const int64_t heads =
-      config_.attention == Attention::kDiffLlama ? config_.heads / 2 : config_.heads;
+  const int64_t heads = config_.output_heads();
   const size_t parts = probe.shares.size();
   std::vector<double> of_heads(static_cast<size_t>(heads) * parts);
   threads_.run(static_cast<int>(heads), [&](int head, int) {

@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <string>
 #include <thread>
@@ -35,6 +36,19 @@ class LibraryThreads {
  private:
   int before_;
 };
+
+void fill_removed(const evaluate::RemovedTable& removed, evaluate::HeadMeasures& out) {
+  out.removed_by_layer = removed.by_layer;
+  constexpr double kNoBranch = std::numeric_limits<double>::quiet_NaN();
+  for (const auto& layer : removed.layers) {
+    auto &zero = out.removed_below_zero.emplace_back(),
+         &half = out.removed_below_half.emplace_back();
+    for (const auto& head : layer) {
+      zero.push_back(head ? static_cast<double>(head->below_zero) : kNoBranch);
+      half.push_back(head ? static_cast<double>(head->below_half) : kNoBranch);
+    }
+  }
+}
 
 }  // namespace
 
@@ -92,10 +106,12 @@ evaluate::HeadMeasures HeadsModel::measure(const std::filesystem::path& adapter,
     evaluate::HeadScoreOptions options;
     options.skip_rows = question.skip_rows;
     options.entropy = question.entropy;
+    options.signed_entropy = true;
     options.importance = question.importance;
     auto scores = evaluate::measure_heads(with.llama, adaptation, documents, options,
                                           with.cross_entropy, between);
     out.entropy = std::move(question.normalized ? scores.entropy_normalized : scores.entropy_nats);
+    out.entropy_of_magnitudes = scores.entropy_of_magnitudes;
     out.importance = std::move(scores.importance);
   }
   if (question.cosine || question.cka || question.sparsity) {
@@ -110,14 +126,18 @@ evaluate::HeadMeasures HeadsModel::measure(const std::filesystem::path& adapter,
     if (structure.cka) out.cka = std::move(structure.cka->unbiased_pairs);
     if (structure.sparsity) {
       out.sparsity = std::move(structure.sparsity->sparsity);
+      out.negative_share = std::move(structure.sparsity->negative_share);
       out.negative_mass = std::move(structure.sparsity->negative_mass);
     }
+    if (structure.removed) fill_removed(*structure.removed, out);
   }
   if (question.hessian) {
-    out.hessian = evaluate::measure_loss_curvature(with.llama, with.weights, adaptation, documents,
-                                                   with.cross_entropy, {}, between)
-                      .documents.at(0)
-                      .value;
+    const evaluate::HessianEigenvalue found =
+        evaluate::measure_loss_curvature(with.llama, with.weights, adaptation, documents,
+                                         with.cross_entropy, {}, between)
+            .documents.at(0);
+    out.hessian = found.value;
+    out.hessian_settled = found.converged;
   }
   return out;
 }

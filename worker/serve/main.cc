@@ -134,8 +134,11 @@ CLI::App* add_heads(CLI::App& app, dex::evaluate::HeadsCommand& heads) {
       ->check(CLI::IsMember(dex::evaluate::head_measures()));
   command->add_option("--threads", heads.threads, "compute threads (default: all cores)")
       ->check(CLI::Range(1, 1024));
-  command->add_option("--dtype", "heads are measured in f32, the only choice")
-      ->check(CLI::IsMember({"f32"}));
+  command
+      ->add_option("--dtype", heads.dtype,
+                   "f32, as analyses measure; f64 shows what its rounding makes (not with hessian)")
+      ->check(CLI::IsMember({"f32", "f64"}))
+      ->capture_default_str();
   return command;
 }
 

@@ -46,9 +46,10 @@ class EvaluationTest : public SchedulerTest {
     EXPECT_TRUE(made.ok()) << made.status().to_string();
     return made.ok() ? *made : v1::Evaluation();
   }
-  base::Result<v1::Evaluation> get_evaluation(const std::string& id) {
+  base::Result<v1::Evaluation> get_evaluation(const std::string& id, bool with_pictures = false) {
     v1::GetEvaluationRequest request;
     request.set_id(id);
+    request.set_with_pictures(with_pictures);
     return call(*evaluations_, &EvaluationStub::GetEvaluation, request);
   }
   // The whole tar.
@@ -194,6 +195,34 @@ TEST_F(EvaluationTest, CreateClaimBeatFinishGet) {
   EXPECT_THAT(metrics,
               HasSubstr(R"(dex_job_submits_total{kind="evaluation",outcome="created"} 1)"));
   EXPECT_THAT(metrics, HasSubstr(R"(kind="evaluation",outcome="succeeded")"));
+}
+
+TEST_F(EvaluationTest, PicturesComeWhenTheyAreAskedForAndFit) {
+  enlist();
+  const std::string large(2 << 20, 'x');
+  const std::map<std::string, std::string> pictures = {{"heads-1-base.svg", "<svg>base</svg>"},
+                                                       {"heads-2-base.svg", large},
+                                                       {"heads-3-base.svg", large},
+                                                       {"heads-4-base.svg", "<svg>last</svg>"}};
+  const auto made = created();
+  const auto job = claim().job();
+  ASSERT_EQ(publish(job, "w1", pictures), "SUCCEEDED");
+  EXPECT_EQ(get_evaluation(made.id())->pictures_size(), 0);
+  const auto found = get_evaluation(made.id(), true);
+  ASSERT_TRUE(found.ok()) << found.status().to_string();
+  ASSERT_EQ(found->pictures_size(), 3);
+  EXPECT_EQ(found->pictures(0).name(), "heads-1-base.svg");
+  EXPECT_EQ(found->pictures(0).svg(), "<svg>base</svg>");
+  EXPECT_EQ(found->pictures(1).svg(), large);
+  EXPECT_EQ(found->pictures(2).name(), "heads-4-base.svg");
+  EXPECT_THAT(found->pictures_left_out(), testing::ElementsAre("heads-3-base.svg"));
+  EXPECT_LT(found->ByteSizeLong(), size_t{4} << 20) << "gRPC's limit of a message";
+  const auto list =
+      call(*evaluations_, &EvaluationStub::ListEvaluations, v1::ListEvaluationsRequest{});
+  EXPECT_EQ(list->evaluations(0).pictures_size(), 0);
+  std::ofstream(directory_ / "data" / job.attempt_dir() / "final/heads-1-base.svg") << "<svg/>";
+  EXPECT_EQ(get_evaluation(made.id(), true).status().reason(), "ARTIFACT_CORRUPT");
+  EXPECT_TRUE(get_evaluation(made.id()).ok());
 }
 
 TEST_F(EvaluationTest, JobsAndEvaluationsKeepApart) {

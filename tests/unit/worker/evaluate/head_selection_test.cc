@@ -6,10 +6,10 @@
 namespace dex::evaluate {
 namespace {
 
-using testing::DoubleNear;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::Pointwise;
+using ::testing::DoubleNear;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Pointwise;
 
 // The fixture of method.md §11.6: one layer of eight heads.
 const std::vector<double> kEntropy{2.0, 1.5, 2.9, 1.9, 2.1, 3.3, 1.1, 2.4};
@@ -105,20 +105,20 @@ TEST(HeadSelectionTest, ExplicitListsAreCheckedByName) {
   EXPECT_THAT(select_heads(rule, {}, 2, 4)[0], ElementsAre(1, 3));
   rule.heads = {{}, {4}};
   EXPECT_THAT([&] { select_heads(rule, {}, 2, 4); },
-              testing::ThrowsMessage<std::runtime_error>(HasSubstr("layer 1: head 4 of 4")));
+              ::testing::ThrowsMessage<std::runtime_error>(HasSubstr("layer 1: head 4 of 4")));
   rule.heads = {{2, 2}, {}};
   EXPECT_THAT([&] { select_heads(rule, {}, 2, 4); },
-              testing::ThrowsMessage<std::runtime_error>(HasSubstr("head 2 twice")));
+              ::testing::ThrowsMessage<std::runtime_error>(HasSubstr("head 2 twice")));
   rule.heads = {{}};
   EXPECT_THAT([&] { select_heads(rule, {}, 2, 4); },
-              testing::ThrowsMessage<std::runtime_error>(HasSubstr("must list 2 layers, got 1")));
+              ::testing::ThrowsMessage<std::runtime_error>(HasSubstr("must list 2 layers, got 1")));
 }
 
 TEST(HeadSelectionTest, NonFiniteScoresAreRefusedByLayerAndHead) {
   HeadScores scores = fixture();
   scores.entropy_nats[0][3] = std::nan("");
   EXPECT_THAT([&] { select_heads({}, scores, 1, 8); },
-              testing::ThrowsMessage<std::runtime_error>(HasSubstr("layer 0, head 3")));
+              ::testing::ThrowsMessage<std::runtime_error>(HasSubstr("layer 0, head 3")));
 }
 
 TEST(HeadSelectionTest, ReselectionHasHysteresisAroundBothThresholds) {

@@ -236,13 +236,13 @@ TEST_F(EvaluationFramesTest, HeadsAreMeasuredAndPictured) {
   EXPECT_EQ(result.task(), "head_analysis");
   std::map<std::string, int> rows;  // by metric: over all, and of 3 layers; 2 subjects
   for (const auto& row : result.rows()) ++rows[row.metric()];
-  for (const char* metric :
-       {"entropy", "importance", "cosine_distance", "cka", "sparsity", "negative_mass"})
+  for (const char* metric : {"entropy", "importance", "cosine_distance", "cka", "sparsity",
+                             "negative_share", "negative_mass"})
     EXPECT_EQ(rows[metric], 2 * (1 + 3)) << metric;
   std::map<std::string, pb::HeadTable> tables;
   for (const auto& table : result.head_tables())
     tables[table.subject() + " " + table.metric()] = table;
-  ASSERT_EQ(tables.size(), 12U);
+  ASSERT_EQ(tables.size(), 14U);
   const auto& entropy = tables.at("base entropy");
   ASSERT_EQ(entropy.layers_size(), 3);
   ASSERT_EQ(entropy.layers(0).value_size(), 4);
