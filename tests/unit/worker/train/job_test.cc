@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <regex>
 #include <set>
 
@@ -105,6 +106,25 @@ TEST_F(JobTest, LearnsAndReportsIt) {
   for (std::string line; std::getline(metrics, line); ++lines)
     EXPECT_TRUE(nlohmann::json::accept(line)) << line;
   EXPECT_EQ(lines, 60 + 11);
+}
+
+// method.md §4.6, from the norms that the job's events have.
+TEST_F(JobTest, ReportsTheGradientRangeAfterWarmUp) {
+  JobSpec spec = this->spec();
+  spec.hyperparameters.max_steps = 43;
+  spec.hyperparameters.warmup_ratio = 0.05;  // 2 updates
+  RecordingSession session;
+  const Published published = run(spec, session);
+  auto norms = session.numbers("metrics", "gradNorm");
+  ASSERT_EQ(norms.size(), 43u);
+  norms.erase(norms.begin(), norms.begin() + 2);
+  std::sort(norms.begin(), norms.end());
+  // Of 41 numbers the p-th percentile is the one at 0.4·p.
+  ASSERT_TRUE(published.gradient_range.has_value());
+  EXPECT_NEAR(*published.gradient_range, (norms[38] - norms[2]) / norms[20], 1e-12);
+  const auto config = nlohmann::json::parse(
+      bytes_of(std::filesystem::path(published.path) / "adapter_config.json"));
+  EXPECT_NE(config.dump().find("\"gradient_range\""), std::string::npos);
 }
 
 // An evaluation's point by layer is whole: a reader that takes a step's last point misses nothing.
