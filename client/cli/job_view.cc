@@ -157,6 +157,8 @@ Table job_details(const v1::FineTuningJob& job) {
   }
   if (job.metrics().has_base_kl())
     add("KL to the base", number(job.metrics().base_kl(), "%.4f") + " nats a token");
+  if (job.metrics().has_gradient_range())
+    add("gradient range", number(job.metrics().gradient_range(), "%.2f") + " of the median norm");
   for (const auto& result : job.gate_results()) add("gate " + result.gate(), gate_text(result));
   if (job.has_promotable()) add("promotable", job.promotable() ? "yes" : "no");
   add("adapter", job.fine_tuned_model());

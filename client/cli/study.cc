@@ -8,6 +8,7 @@
 #include "client/cli/exit_code.h"
 #include "client/cli/file_argument.h"
 #include "client/cli/progress_view.h"
+#include "client/cli/study_learning.h"
 #include "client/cli/study_plan.h"
 #include "client/cli/study_report.h"
 #include "services/base/files.h"
@@ -65,9 +66,16 @@ class JobBook {
   std::map<std::string, std::string> jobs_;
 };
 
-// Finds or creates the run's job and waits for its end.
-Result<v1::FineTuningJob> run_job(Context& context, const StudyPlan& plan, const StudyRun& run,
-                                  JobBook& book) {
+// A job that has ended, and its training loss.
+struct EndedJob {
+  v1::FineTuningJob job;
+  LossCurve curve;
+};
+
+// Finds or creates the run's job and waits for its end. Its events are read from the first on, also
+// those of a job that has ended long ago.
+Result<EndedJob> run_job(Context& context, const StudyPlan& plan, const StudyRun& run,
+                         JobBook& book) {
   v1::CreateFineTuningJobRequest request;
   DEX_ASSIGN_OR_RETURN(*request.mutable_spec(), spec_of(plan, run));
   request.set_request_id(request_id_of(request.spec()));
@@ -77,6 +85,7 @@ Result<v1::FineTuningJob> run_job(Context& context, const StudyPlan& plan, const
     id = created.id();
     DEX_RETURN_IF_ERROR(book.put(request.request_id(), id));
   }
+  EndedJob ended;
   JobProgress progress(context.output);
   const bool show = context.output.terminal().interactive;
   const Status watched =
@@ -84,11 +93,13 @@ Result<v1::FineTuningJob> run_job(Context& context, const StudyPlan& plan, const
         if (show && message.has_snapshot()) progress.show(message.snapshot());
         if (show && message.has_event() && message.event().has_metrics())
           progress.show(message.event());
+        if (message.has_event()) ended.curve.take(message.event());
         return true;
       });
   progress.clear();
   DEX_RETURN_IF_ERROR(watched);
-  return context.client.get_job(id);
+  DEX_ASSIGN_OR_RETURN(ended.job, context.client.get_job(id));
+  return ended;
 }
 
 // Milliseconds a token of greedy decoding, the first one not counted.
@@ -129,7 +140,8 @@ std::string rates_text(const v1::Hyperparameters& rates) {
   return text;
 }
 
-RunResult result_of(const StudyRun& run, const v1::FineTuningJob& job) {
+RunResult result_of(const StudyRun& run, const EndedJob& ended) {
+  const v1::FineTuningJob& job = ended.job;
   RunResult result;
   result.run = run;
   result.job = job.id();
@@ -142,6 +154,9 @@ RunResult result_of(const StudyRun& run, const v1::FineTuningJob& job) {
   const auto& metrics = job.metrics();
   result.base_loss = metrics.base_valid_loss();
   result.loss = metrics.valid_loss();
+  result.branch = job.branch_effect();
+  if (metrics.has_gradient_range()) result.gradient_range = metrics.gradient_range();
+  result.train_losses = ended.curve.losses();
   result.trained_tokens = job.trained_tokens();
   result.trained_parameters = metrics.trained_parameters();
   result.added_parameters = metrics.added_parameters();
@@ -168,8 +183,8 @@ class Study {
     DEX_ASSIGN_OR_RETURN(JobBook book, JobBook::open(fs::path(arguments_.out) / "jobs.json"));
     const auto runs = runs_of(plan_);
     for (const auto& run : runs) {
-      DEX_ASSIGN_OR_RETURN(const auto job, run_job(context_, plan_, run, book));
-      RunResult result = result_of(run, job);
+      DEX_ASSIGN_OR_RETURN(const EndedJob ended, run_job(context_, plan_, run, book));
+      RunResult result = result_of(run, ended);
       if (result.failure.empty()) look_at_adapter(result);
       results_.push_back(std::move(result));
       context_.output.note("  [" + std::to_string(results_.size()) + "/" +
@@ -229,6 +244,7 @@ class Study {
 // What every method would cost; refuses before the first job what a later one would be refused for.
 Result<double> estimate_all(Context& context, const StudyPlan& plan) {
   double seconds = 0;
+  std::vector<std::pair<std::string, v1::FineTuningJobSpec>> effective;
   for (const auto& method : plan.methods) {
     DEX_ASSIGN_OR_RETURN(const auto spec, spec_of(plan, {method, plan.seeds.front()}));
     DEX_ASSIGN_OR_RETURN(const auto estimate, context.client.estimate_job(spec));
@@ -239,13 +255,19 @@ Result<double> estimate_all(Context& context, const StudyPlan& plan) {
                         human_count(static_cast<double>(estimate.trained_parameters())) +
                         " parameters");
     seconds += all;
+    effective.emplace_back(method, estimate.effective_config().spec());
   }
+  DEX_RETURN_IF_ERROR(check_distinct(effective));
   return seconds;
 }
 
 Result<StudyPlan> plan_of(Context& context, const StudyArguments& arguments) {
   StudyPlan plan;
   DEX_ASSIGN_OR_RETURN(plan.methods, parse_methods(arguments.methods));
+  if (add_control(plan.methods)) {
+    context.output.note(std::string("study: ") + kControl +
+                        " is added, or nobody could tell what of a gain is due to the branch");
+  }
   DEX_ASSIGN_OR_RETURN(plan.seeds, parse_seeds(arguments.seeds));
   plan.preset = arguments.preset;
   plan.common = arguments.spec;
@@ -293,10 +315,16 @@ void add_study(CLI::App& app, Action& action) {
       ->required();
   verb->add_option("--validation-file", spec.validation_file, "likewise; the losses are over it")
       ->required();
-  verb->add_option("--methods", arguments->methods, "of " + method_names())->capture_default_str();
+  verb->add_option("--methods", arguments->methods,
+                   "of " + method_names() +
+                       "; with dex, kvo_only is always among them. dex:VALUE is dex with another "
+                       "dex.train or dex.sign than the preset's: dex:dex_only trains the branch "
+                       "alone, dex:plus or dex:minus shows the noise between equals")
+      ->capture_default_str();
   verb->add_option("--seeds", arguments->seeds, "1,2,3 or 1-5; each is one order of the data")
       ->capture_default_str();
-  verb->add_option("--preset", arguments->preset, "of dex; kvo_only gets the same rates")
+  verb->add_option("--preset", arguments->preset,
+                   "of dex and its variants; kvo_only gets the same rates")
       ->capture_default_str();
   verb->add_option("--max-steps", spec.max_steps, "updates of every run")->required();
   verb->add_option("--batch-size", spec.batch_size, "sequences an update");

@@ -5,8 +5,11 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
+#include <utility>
 
+#include "client/cli/study_findings.h"
 #include "client/cli/terminal.h"
 
 namespace dex::cli {
@@ -15,7 +18,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kControl = "kvo_only";
 constexpr int kDigits = 4;  // of a loss in nats
 
 const RunResult* success(const std::vector<RunResult>& results, const std::string& method,
@@ -99,6 +101,38 @@ void write_table(std::ostream& out, const std::vector<MethodSummary>& rows) {
   }
 }
 
+// The base's loss as every job measured it before its first update, on the same rows: least and
+// most. None: no job succeeded.
+std::optional<std::pair<double, double>> base_losses(const std::vector<MethodSummary>& rows) {
+  std::optional<std::pair<double, double>> out;
+  for (const auto& row : rows) {
+    if (row.loss.n == 0) continue;
+    if (!out) out.emplace(row.base_loss_min, row.base_loss_max);
+    out->first = std::min(out->first, row.base_loss_min);
+    out->second = std::max(out->second, row.base_loss_max);
+  }
+  return out;
+}
+
+void write_base_row(std::ostream& out, const std::vector<MethodSummary>& rows) {
+  const auto losses = base_losses(rows);
+  if (!losses) return;
+  const std::string least = fixed(losses->first, kDigits), most = fixed(losses->second, kDigits);
+  out << "| base | " << least << (least == most ? "" : "–" + most) << " |\n";
+}
+
+// Losses of `method` minus those of `other`, of seeds that both have; n = 0: none.
+Interval paired_difference(const StudyPlan& plan, const std::vector<RunResult>& results,
+                           const std::string& method, const std::string& other) {
+  std::vector<double> differences;
+  for (const uint64_t seed : plan.seeds) {
+    const RunResult* one = success(results, method, seed);
+    const RunResult* two = success(results, other, seed);
+    if (one && two) differences.push_back(one->loss - two->loss);
+  }
+  return differences.empty() ? Interval() : t_interval(differences);
+}
+
 }  // namespace
 
 std::vector<MethodSummary> summarise(const StudyPlan& plan, const std::vector<RunResult>& results) {
@@ -115,7 +149,15 @@ std::vector<MethodSummary> summarise(const StudyPlan& plan, const std::vector<Ru
       const RunResult* control = success(results, kControl, seed);
       if (control && method != kControl) from_control.push_back(result->loss - control->loss);
       take(*result, row);
+      row.by_seed[seed] = figures_of(*result, control);
+      const bool first = losses.size() == 1;
+      row.base_loss_min =
+          first ? result->base_loss : std::min(row.base_loss_min, result->base_loss);
+      row.base_loss_max =
+          first ? result->base_loss : std::max(row.base_loss_max, result->base_loss);
     }
+    row.noise_partner = noise_partner(plan.methods, method);
+    row.against_partner = paired_difference(plan, results, method, row.noise_partner);
     for (const auto& result : results) {
       if (result.run.method == method && !result.failure.empty())
         row.notes.push_back("seed " + std::to_string(result.run.seed) + ": " + result.failure);
@@ -140,6 +182,7 @@ std::string markdown(const std::string& data, const std::string& command, const 
   out << ", " << plan.seeds.size() << (plan.seeds.size() == 1 ? " seed" : " seeds")
       << "; `dex` with preset `" << plan.preset << "`. Made by:\n\n    " << command << "\n\n";
   write_table(out, rows);
+  write_base_row(out, rows);
   out << "\nLoss: nats a token on the validation rows, of the published weights; mean over seeds "
          "with "
          "its 95 % Student interval. Differences are paired by seed: one seed is one order of the "
@@ -157,6 +200,7 @@ std::string markdown(const std::string& data, const std::string& command, const 
     }
     for (const auto& note : row.notes) out << "- `" << row.method << "`: " << note << "\n";
   }
+  write_findings(out, plan, rows);
   return out.str();
 }
 
@@ -194,8 +238,18 @@ json to_json(const std::string& data, const std::string& command, const StudyPla
                     {"peak_memory_bytes", result.peak_memory_bytes},
                     {"decoding_time_ratios", result.slowdowns}});
   }
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i].against_partner.n == 0) continue;
+    methods[i]["noise_floor"] = {{"against", rows[i].noise_partner},
+                                 {"difference", to_json(rows[i].against_partner)}};
+  }
+  for (size_t i = 0; i < results.size(); ++i) add_figures(results[i], rows, runs[i]);
+  json of_base = json::object();
+  if (const auto losses = base_losses(rows))
+    of_base = {{"loss_min", losses->first}, {"loss_max", losses->second}};
   return {{"data", data},
           {"command", command},
+          {"base", of_base},
           {"model", plan.common.model},
           {"updates", plan.common.max_steps},
           {"seeds", plan.seeds},

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -220,7 +221,9 @@ void Training::report_update(const Updater::Gradients& gradients, const DataPlan
   figures_.step_seconds = seconds;
   figures_.learning_rate = rates()[0];
   figures_.lambda_mean = lambda_mean();
-  if (std::isfinite(gradients.loss) && std::isfinite(gradients.norm)) {
+  const bool finite = std::isfinite(gradients.loss) && std::isfinite(gradients.norm);
+  state_.grad_norms.push_back(finite ? gradients.norm : std::numeric_limits<double>::quiet_NaN());
+  if (finite) {
     figures_.train_loss = gradients.loss;
     figures_.grad_norm = gradients.norm;
     state_.window_loss += gradients.loss;

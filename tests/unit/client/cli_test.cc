@@ -186,10 +186,12 @@ TEST(JobViewTest, GatesAreShownAsAskedAndAsFound) {
   result.set_high(0.01);
   job.set_promotable(false);
   job.mutable_metrics()->set_base_kl(0.0312);
+  job.mutable_metrics()->set_gradient_range(0.625);
   const std::string text = render(job_details(job), Terminal{});
   EXPECT_THAT(text, HasSubstr("not passed: held_out.loss - base <= 0, high end; -0.0200 "
                               "(-0.0500 to 0.0100)"));
   EXPECT_THAT(text, HasSubstr("0.0312 nats a token"));
+  EXPECT_THAT(text, testing::ContainsRegex("gradient range +0.62 of the median norm"));
   result.set_not_measured("rows.csv: line 2: is short");
   EXPECT_THAT(render(job_details(job), Terminal{}),
               HasSubstr("high end; not measured: rows.csv: line 2: is short"));

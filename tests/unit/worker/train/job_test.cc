@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <regex>
 #include <set>
 
@@ -126,6 +127,25 @@ TEST_F(JobTest, TheEffectIsMeasuredOnEnoughTokensOrAllThereAre) {
   const int64_t tokens = run(many, session).branch_effect.tokens;
   EXPECT_GE(tokens, 4096);
   EXPECT_LT(tokens, 4096 + 60);  // the row that crosses the limit is the last
+}
+
+// method.md §4.6, from the norms that the job's events have.
+TEST_F(JobTest, ReportsTheGradientRangeAfterWarmUp) {
+  JobSpec spec = this->spec();
+  spec.hyperparameters.max_steps = 43;
+  spec.hyperparameters.warmup_ratio = 0.05;  // 2 updates
+  RecordingSession session;
+  const Published published = run(spec, session);
+  auto norms = session.numbers("metrics", "gradNorm");
+  ASSERT_EQ(norms.size(), 43u);
+  norms.erase(norms.begin(), norms.begin() + 2);
+  std::sort(norms.begin(), norms.end());
+  // Of 41 numbers the p-th percentile is the one at 0.4·p.
+  ASSERT_TRUE(published.gradient_range.has_value());
+  EXPECT_NEAR(*published.gradient_range, (norms[38] - norms[2]) / norms[20], 1e-12);
+  const auto config = nlohmann::json::parse(
+      bytes_of(std::filesystem::path(published.path) / "adapter_config.json"));
+  EXPECT_NE(config.dump().find("\"gradient_range\""), std::string::npos);
 }
 
 // An evaluation's point by layer is whole: a reader that takes a step's last point misses nothing.

@@ -272,6 +272,7 @@ TEST_F(FramedTest, ReportsItsWayAndItsResult) {
   EXPECT_EQ(result.result().manifest_sha256().size(), 64u);
   EXPECT_EQ(result.result().adapter().form(), "paper");
   EXPECT_GT(result.result().metrics().trained_parameters(), 0);
+  EXPECT_GT(result.result().metrics().gradient_range(), 0);
   EXPECT_EQ(process_->wait(kPatienceMs)->code, 0);
 }
 
