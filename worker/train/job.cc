@@ -88,6 +88,8 @@ void Job::load_model() {
   if (const auto refusal = model::branch_refusal(config_);
       spec_.dex.has_branch() && !refusal.empty())
     throw bad_spec("method", refusal);
+  if (const auto problem = model::first_layer_problem(spec_.dex, config_); !problem.empty())
+    throw bad_spec("hyperparameters.first_layer", problem);
   base_parameters_ = config_.parameter_count();
   if (spec_.dex.has_second_map()) add_second_map();
   llama_ = std::make_unique<model::Llama>(config_, base_);

@@ -172,6 +172,7 @@ JobSpec from_message(const Start& start) {
   if (spec.watchdog().base_guard().has_probe_file() && out.probe_path.empty())
     throw bad_spec("probe_path", "must be the file that watchdog.base_guard.probe_file names");
   detail::read_method(spec, out);
+  out.dex.first_layer = spec.hyperparameters().first_layer();
   out.hyperparameters.learning_rate = model::usual_learning_rate(out.dex.train);
   read_rates(spec.hyperparameters(), out.hyperparameters);
   read_sizes(spec.hyperparameters(), out.hyperparameters);
