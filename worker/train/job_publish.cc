@@ -17,8 +17,7 @@ using nlohmann::json;
 
 std::vector<evaluate::SupervisedBatch> Job::effect_batches() const {
   const auto& source = data_.validation.empty() ? data_.train : data_.validation;
-  return evaluate::supervise_in_batches(first_documents(source, kEffectTokens),
-                                        kEvaluationBatchTokens);
+  return in_batches(first_documents(source, kEffectTokens));
 }
 
 std::string Job::metrics_json(const Published& published) const {
@@ -120,6 +119,7 @@ Published Job::publish() {
                   "final/ reads back as trained. " + folding, exported.dump()});
 
   enter(Phase::kFinalizing);
+  report_prefix();
   if (spec_.dex.has_branch()) write_selection(state.selection);
   out.path = directory.string();
   out.manifest_sha256 = size.content_sha256;

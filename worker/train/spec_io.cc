@@ -150,6 +150,14 @@ JobSpec from_message(const Start& start) {
     throw bad_spec("threads", "must be between 0 and 4096, got " + std::to_string(start.threads()));
   }
   out.threads = static_cast<int32_t>(start.threads());
+  out.prefix_cache_dir = start.prefix_cache_dir();
+  if (start.has_prefix_cache_bytes()) {
+    if (start.prefix_cache_bytes() < 0) {
+      throw bad_spec("prefix_cache_bytes",
+                     "must be ≥ 0, got " + std::to_string(start.prefix_cache_bytes()));
+    }
+    out.prefix_cache_bytes = start.prefix_cache_bytes();
+  }
   if (out.model_dir.empty())
     throw bad_spec("model_dir", "must be the Hugging Face folder of the base model");
   if (out.training_path.empty()) throw bad_spec("training_path", "must be a data file");

@@ -16,7 +16,7 @@ Training::Training(const Parts& parts)
     : parts_(parts),
       updater_(parts.llama, parts.adaptation, parts.parameters, parts.optimizer,
                {parts.resolved.micro_batch_size, parts.spec.hyperparameters.max_grad_norm,
-                parts.spec.seed}),
+                parts.spec.seed, parts.prefix}),
       watchdog_(parts.spec.watchdog),
       early_(parts.spec.early_stopping) {
   saved_ms_ = parts_.clock.steady_ms();
