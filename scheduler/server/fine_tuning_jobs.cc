@@ -64,7 +64,7 @@ base::Result<core::StartAdapter> FineTuningJobs::start_adapter(const std::string
   // Of a layer that is adapted whatever the first one is; a λ that is not learned is the same in
   // all.
   if (const auto& layers = adapter.branch_effect().per_layer(); !layers.empty())
-    start.lambda = layers.rbegin()->lambda();
+    start.lambda = layers.Get(layers.size() - 1).lambda();
   return start;
 }
 

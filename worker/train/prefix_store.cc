@@ -73,15 +73,20 @@ void PrefixStore::write(const std::string& name, std::string_view content) {
   const auto bytes = static_cast<int64_t>(kHeader + content.size());
   if (!full_.empty() || bytes > options_.max_bytes) return;
   // Again each time: somebody may have removed it.
-  auto status = base::make_directories(options_.directory);
-  if (status.ok() && bytes > room_ && !make_room(bytes)) return;
-  if (status.ok()) {
-    UnsyncedFiles files;
-    status = base::write_file_atomically(
-        path_of(name), header_of(name, content) + std::string(content), 0600, files);
+  if (const auto made = base::make_directories(options_.directory); !made.ok()) {
+    full_ = made.message();
+    return;
   }
-  if (!status.ok()) {
-    full_ = status.message();
+  if (bytes > room_ && !make_room(bytes)) return;
+  UnsyncedFiles files;
+  const auto written = base::write_file_atomically(
+      path_of(name), header_of(name, content) + std::string(content), 0600, files);
+  if (!written.ok()) {
+    // Another job writes the same row at this moment, or somebody removed it all: neither is a
+    // reason to stop.
+    const auto code = written.code();
+    if (code != base::Code::kAlreadyExists && code != base::Code::kNotFound)
+      full_ = written.message();
     return;
   }
   touch(name);

@@ -202,6 +202,17 @@ TEST_F(PrefixStoreTest, MayBeDeletedAtAnyTime) {
   EXPECT_EQ(read(store, '1', 5), "hello");
 }
 
+// Jobs side by side write the same rows: here the other one's temporary is in the way, for good.
+TEST_F(PrefixStoreTest, AnotherWriterOfTheSameEntryIsNoReasonToStop) {
+  fs::create_directories(folder_ / (name('1') + ".tmp"));  // can't be unlinked
+  PrefixStore store = this->store();
+  store.write(name('1'), "hello");
+  EXPECT_EQ(store.full(), "");
+  EXPECT_EQ(read(store, '1', 5), "");
+  store.write(name('2'), "world");
+  EXPECT_EQ(read(store, '2', 5), "world");
+}
+
 TEST_F(PrefixStoreTest, AFolderThatCantBeWrittenEndsNothing) {
   fs::create_directories(folder_.parent_path());
   std::ofstream(folder_) << "a file";
