@@ -263,6 +263,11 @@ std::vector<Problem> check_resolved(const FineTuningJobSpec& spec, const dex::v1
               "must be at most batch_size " + std::to_string(hyper.batch_size()) + ", got " +
                   std::to_string(hyper.micro_batch_size()));
   }
+  if (static_cast<int64_t>(hyper.first_layer()) >= model.layers()) {
+    check.add("VALUE_OUT_OF_RANGE", "hyperparameters.first_layer",
+              "must be below " + std::to_string(model.layers()) + ", the layers of " +
+                  model.name() + ", got " + std::to_string(hyper.first_layer()));
+  }
   check_held_out(spec, check);
   for (Problem& problem : check_gate_tasks(spec, model))
     check.problems.push_back(std::move(problem));

@@ -40,6 +40,8 @@ FineTuningJobSpec shape_of(const FineTuningJobSpec& made) {
   if (made.has_kvo_only()) shape.mutable_kvo_only();  // its preset is how it was trained
   if (made.has_lora()) copy_lora(made.lora(), *shape.mutable_lora());
   if (made.has_adapter()) *shape.mutable_adapter() = made.adapter();
+  if (made.hyperparameters().first_layer() > 0)
+    shape.mutable_hyperparameters()->set_first_layer(made.hyperparameters().first_layer());
   if (!made.has_dex()) return shape;
   const DexMethod& from = made.dex();
   DexMethod& to = *shape.mutable_dex();
@@ -118,6 +120,8 @@ base::Status take_over(const StartAdapter& start, FineTuningJobSpec& spec, Sourc
   if (lambda.dex().lambda().schedule() == Lambda::SCHEDULE_CONSTANT && !start.lambda)
     return mismatch(start.id, {{"model", "has no λ on record"}});
   auto violations = differences(spec, shape, sources);
+  if (spec.hyperparameters().first_layer() > 0 && !shape.hyperparameters().has_first_layer())
+    violations.push_back({"hyperparameters.first_layer", "is not the adapter's, which is 0"});
   for_each_set_field(spec, [&](const std::string& path) {
     if (!path.starts_with("dex.lambda.") || !set_by_user(sources, path)) return;
     if (!has_field(lambda, path) || !same_field(spec, lambda, path))

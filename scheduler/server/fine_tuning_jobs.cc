@@ -65,8 +65,10 @@ base::Result<core::StartAdapter> FineTuningJobs::start_adapter(const std::string
   }
   DEX_ASSIGN_OR_RETURN(const auto job, parts_.jobs.get(tenant, record->job));
   core::StartAdapter start{id, effective_spec(job.spec), std::nullopt};
-  if (adapter.branch_effect().per_layer_size() > 0)
-    start.lambda = adapter.branch_effect().per_layer(0).lambda();
+  // Of a layer that is adapted whatever the first one is; a λ that is not learned is the same in
+  // all.
+  if (const auto& layers = adapter.branch_effect().per_layer(); !layers.empty())
+    start.lambda = layers.Get(layers.size() - 1).lambda();
   return start;
 }
 

@@ -10,6 +10,8 @@
 //   go-on          success if it was given the adapter of SlotTest to go on from, else exit code 10
 //   probe          success if it was given the probe file of SlotTest, else exit code 10
 //   heads-only     success if it was told to choose heads and nothing else, else exit code 10
+//   prefix-cache     success if it was told where to keep what frozen layers compute, else 10
+//   no-prefix-cache  success if it was not, else 10
 //   where          success, but the result lies outside the attempt's directory
 // As `dex-fake-trainer evaluation` it plays an evaluation's process, and behaves as its first file
 // is called: success, with an event that names that file's path, or
@@ -144,6 +146,11 @@ int behave(FrameChannel& channel, const iv1::TrainerStart& start) {
   if (how == "probe" && (!start.probe_path().ends_with("/files/p.jsonl") ||
                          !start.probe_path().starts_with("/") || start.probe_sha256() != "ee"))
     return 10;
+  if (how == "prefix-cache" &&
+      (!start.prefix_cache_dir().ends_with("/cache/prefix") ||
+       !start.prefix_cache_dir().starts_with("/") || start.prefix_cache_bytes() != 5))
+    return 10;
+  if (how == "no-prefix-cache" && !start.prefix_cache_dir().empty()) return 10;
   succeed(channel, start, how == "where" ? "/elsewhere/final" : start.attempt_dir() + "/final");
   return 0;
 }

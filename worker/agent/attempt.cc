@@ -148,6 +148,10 @@ base::Result<iv1::TrainerStart> Attempt::trainer_start() {
   start.set_attempt(job_.attempt());
   start.set_oom_retries(job_.oom_retries());
   start.set_threads(options_.threads);
+  if (options_.prefix_cache_bytes > 0) {
+    start.set_prefix_cache_dir((paths_.data_dir() / "cache" / "prefix").string());
+    start.set_prefix_cache_bytes(options_.prefix_cache_bytes);
+  }
   start.set_stop_grace_seconds(static_cast<double>(options_.stop.stop_grace_ms) / 1000.0);
   return start;
 }

@@ -29,6 +29,7 @@ class Attempt {
     TrainerProcess::Options evaluator;  // of evaluations and gates: dex-engine evaluation
     StopSequence::Options stop;
     uint32_t threads = 0;                // 0: all cores
+    int64_t prefix_cache_bytes = 0;      // bound of cache/prefix below the data directory; 0: none
     int64_t first_sign_ms = 1'800'000;   // until the first step: loading may take long
     int64_t default_stall_ms = 600'000;  // when the spec does not say
     int64_t orphan_limit_ms = 0;         // without an answer from the scheduler; 0: no limit

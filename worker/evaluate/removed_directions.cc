@@ -69,7 +69,8 @@ std::optional<RemovedTable> removed_by(const model::Adaptation& adaptation, int6
   for (size_t l = 0; l < adaptation.layers.size(); ++l) {
     const model::LayerAdaptation& layer = adaptation.layers[l];
     const double strength = adaptation.options.sign_value() * lambda[l];
-    if (!layer.mask.defined()) {
+    // Below an adapter's first layer there is a mask of zeros and no branch.
+    if (!layer.mask.defined() || layer.mask.count_nonzero().item<int64_t>() == 0) {
       out.layers.emplace_back(out.by_layer ? 1 : static_cast<size_t>(heads));
       continue;
     }

@@ -46,7 +46,7 @@ at::Tensor uniform_weights(const model::Adaptation& adaptation, size_t layer) {
   if (adaptation.layers.empty() || adaptation.options.form != model::Form::kUniformMap) return {};
   const at::NoGradGuard no_grad;
   const model::LayerAdaptation& from = adaptation.layers[layer];
-  if (!from.mask.defined()) return {};
+  if (!from.mask.defined() || !from.branch.gate.defined()) return {};  // below its first layer
   const double strength = adaptation.options.sign_value() * model::lambda_values(adaptation)[layer];
   const Tensor out =
       from.mask.to(at::kDouble) * from.branch.gate.detach().to(at::kDouble) * strength;

@@ -86,6 +86,7 @@ struct DexOptions {
   Start start = Start::kIdentity;
   BranchInit w_d_init = BranchInit::kZeros;
   double soft_floor = 0;                // m_h of heads that are not selected, 0 … 0.5 (§3.4)
+  int64_t first_layer = 0;              // the first one that is adapted; those below are the base's
   bool allow_large_projection = false;  // a branch above base::kLargeBranch (§3.6)
   LambdaOptions lambda;
   LoraOptions lora;                  // with has_lora()
@@ -167,6 +168,10 @@ std::vector<std::string> problems(const DexOptions& options, const Config& confi
 
 // Why no branch can be on a model of this kind, by name and with the way out; empty: one can.
 std::string branch_refusal(const Config& config);
+
+// Why no adaptation of these options can begin at their first_layer, by name and value; empty: one
+// can.
+std::string first_layer_problem(const DexOptions& options, const Config& config);
 
 // Only the rules about heads: number of layers, range, duplicates.
 std::vector<std::string> head_problems(const Config& config,

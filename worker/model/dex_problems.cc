@@ -59,7 +59,7 @@ void find_large_branch(std::vector<std::string>& found, const DexOptions& option
                        const Config& config) {
   int64_t parameters = 0;
   for (const auto& [key, shape] : branch_shapes(options, config)) {
-    int64_t size = config.layers;
+    int64_t size = config.layers - options.first_layer;
     for (const int64_t extent : shape) size *= extent;
     parameters += size;
   }
@@ -110,6 +110,17 @@ std::string branch_refusal(const Config& config) {
          "kvo_only, lora, adapter or full";
 }
 
+std::string first_layer_problem(const DexOptions& options, const Config& config) {
+  const int64_t first = options.first_layer;
+  if (first < 0 || first >= config.layers) {
+    return "first_layer must be between 0 and " + std::to_string(config.layers - 1) +
+           ", the model's last layer, got " + std::to_string(first);
+  }
+  if (first == 0 || !options.publishes_model()) return "";
+  return "first_layer " + std::to_string(first) + " has no meaning with train " +
+         std::string(name(options.train)) + ", which publishes a whole model: leave it out";
+}
+
 std::vector<std::string> head_problems(const Config& config,
                                        const std::vector<std::vector<int64_t>>& selected_heads) {
   std::vector<std::string> found;
@@ -138,6 +149,10 @@ std::vector<std::string> problems(const DexOptions& options, const Config& confi
   const auto add = [&](const char* block, const std::vector<std::string>& more) {
     for (const std::string& problem : more) found.push_back(std::string(block) + "." + problem);
   };
+  if (auto wrong = first_layer_problem(options, config); !wrong.empty()) {
+    found.push_back(std::move(wrong));
+    return found;  // nothing below can be counted
+  }
   if (options.has_lora()) add("lora", problems(options.lora));
   if (options.has_adapter()) add("adapter", problems(options.adapter));
   if (!parts_of(options.train).branch) {
@@ -155,6 +170,12 @@ std::vector<std::string> problems(const DexOptions& options, const Config& confi
   find_bad_numbers(found, options, config);
   auto heads = head_problems(config, selected_heads);
   found.insert(found.end(), heads.begin(), heads.end());
+  for (size_t layer = 0; layer < selected_heads.size(); ++layer) {
+    if (static_cast<int64_t>(layer) >= options.first_layer || selected_heads[layer].empty())
+      continue;
+    found.push_back("layer " + std::to_string(layer) + ": heads are selected below first_layer " +
+                    std::to_string(options.first_layer));
+  }
   find_large_branch(found, options, config);
   // With a floor the branch acts on every head, chosen or not.
   const bool none = options.soft_floor == 0 &&

@@ -52,10 +52,16 @@ class Pass {
       lengths_.push_back(batch.bounds[i + 1] - batch.bounds[i]);
   }
 
-  Tensor run() const {
-    Tensor x = weights_.embed.index_select(0, batch_.tokens);
-    for (int64_t layer = 0; layer < config_.layers; ++layer) x = block(layer, x);
-    return kernels::rms_norm(x, weights_.norm, config_.rms_norm_eps);
+  Tensor embedded() const { return weights_.embed.index_select(0, batch_.tokens); }
+
+  // From the residual stream before `first` to that before `last`.
+  Tensor blocks(int64_t first, int64_t last, Tensor x) const {
+    for (int64_t layer = first; layer < last; ++layer) x = block(layer, x);
+    return x;
+  }
+
+  Tensor run(int64_t first, const Tensor& x) const {
+    return kernels::rms_norm(blocks(first, config_.layers, x), weights_.norm, config_.rms_norm_eps);
   }
 
   Tensor block(int64_t layer, const Tensor& x) const {
@@ -266,6 +272,20 @@ void check_branch(const Config& config, const Adaptation& adaptation) {
     throw std::runtime_error("[llama] " + branch_refusal(config));
 }
 
+void check_prefix(int64_t layers, const Config& config, const Adaptation& adaptation,
+                  const Observer& observer) {
+  const std::string prefix = "a frozen prefix of " + std::to_string(layers) + " layers";
+  if (layers < 0 || layers > config.layers) {
+    throw std::runtime_error("[llama] " + prefix + " does not fit a model of " +
+                             std::to_string(config.layers));
+  }
+  if (observer.on_heads || observer.on_second_map || !observer.head_gates.empty())
+    throw std::runtime_error("[llama] heads can't be measured with " + prefix);
+  if (adaptation.layers.empty() || first_changed_layer(adaptation) >= layers) return;
+  throw std::runtime_error("[llama] the adaptation changes layer " +
+                           std::to_string(first_changed_layer(adaptation)) + ", below " + prefix);
+}
+
 }  // namespace
 
 Batch pack(const std::vector<std::vector<int64_t>>& documents) {
@@ -306,7 +326,19 @@ void Llama::check_call(const Batch& batch, const Adaptation& adaptation) const {
 Tensor Llama::hidden(const Batch& batch, const Adaptation& adaptation,
                      const Observer& observer) const {
   check_call(batch, adaptation);
-  return Pass(config_, weights_, batch, adaptation, observer).run();
+  const Pass pass(config_, weights_, batch, adaptation, observer);
+  const int64_t known = batch.prefix == nullptr ? 0 : batch.prefix->layers();
+  if (known == 0) return pass.run(0, pass.embedded());
+  check_prefix(known, config_, adaptation, observer);
+  return pass.run(known, batch.prefix->entering(batch));
+}
+
+Tensor Llama::entering(int64_t layer, const Batch& batch) const {
+  const Adaptation base;
+  const Observer nobody;
+  check_call(batch, base);
+  const Pass pass(config_, weights_, batch, base, nobody);
+  return pass.blocks(0, layer, pass.embedded());
 }
 
 Tensor Llama::embedded(const Batch& batch, const Adaptation& adaptation) const {

@@ -88,6 +88,8 @@ void Job::load_model() {
   if (const auto refusal = model::branch_refusal(config_);
       spec_.dex.has_branch() && !refusal.empty())
     throw bad_spec("method", refusal);
+  if (const auto problem = model::first_layer_problem(spec_.dex, config_); !problem.empty())
+    throw bad_spec("hyperparameters.first_layer", problem);
   base_parameters_ = config_.parameter_count();
   if (spec_.dex.has_second_map()) add_second_map();
   llama_ = std::make_unique<model::Llama>(config_, base_);
@@ -136,8 +138,8 @@ void Job::plan() {
   spec_.dex.lambda.anneal_steps = resolved_.anneal_steps;
   spec_.dex.second_map.mix_updates = spec_.mix_in_ratio * static_cast<double>(resolved_.updates);
   for (const std::string& warning : resolved_.warnings) warn(warning);
-  held_out_ = evaluate::supervise_in_batches(
-      first_documents(data_.validation, spec_.evaluation.max_tokens), kEvaluationBatchTokens);
+  make_prefix();
+  held_out_ = in_batches(first_documents(data_.validation, spec_.evaluation.max_tokens));
   if (!held_out_.empty()) return;
   if (spec_.early_stopping.enabled) throw bad_spec("early_stopping.enabled", kNeedsHeldOut);
   if (spec_.base_guard.on()) throw bad_spec("watchdog.base_guard.kl_max", kNeedsHeldOut);
@@ -217,9 +219,10 @@ void Job::prepare_training() {
                       " bytes free, a job needs " + std::to_string(needed) + " (two checkpoints)");
   }
   checkpoints_ = std::make_unique<CheckpointStore>(store, clock_, files_);
-  training_ = std::make_unique<Training>(Training::Parts{
-      spec_, resolved_, *llama_, adaptation_, *parameters_, *optimizer_, *plan_, data_.train,
-      held_out_, *checkpoints_, identity_, session_, controls_, metrics_, clock_, probe_.get()});
+  training_ = std::make_unique<Training>(
+      Training::Parts{spec_, resolved_, *llama_, adaptation_, *parameters_, *optimizer_, *plan_,
+                      data_.train, held_out_, *checkpoints_, identity_, session_, controls_,
+                      metrics_, clock_, probe_.get(), prefix_.get()});
   if (fresh) {
     training_->begin(selection_.heads, selection_log_);
   } else {

@@ -28,8 +28,7 @@ std::optional<double> gradient_range_of(const TrainState& state, int64_t warmup)
 
 std::vector<evaluate::SupervisedBatch> Job::effect_batches() const {
   const auto& source = data_.validation.empty() ? data_.train : data_.validation;
-  return evaluate::supervise_in_batches(enough_documents(source, kEffectTokens),
-                                        kEvaluationBatchTokens);
+  return in_batches(enough_documents(source, kEffectTokens));
 }
 
 std::string Job::metrics_json(const Published& published) const {
@@ -142,6 +141,7 @@ Published Job::publish() {
                   "final/ reads back as trained. " + folding, exported.dump()});
 
   enter(Phase::kFinalizing);
+  report_prefix();
   if (spec_.dex.has_branch()) write_selection(state.selection);
   out.path = directory.string();
   out.manifest_sha256 = size.content_sha256;

@@ -17,6 +17,7 @@
 #include "worker/train/controls.h"
 #include "worker/train/data_plan.h"
 #include "worker/train/dataset.h"
+#include "worker/train/document_prefix.h"
 #include "worker/train/metrics_file.h"
 #include "worker/train/report.h"
 #include "worker/train/resolve.h"
@@ -24,7 +25,8 @@
 #include "worker/train/spec.h"
 #include "worker/train/training.h"
 
-// Private to this room: what job.cc, job_gates.cc, job_heads.cc and job_publish.cc share.
+// Private to this room: what job.cc, job_gates.cc, job_heads.cc, job_prefix.cc and job_publish.cc
+// share.
 namespace dex::train::detail {
 
 inline constexpr int64_t kEvaluationBatchTokens = 512;  // as a micro-batch (performance.md §3)
@@ -60,6 +62,11 @@ class Job {
   int64_t added_parameters() const;
   void load_data();
   void plan();
+  void make_prefix();  // where the lowest layers are frozen; before the first of in_batches()
+  // Documents to evaluate on, with the prefix.
+  std::vector<evaluate::SupervisedBatch> in_batches(
+      const std::vector<evaluate::Document>& documents) const;
+  void report_prefix();
   void select_heads();
   Published publish_heads();  // of a job that ends here
   // Where something measures KL to the base: the base's side of it.
@@ -97,6 +104,7 @@ class Job {
   std::optional<model::Adapter> start_;  // gone on from; until its values are taken
   Identity identity_;
   Dataset data_;
+  std::unique_ptr<DocumentPrefix> prefix_;  // null: every layer is computed
   std::vector<evaluate::SupervisedBatch> held_out_;
   Resolved resolved_;
   std::unique_ptr<DataPlan> plan_;

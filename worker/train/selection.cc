@@ -34,6 +34,12 @@ evaluate::HeadScoreOptions score_options(const evaluate::SelectionRule& rule,
   return options;
 }
 
+// Layers below hyperparameters.first_layer are the base's, whatever the rule says of their heads.
+void clear_below(int64_t first_layer, evaluate::HeadSets& heads) {
+  for (size_t l = 0; l < heads.size() && static_cast<int64_t>(l) < first_layer; ++l)
+    heads[l].clear();
+}
+
 // What measure_heads could not measure at all, in words of the spec; empty: it can.
 std::string too_short(const std::vector<evaluate::Document>& documents,
                       const evaluate::HeadScoreOptions& options, const Calibration& calibration) {
@@ -119,6 +125,7 @@ Selection select(const JobSpec& spec, const model::Llama& llama,
   } catch (const std::runtime_error& error) {
     throw bad_spec("dex.head_selection", error.what());
   }
+  clear_below(spec.dex.first_layer, out.heads);
   out.heads_a_layer = heads;
   out.ratio = evaluate::selected_ratio(out.heads, heads);
   return out;
@@ -163,6 +170,7 @@ std::optional<double> selection_stability(const JobSpec& spec, const model::Llam
     chosen[half] =
         evaluate::select_heads(spec.heads, scores, static_cast<int32_t>(llama.config().layers),
                                static_cast<int32_t>(llama.config().heads));
+    clear_below(spec.dex.first_layer, chosen[half]);
   }
   return overlap(chosen[0], chosen[1]);
 }

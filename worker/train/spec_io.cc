@@ -153,6 +153,14 @@ JobSpec from_message(const Start& start) {
     throw bad_spec("threads", "must be between 0 and 4096, got " + std::to_string(start.threads()));
   }
   out.threads = static_cast<int32_t>(start.threads());
+  out.prefix_cache_dir = start.prefix_cache_dir();
+  if (start.has_prefix_cache_bytes()) {
+    if (start.prefix_cache_bytes() < 0) {
+      throw bad_spec("prefix_cache_bytes",
+                     "must be ≥ 0, got " + std::to_string(start.prefix_cache_bytes()));
+    }
+    out.prefix_cache_bytes = start.prefix_cache_bytes();
+  }
   if (out.model_dir.empty())
     throw bad_spec("model_dir", "must be the Hugging Face folder of the base model");
   if (out.training_path.empty()) throw bad_spec("training_path", "must be a data file");
@@ -175,6 +183,7 @@ JobSpec from_message(const Start& start) {
   if (spec.watchdog().base_guard().has_probe_file() && out.probe_path.empty())
     throw bad_spec("probe_path", "must be the file that watchdog.base_guard.probe_file names");
   detail::read_method(spec, out);
+  out.dex.first_layer = spec.hyperparameters().first_layer();
   out.hyperparameters.learning_rate = model::usual_learning_rate(out.dex.train);
   read_rates(spec.hyperparameters(), out.hyperparameters);
   read_sizes(spec.hyperparameters(), out.hyperparameters);

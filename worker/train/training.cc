@@ -16,7 +16,7 @@ Training::Training(const Parts& parts)
     : parts_(parts),
       updater_(parts.llama, parts.adaptation, parts.parameters, parts.optimizer,
                {parts.resolved.micro_batch_size, parts.spec.hyperparameters.max_grad_norm,
-                parts.spec.seed}),
+                parts.spec.seed, parts.prefix}),
       watchdog_(parts.spec.watchdog),
       early_(parts.spec.early_stopping) {
   saved_ms_ = parts_.clock.steady_ms();
@@ -60,7 +60,9 @@ void Training::resume(TrainState state, const at::Tensor& best_values,
 void Training::set_branch(int64_t t) {
   model::set_lambda(parts_.adaptation, t);
   if (!masks_) return;
-  for (size_t l = 0; l < parts_.adaptation.layers.size(); ++l) {
+  // Below the first layer no floor acts either: they keep their zeros.
+  for (auto l = static_cast<size_t>(parts_.spec.dex.first_layer);
+       l < parts_.adaptation.layers.size(); ++l) {
     parts_.adaptation.layers[l].mask =
         at::tensor(masks_->layer(static_cast<int64_t>(l), t), at::kFloat);
   }

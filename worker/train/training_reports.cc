@@ -291,8 +291,9 @@ void Training::advise(const std::optional<Advice>& advice) {
 }
 
 double Training::lambda_mean() const {
-  const auto values = model::lambda_values(parts_.adaptation);
+  auto values = model::lambda_values(parts_.adaptation);
   if (values.empty()) return 0;
+  values.erase(values.begin(), values.begin() + parts_.spec.dex.first_layer);
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 

@@ -56,6 +56,23 @@ TEST(ResolveTest, MethodsWithoutABranchHaveTheirOwnDefaults) {
   EXPECT_DOUBLE_EQ(resolved(in).config.spec().hyperparameters().learning_rate(), 1e-5);
 }
 
+TEST(ResolveTest, TheFirstLayerIsOneOfTheModels) {
+  auto in = input("paper");
+  EXPECT_FALSE(resolved(in).config.spec().hyperparameters().has_first_layer());
+  in.spec.mutable_hyperparameters()->set_first_layer(29);
+  const auto config = resolved(in).config;
+  EXPECT_EQ(config.spec().hyperparameters().first_layer(), 29u);
+  EXPECT_EQ(config.sources().at("hyperparameters.first_layer"), "USER");
+  in.spec.mutable_hyperparameters()->set_first_layer(30);
+  EXPECT_THAT(refused(in).message(),
+              HasSubstr("hyperparameters.first_layer must be below 30, the layers of "
+                        "smollm2-135m-instruct, got 30"));
+  in.spec.mutable_hyperparameters()->set_first_layer(15);
+  in.spec.mutable_full();
+  EXPECT_THAT(refused(in).message(),
+              HasSubstr("hyperparameters.first_layer 15 has no meaning with full"));
+}
+
 // method.md §8.4.
 TEST(ResolveTest, MethodDiffStartsByTheModelsNorms) {
   auto in = input();

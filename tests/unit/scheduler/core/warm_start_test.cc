@@ -107,6 +107,22 @@ TEST(WarmStartTest, AnAdapterThatEndedWithoutLambdaIsNoStart) {
   EXPECT_TRUE(resolve(goes_on_from(dex("paper"), std::nullopt)).ok());  // learned: D moves it
 }
 
+TEST(WarmStartTest, TheFirstLayerIsTheAdapters) {
+  auto made = dex("paper");
+  made.mutable_hyperparameters()->set_first_layer(12);
+  ResolveInput in = goes_on_from(made, std::nullopt);
+  Sources sources;
+  EXPECT_EQ(effective(in, &sources).hyperparameters().first_layer(), 12u);
+  EXPECT_EQ(sources.at("hyperparameters.first_layer"), "MODEL");
+  in.spec.mutable_hyperparameters()->set_first_layer(11);
+  EXPECT_THAT(resolve(in).status().message(),
+              HasSubstr("hyperparameters.first_layer is not the adapter's, which is 12"));
+  ResolveInput of_all = goes_on_from(dex("paper"), std::nullopt);
+  of_all.spec.mutable_hyperparameters()->set_first_layer(11);
+  EXPECT_THAT(resolve(of_all).status().message(),
+              HasSubstr("hyperparameters.first_layer is not the adapter's, which is 0"));
+}
+
 TEST(WarmStartTest, EveryMethodButWholeModels) {
   FineTuningJobSpec lora, adapter, kvo, full;
   lora.mutable_lora()->set_r(3);

@@ -48,6 +48,20 @@ TEST_F(SlotTest, TheGuardsProbeFileReachesTheTrainer) {
   EXPECT_EQ(finished().outcome(), iv1::OUTCOME_SUCCESS);
 }
 
+TEST_F(SlotTest, ThePrefixCacheIsBelowTheDataDirectory) {
+  attempt_.prefix_cache_bytes = 5;
+  start();
+  offer("prefix-cache");
+  EXPECT_EQ(finished().outcome(), iv1::OUTCOME_SUCCESS);
+}
+
+TEST_F(SlotTest, ThereIsNoPrefixCacheWithoutABound) {
+  attempt_.prefix_cache_bytes = 0;
+  start();
+  offer("no-prefix-cache");
+  EXPECT_EQ(finished().outcome(), iv1::OUTCOME_SUCCESS);
+}
+
 TEST_F(SlotTest, ASuccessIsReportedWithPathsBelowTheDataDirectory) {
   start();
   offer("success");

@@ -220,6 +220,19 @@ TEST_F(ProblemsTest, BadNumbersAndHeadsAreNamed) {
   EXPECT_NE(all().find("must list 3 layers, got 2"), std::string::npos);
 }
 
+TEST_F(ProblemsTest, TheFirstLayerIsOneOfTheModelsAndHeadsLieAboveIt) {
+  options.first_layer = 3;
+  EXPECT_EQ(all(), "first_layer must be between 0 and 2, the model's last layer, got 3; ");
+  options.first_layer = 1;
+  EXPECT_EQ(all(), "layer 0: heads are selected below first_layer 1; ");
+  heads[0].clear();
+  EXPECT_EQ(all(), "");
+  options.train = Train::kFullDex;
+  EXPECT_EQ(all(),
+            "first_layer 1 has no meaning with train full+dex, which publishes a whole model: "
+            "leave it out; ");
+}
+
 // method.md §3.3, §3.5: the identity start is the base's logits, the literal one is not.
 TEST_F(ProblemsTest, TheStartMustBeWhatItSays) {
   options.lambda = cosine(0.1, 0.5);

@@ -38,6 +38,22 @@ TEST(SpecIoTest, AnEmptyMethodIsThePaperPreset) {
   EXPECT_DOUBLE_EQ(spec.anneal.fraction, 0.5);
 }
 
+TEST(SpecIoTest, TheFirstLayerIsOfMethodsThatAdaptLayerByLayer) {
+  const auto with = [](const std::string& method) {
+    return start(R"({"hyperparameters": {"firstLayer": 15})" + method + "}");
+  };
+  EXPECT_EQ(parse_spec_json(start("{}"), "spec.json").dex.first_layer, 0);
+  EXPECT_EQ(parse_spec_json(with(""), "spec.json").dex.first_layer, 15);
+  EXPECT_EQ(parse_spec_json(with(R"(, "lora": {})"), "spec.json").dex.first_layer, 15);
+  for (const char* method :
+       {R"(, "full": {})", R"(, "diff": {})", R"(, "dex": {"train": "TRAIN_FULL_DEX"})"}) {
+    expect_refused(with(method), "hyperparameters.first_layer: 15 has no meaning with full");
+  }
+  expect_refused(with(R"(, "dex": {"headSelection": {"criterion": "CRITERION_EXPLICIT",
+                                   "heads": [{"layer": 16, "heads": [0]}, {"layer": 14, "heads": [2]}]}})"),
+                 "has heads in layer 14, below hyperparameters.first_layer 15");
+}
+
 TEST(SpecIoTest, ReadsWhatAPresetResolvesTo) {
   const JobSpec spec = parse_spec_json(start(R"({
         "seed": "9",

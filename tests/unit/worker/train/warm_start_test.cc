@@ -242,6 +242,24 @@ TEST_F(WarmStartTest, SelectingAgainWarnsAndLeavesDexOnlyItsHeads) {
             nlohmann::json::parse("[[0,1,2,3],[0,1,2,3]]"));
 }
 
+TEST_F(WarmStartTest, GoesOnFromTheLayersThatTheAdapterHas) {
+  JobSpec first = resolved_preset("small", tiny_config(), spec("first"), 6);
+  first.dex.first_layer = 1;
+  RecordingSession unused;
+  const Published parent = run(first, unused);
+  JobSpec second = after(first, parent, "second");
+  second.dex.lambda.value = parent.branch_effect.layers.at(1).lambda;
+  RecordingSession session;
+  const Published child = run(second, session);
+  EXPECT_NEAR(session.numbers("eval_complete", "validLoss").at(0), *parent.valid_loss, 1e-5);
+  EXPECT_EQ(child.trained_parameters, parent.trained_parameters);
+
+  second.dex.first_layer = 0;
+  second.attempt_dir = directory_ / "third";
+  EXPECT_THAT(failure_of(second).what(),
+              HasSubstr("hyperparameters.first_layer is 0, the adapter's is 1"));
+}
+
 TEST_F(WarmStartTest, AWholeModelIsNoAdapter) {
   for (const auto train : {model::Train::kFull, model::Train::kDiffAttention}) {
     JobSpec first = spec("first-" + test_name(train));
