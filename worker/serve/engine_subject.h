@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -29,6 +30,8 @@ class EngineSubject final : public evaluate::Subject {
   EngineSubject(Engine& engine, const TextModel& text,
                 std::shared_ptr<const ServingAdapter> adapter, std::string label,
                 int32_t trained_context);
+  // Every request scales λ so; `adapter` has its branch apart then, or can't be folded.
+  void scale_lambda(double scale) { dex_lambda_scale_ = scale; }
   // Lets its heads be measured: `adapter` is the folder of what the engine has, empty for the base.
   void show_heads(std::shared_ptr<HeadsModel> heads, std::filesystem::path adapter);
 
@@ -60,6 +63,7 @@ class EngineSubject final : public evaluate::Subject {
   std::shared_ptr<const ServingAdapter> adapter_;
   std::string label_;
   int32_t trained_context_;
+  std::optional<double> dex_lambda_scale_;
   std::shared_ptr<HeadsModel> heads_;
   std::filesystem::path adapter_folder_;
 };

@@ -69,9 +69,10 @@ void add_model(CLI::App& command, serve::LocalModel& where) {
 }
 
 void add_lambda_scale(CLI::App& command, serve::LocalModel& where) {
-  command.add_option("--lambda-scale", where.dex_lambda_scale,
-                     "0–1, times every λ of the adapter's branch; 0: without the branch; below 1 it "
-                     "is computed beside W_O (default: 1, folded into it)");
+  command.add_option(
+      "--lambda-scale", where.dex_lambda_scale,
+      "0–1, times every λ of the adapter's branch; 0: without the branch; below 1 it "
+      "is computed beside W_O (default: 1, folded into it)");
 }
 
 CLI::App* add_generate(CLI::App& app, serve::LocalModel& where, serve::GenerateCommand& generate) {

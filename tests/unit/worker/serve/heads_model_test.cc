@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/temporary_directory.h"
+#include "tests/unit/worker/serve/tiny_adapters.h"
 #include "tests/unit/worker/train/tiny_model.h"
 #include "worker/evaluate/head_scores.h"
 #include "worker/evaluate/head_structure.h"
@@ -66,6 +67,25 @@ TEST(HeadsModelTest, DocumentByDocumentGivesTheMeansOfAllTogether) {
   }
   EXPECT_EQ(each[0].sparsity.size(), 2U);
   EXPECT_EQ(each[0].negative_mass[1][3], 0) << "softmax weights have no negative part";
+}
+
+TEST(HeadsModelTest, ScalesLambda) {
+  const support::TemporaryDirectory dir;
+  train::testing::write_tiny_model(dir / "model");
+  const auto adapter = testing::tiny_adapter(testing::tiny_options()[testing::kDexOnly], 50,
+                                             model::base_weights_sha256(dir / "model"));
+  model::write_adapter(dir / "adapter", adapter);
+  HeadsModel heads(dir / "model", 1);
+  const auto importance = [&](const HeadsModel::Whose& whose) {
+    return heads.measure(whose, ids(40, 1), {.importance = true}, {}).importance;
+  };
+  const auto base = importance({}), zero = importance({dir / "adapter", 0}),
+             half = importance({dir / "adapter", 0.5}), one = importance({dir / "adapter", 1});
+  for (size_t l = 0; l < 2; ++l) {
+    for (size_t h = 0; h < 4; ++h) EXPECT_NEAR(zero[l][h], base[l][h], 1e-5 * base[l][h]);
+  }
+  EXPECT_NE(half, base);
+  EXPECT_NE(half, one);
 }
 
 TEST(HeadsModelTest, LeavesLibTorchsThreadsAsTheyWereAndStops) {
