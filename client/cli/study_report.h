@@ -17,9 +17,17 @@ struct RunResult {
   double base_loss = 0, loss = 0;  // nats a token, held out: base, published weights
   int64_t trained_tokens = 0, trained_parameters = 0, added_parameters = 0;
   int64_t peak_memory_bytes = 0, artefact_bytes = 0;
-  double tokens_per_second = 0;   // of training
-  std::vector<double> slowdowns;  // decoding time a token, adapter / base, one a pair
-  std::string not_served;         // why there are none
+  double tokens_per_second = 0;  // of training
+  Decoding decoding;
+  // Decoding time a token, adapter / base, one a pair: with everything inside the base's weights,
+  // and with what was added computed beside them.
+  std::vector<double> merged, unmerged;
+  std::string not_served;  // why there are none
+};
+
+// NaN: not measured.
+struct Spread {
+  double median = 0, low = 0, high = 0;
 };
 
 // One method's row of the table.
@@ -29,10 +37,10 @@ struct MethodSummary {
   Interval against_base;     // loss − base loss, paired by seed
   Interval against_control;  // loss − kvo_only's, paired by seed; n = 0 without a control
   int64_t trained_parameters = 0, added_parameters = 0, trained_tokens = 0;
-  int64_t peak_memory_bytes = 0, artefact_bytes = 0;        // the largest
-  double tokens_per_second = 0;                             // median over seeds
-  double slowdown = 0, slowdown_min = 0, slowdown_max = 0;  // NaN: not measured
-  std::vector<std::string> notes;                           // failed runs, why not served
+  int64_t peak_memory_bytes = 0, artefact_bytes = 0;  // the largest
+  double tokens_per_second = 0;                       // median over seeds
+  Spread merged, unmerged;                            // of decoding times
+  std::vector<std::string> notes;                     // failed runs, why not served
 };
 
 // Rows in the plan's order of methods; methods without a successful run have only notes.
