@@ -193,7 +193,9 @@ void add_create_evaluation(CLI::App& noun, Action& action) {
   auto given = std::make_shared<EvaluateArguments>();
   auto& flags = given->flags;
   verb->add_option("--model", flags.model, "base model; not needed beside --adapter");
-  verb->add_option("--adapter", flags.adapters, "adapter to compare with its base (up to three)")
+  verb->add_option("--adapter", flags.adapters,
+                   "adapter to compare with its base (up to three); ID@0.5: with half its λ, ID@0: "
+                   "without its branch")
       ->allow_extra_args(false);
   verb->add_option("--task", flags.task, task_names());
   verb->add_option(

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "client/cli/command.h"
 #include "client/cli/exit_code.h"
@@ -103,25 +104,35 @@ Result<EndedJob> run_job(Context& context, const StudyPlan& plan, const StudyRun
 }
 
 // Milliseconds a token of greedy decoding, the first one not counted.
-Result<double> decode_ms(Context& context, const std::string& model) {
+Result<double> decode_ms(Context& context, const std::string& model,
+                         std::optional<double> lambda_scale = {}) {
   v1::GenerateRequest request;
   request.set_model(model);
   request.set_prompt(kPrompt);
   request.set_max_tokens(kDecodedTokens);
   request.set_temperature(0);
   request.set_ignore_eos(true);
+  if (lambda_scale) request.set_dex_lambda_scale(*lambda_scale);
   DEX_ASSIGN_OR_RETURN(const auto reply, context.client.generate(request));
   const double tokens = reply.usage().completion_tokens() - 1;
   return (reply.timing().total_ms() - reply.timing().first_token_ms()) / tokens;
 }
 
-// Adapter and base in turn; the first pair warms up and is not counted.
-Status measure_slowdown(Context& context, const std::string& base_model, int pairs,
+// Base and adapter in turn, the adapter as it is served and, where that is merged, with its branch
+// taken out; the first round warms up and is not counted.
+Status measure_decoding(Context& context, const std::string& base_model, int rounds,
                         RunResult& result) {
-  for (int pair = 0; pair <= pairs; ++pair) {
+  const Decoding& how = result.decoding;
+  for (int round = 0; round <= rounds; ++round) {
     DEX_ASSIGN_OR_RETURN(const double of_base, decode_ms(context, base_model));
-    DEX_ASSIGN_OR_RETURN(const double of_adapter, decode_ms(context, result.adapter));
-    if (pair > 0) result.slowdowns.push_back(of_adapter / of_base);
+    DEX_ASSIGN_OR_RETURN(const double served, decode_ms(context, result.adapter));
+    double scaled = 0;
+    if (how.scaled) {
+      DEX_ASSIGN_OR_RETURN(scaled, decode_ms(context, result.adapter, kBranchScale));
+    }
+    if (round == 0) continue;
+    (how.merged ? result.merged : result.unmerged).push_back(served / of_base);
+    if (how.scaled) result.unmerged.push_back(scaled / of_base);
   }
   return {};
 }
@@ -151,6 +162,7 @@ RunResult result_of(const StudyRun& run, const EndedJob& ended) {
                                      : "the job did not succeed";
   }
   result.rates = rates_text(job.effective_config().spec().hyperparameters());
+  result.decoding = decoding_of(job.effective_config().spec());
   const auto& metrics = job.metrics();
   result.base_loss = metrics.base_valid_loss();
   result.loss = metrics.valid_loss();
@@ -206,7 +218,7 @@ class Study {
     if (adapter.ok()) result.artefact_bytes = adapter->bytes();
     if (result.run.seed != plan_.seeds.front() || arguments_.speed_pairs == 0) return;
     const Status measured =
-        measure_slowdown(context_, plan_.common.model, arguments_.speed_pairs, result);
+        measure_decoding(context_, plan_.common.model, arguments_.speed_pairs, result);
     if (!measured.ok()) result.not_served = "decoding not measured: " + measured.message();
   }
 
@@ -335,8 +347,9 @@ void add_study(CLI::App& app, Action& action) {
       ->allow_extra_args(false);
   verb->add_option("--out", arguments->out, "folder of report.md, report.json, loss.svg, jobs.json")
       ->capture_default_str();
-  verb->add_option("--speed-pairs", arguments->speed_pairs,
-                   "generations of adapter and base in turn, 0 to measure none")
+  verb->add_option(
+          "--speed-pairs", arguments->speed_pairs,
+          "generations of base and adapter in turn, merged and unmerged; 0 to measure none")
       ->check(CLI::Range(0, 100))
       ->capture_default_str();
   verb->add_flag("--plan", arguments->plan_only, "only show what it would take");

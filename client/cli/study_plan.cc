@@ -135,6 +135,23 @@ base::Result<v1::FineTuningJobSpec> spec_of(const StudyPlan& plan, const StudyRu
   return make_spec(flags);
 }
 
+Decoding decoding_of(const v1::FineTuningJobSpec& effective) {
+  using Dex = v1::DexMethod;
+  const Dex& dex = effective.dex();
+  // LoRA terms and bottleneck adapters stay beside the base's products.
+  const bool terms = effective.has_lora() || effective.has_adapter() ||
+                     (effective.has_dex() && dex.train() == Dex::TRAIN_LORA_DEX);
+  if (terms) return {};
+  if (!effective.has_dex() || dex.train() == Dex::TRAIN_FULL_DEX) return {.merged = true};
+  const auto activation = dex.bottleneck().activation();
+  const bool linear = dex.projection() != Dex::PROJECTION_BOTTLENECK ||
+                      activation == Dex::Bottleneck::ACTIVATION_UNSPECIFIED ||
+                      activation == Dex::Bottleneck::ACTIVATION_NONE;
+  const bool folds =
+      linear && dex.form() != Dex::FORM_PREFIX_MEAN && dex.form() != Dex::FORM_UNIFORM_MAP;
+  return {.merged = folds, .scaled = folds};
+}
+
 std::string request_id_of(const v1::FineTuningJobSpec& spec) {
   return "study-" + base::sha256_hex(proto::deterministic_bytes(spec)).substr(0, 48);
 }

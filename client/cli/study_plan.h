@@ -36,6 +36,19 @@ std::vector<StudyRun> runs_of(const StudyPlan& plan);
 // the budgets would be chosen by each method alone.
 base::Result<v1::FineTuningJobSpec> spec_of(const StudyPlan& plan, const StudyRun& run);
 
+// The scale of λ at which unmerged branches are measured: any below 1 takes the same time.
+inline constexpr double kBranchScale = 0.5;
+
+// How decoding with a run's adapter is measured (worker/serve/serving_model.h).
+struct Decoding {
+  // As it is served, all that was trained is inside weights of the base's shape.
+  bool merged = false;
+  // A generation at another scale of λ takes the branch out of them, so both can be measured.
+  bool scaled = false;
+};
+// `effective`: the job's spec with every value filled in.
+Decoding decoding_of(const v1::FineTuningJobSpec& effective);
+
 // The same for the same job: a study that is started again finds its jobs instead of making new
 // ones. At most 64 characters.
 std::string request_id_of(const v1::FineTuningJobSpec& spec);

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdio>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "proto/task_files.h"
@@ -154,6 +156,17 @@ void check_task(const v1::EvaluationTask& task, const std::string& at, Evaluatio
   }
 }
 
+// Whether the adapter has a branch is for those who know it (server/evaluations.cc).
+void check_lambda_scale(const v1::EvaluationSubject& subject, const std::string& field,
+                        EvaluationCheck& check) {
+  if (!subject.has_dex_lambda_scale()) return;
+  if (subject.adapter().empty())
+    check.add("UNUSED_FIELD", field, "has no effect: the base has no branch whose λ it scales");
+  const double scale = subject.dex_lambda_scale();
+  if (!(scale >= 0 && scale <= 1))  // NaN fails too
+    check.add("VALUE_OUT_OF_RANGE", field, "must be between 0 and 1, got " + std::to_string(scale));
+}
+
 void check_subjects(const v1::EvaluationSpec& spec, EvaluationCheck& check) {
   if (spec.subjects_size() < 1 || spec.subjects_size() > kMostSubjects) {
     check.add(spec.subjects_size() == 0 ? "MISSING_FIELD" : "VALUE_OUT_OF_RANGE", "subjects",
@@ -170,6 +183,8 @@ void check_subjects(const v1::EvaluationSpec& spec, EvaluationCheck& check) {
       check.add("INVALID_FIELD", field, "must have 1 to 64 of A-Z a-z 0-9 . _ -");
     if (!label.empty() && !labels.insert(label).second)
       check.add("INVALID_FIELD", field, "'" + label + "' is another subject's too");
+    check_lambda_scale(spec.subjects(i), "subjects[" + std::to_string(i) + "].dex_lambda_scale",
+                       check);
   }
 }
 
@@ -191,7 +206,11 @@ std::string default_label(const v1::EvaluationSubject& subject) {
   const std::string suffix = begin == std::string::npos
                                  ? std::string()
                                  : subject.adapter().substr(begin + 1, end - begin - 1);
-  return suffix.empty() ? "adapter" : suffix;
+  const std::string name = suffix.empty() ? "adapter" : suffix;
+  if (!subject.has_dex_lambda_scale()) return name;
+  char scale[32];
+  std::snprintf(scale, sizeof scale, "-lambda-%.4g", subject.dex_lambda_scale());
+  return name.substr(0, kLongestLabel - std::string_view(scale).size()) + scale;
 }
 
 v1::TextFormat format_for(v1::TextFormat asked, const std::string& name) {

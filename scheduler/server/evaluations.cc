@@ -59,12 +59,20 @@ base::Result<v1::Model> Evaluations::resolve_subjects(const std::string& tenant,
       return base::Status(record.status())
           .with_violation(at + "adapter", record.status().message());
     }
-    if (adapter_view(*record).artifact_class() == "MODEL") {
+    const v1::Adapter adapter = adapter_view(*record);
+    if (adapter.artifact_class() == "MODEL") {
       return base::Status(
           base::Code::kUnimplemented, "NOT_SUPPORTED",
           subject.adapter() +
               " is a whole model and can't be measured beside its base; download it "
               "and evaluate it as a base model of its own");
+    }
+    if (subject.has_dex_lambda_scale() && adapter.form() == "none") {
+      const std::string field = at + "dex_lambda_scale";
+      const std::string what = "has no effect: " + subject.adapter() + " of method " +
+                               adapter.method() + " has no branch whose λ it scales";
+      return base::Status(base::Code::kInvalidArgument, "UNUSED_FIELD", field + " " + what)
+          .with_violation(field, what);
     }
     const std::string base = base_of_adapter(record->id);
     if (!subject.model().empty() && subject.model() != base)

@@ -209,6 +209,7 @@ SubjectSource source_of(const pb::EvaluationSubject& subject, const EvaluatorSta
     contradiction("has no adapter " + subject.adapter());
   out.adapter = at->path();
   out.content_sha256 = at->content_sha256();
+  if (subject.has_dex_lambda_scale()) out.dex_lambda_scale = subject.dex_lambda_scale();
   return out;
 }
 

@@ -60,20 +60,24 @@ struct HeadsModel::Loaded {
         llama(config, weights),
         weights_sha256(model::base_weights_sha256(folder)) {}
 
-  const model::Adaptation& adaptation(const std::filesystem::path& adapter) {
+  const model::Adaptation& adaptation(const Whose& whose) {
     static const model::Adaptation kBase{};
-    if (adapter.empty()) return kBase;
-    const auto known = adapters.find(adapter);
+    if (whose.adapter.empty()) return kBase;
+    const auto known = adapters.find(whose);
     if (known != adapters.end()) return known->second;
-    auto read = model::load_adapter(adapter, {config, weights_sha256});
-    return adapters.emplace(adapter, std::move(read.adaptation)).first->second;
+    auto read = model::load_adapter(whose.adapter, {config, weights_sha256});
+    for (auto& layer : read.adaptation.layers) {
+      layer.lambda.fixed *= whose.lambda_scale;
+      layer.lambda.learned *= whose.lambda_scale;
+    }
+    return adapters.emplace(whose, std::move(read.adaptation)).first->second;
   }
 
   model::Config config;
   model::Weights weights;
   model::Llama llama;
   std::string weights_sha256;
-  std::map<std::filesystem::path, model::Adaptation> adapters;
+  std::map<Whose, model::Adaptation> adapters;
   kernels::LinearCrossEntropy cross_entropy;
 };
 
@@ -86,14 +90,13 @@ HeadsModel::Loaded& HeadsModel::loaded() {
   return *loaded_;
 }
 
-evaluate::HeadMeasures HeadsModel::measure(const std::filesystem::path& adapter,
-                                           std::span<const int32_t> tokens,
+evaluate::HeadMeasures HeadsModel::measure(const Whose& whose, std::span<const int32_t> tokens,
                                            const evaluate::HeadQuestion& question,
                                            const std::stop_token& stop,
                                            const std::function<void()>& after_pass) {
   const LibraryThreads threads(threads_);
   Loaded& with = loaded();
-  const model::Adaptation& adaptation = with.adaptation(adapter);
+  const model::Adaptation& adaptation = with.adaptation(whose);
   const std::vector<float> ones(tokens.size(), 1.0F);
   const std::vector<evaluate::Document> documents = {{tokens, ones}};
   const auto between = [&] {

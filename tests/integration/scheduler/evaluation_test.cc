@@ -402,6 +402,19 @@ TEST_F(EvaluationTest, AnAdapterThatIsAWholeModelIsRefused) {
   refused(request, "NOT_SUPPORTED", "");
 }
 
+TEST_F(EvaluationTest, AScaleOfLambdaReachesTheWorkerAndNeedsABranch) {
+  auto request = perplexity_of(upload_evals("some text\n", "a.raw").id());
+  auto& subject = *request.mutable_spec()->add_subjects();
+  subject.set_adapter(train_adapter("LIGHT", "none"));
+  subject.set_dex_lambda_scale(0.5);
+  refused(request, "UNUSED_FIELD", "subjects[1].dex_lambda_scale");
+  subject.set_adapter(train_adapter("LIGHT", "paper"));
+  const auto made = create_evaluation(request);
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  EXPECT_EQ(made->spec().subjects(1).label(), "adapter-lambda-0.5");
+  EXPECT_EQ(claim().job().evaluation().subjects(1).dex_lambda_scale(), 0.5);
+}
+
 TEST_F(EvaluationTest, TrainingTakesNoFileOfEvaluations) {
   v1::CreateFineTuningJobRequest request;
   *request.mutable_spec() = spec(upload_evals("{\"text\": \"a\"}\n", "a.jsonl").id());

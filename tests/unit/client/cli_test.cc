@@ -10,11 +10,28 @@
 #include "client/cli/names.h"
 #include "client/cli/output.h"
 #include "client/cli/progress_view.h"
+#include "client/cli/sampling_flags.h"
 
 namespace dex::cli {
 namespace {
 
 using testing::HasSubstr;
+
+TEST(SamplingFlagsTest, OnlyWhatIsGivenIsAsked) {
+  CLI::App app;
+  SamplingFlags flags;
+  flags.add_to(app);
+  app.parse("--lambda-scale 0 --temperature 0.5");
+  v1::GenerateRequest request;
+  flags.apply(request);
+  EXPECT_TRUE(request.has_dex_lambda_scale());
+  EXPECT_EQ(request.dex_lambda_scale(), 0);
+  EXPECT_EQ(request.temperature(), 0.5);
+  EXPECT_FALSE(request.has_top_p());
+  v1::GenerateRequest plain;
+  SamplingFlags().apply(plain);
+  EXPECT_FALSE(plain.has_dex_lambda_scale());
+}
 
 // api.md §8.
 TEST(ExitCodeTest, FollowsTheCategoryOfTheError) {

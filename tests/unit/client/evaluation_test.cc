@@ -37,6 +37,23 @@ TEST(EvaluationFlagsTest, BaseFirstThenAdaptersThenTheTaskWithItsOptions) {
   EXPECT_EQ(spec->metadata().at("study"), "a");
 }
 
+TEST(EvaluationFlagsTest, AnAdapterMayComeWithAScaleOfItsLambda) {
+  EvaluationFlags flags;
+  flags.adapters = {"ft:small:default:night:01", "ft:small:default:night:01@0.5",
+                    "ft:small:default:night:01@0"};
+  flags.task = "answers";
+  flags.file = "a.jsonl";
+  const auto spec = make_evaluation_spec(flags);
+  ASSERT_TRUE(spec.ok()) << spec.status().to_string();
+  EXPECT_FALSE(spec->subjects(1).has_dex_lambda_scale());
+  EXPECT_EQ(spec->subjects(2).adapter(), "ft:small:default:night:01");
+  EXPECT_EQ(spec->subjects(2).dex_lambda_scale(), 0.5);
+  EXPECT_TRUE(spec->subjects(3).has_dex_lambda_scale());
+  EXPECT_EQ(spec->subjects(3).dex_lambda_scale(), 0);
+  flags.adapters = {"ft:small:default:night:01@half"};
+  EXPECT_THAT(make_evaluation_spec(flags).status().message(), HasSubstr("dex_lambda_scale"));
+}
+
 TEST(EvaluationFlagsTest, WhatIsMissingOrUnknownIsSaid) {
   EvaluationFlags flags;
   EXPECT_THAT(make_evaluation_spec(flags).status().message(), HasSubstr("--model"));

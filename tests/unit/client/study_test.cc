@@ -1,7 +1,9 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "client/cli/study_report.h"
 
@@ -191,6 +193,66 @@ TEST(StudyReportTest, SaysEachMethodsLearningRatesOnce) {
   const auto rows = summarise(plan(), results);
   EXPECT_THAT(rows[0].notes, ElementsAre("learning_rate 0.0001, branch_learning_rate 0.0001"));
   EXPECT_THAT(markdown("d", "c", plan(), rows), HasSubstr("- `kvo_only`: learning_rate 0.0001\n"));
+}
+
+TEST(StudyPlanTest, WhatIsMergedWhenItIsServedIsKnownFromTheSpec) {
+  using Dex = v1::DexMethod;
+  const auto dex = [](const std::function<void(Dex&)>& change) {
+    v1::FineTuningJobSpec spec;
+    change(*spec.mutable_dex());
+    const Decoding how = decoding_of(spec);
+    return std::pair(how.merged, how.scaled);
+  };
+  const std::pair both(true, true), apart(false, false), merged(true, false);
+  EXPECT_EQ(dex([](Dex& to) { to.set_form(Dex::FORM_PAPER); }), both);
+  EXPECT_EQ(dex([](Dex& to) {
+              to.set_form(Dex::FORM_HEAD_MEAN);
+              to.set_projection(Dex::PROJECTION_BOTTLENECK);
+              to.mutable_bottleneck()->set_activation(Dex::Bottleneck::ACTIVATION_NONE);
+            }),
+            both);
+  EXPECT_EQ(dex([](Dex& to) {
+              to.set_projection(Dex::PROJECTION_BOTTLENECK);
+              to.mutable_bottleneck()->set_activation(Dex::Bottleneck::ACTIVATION_SILU);
+            }),
+            apart);
+  EXPECT_EQ(dex([](Dex& to) { to.set_form(Dex::FORM_PREFIX_MEAN); }), apart);
+  EXPECT_EQ(dex([](Dex& to) { to.set_form(Dex::FORM_UNIFORM_MAP); }), apart);
+  EXPECT_EQ(dex([](Dex& to) { to.set_train(Dex::TRAIN_LORA_DEX); }), apart);
+  EXPECT_EQ(dex([](Dex& to) { to.set_train(Dex::TRAIN_FULL_DEX); }), merged);
+  v1::FineTuningJobSpec lora, adapter, kvo;
+  lora.mutable_lora();
+  adapter.mutable_adapter();
+  kvo.mutable_kvo_only();
+  EXPECT_FALSE(decoding_of(lora).merged || decoding_of(lora).scaled);
+  EXPECT_FALSE(decoding_of(adapter).merged || decoding_of(adapter).scaled);
+  EXPECT_TRUE(decoding_of(kvo).merged);
+  EXPECT_FALSE(decoding_of(kvo).scaled) << "there is no branch to take out";
+}
+
+TEST(StudyReportTest, DecodingIsToldMergedAndUnmerged) {
+  auto three = plan();
+  three.methods = {"dex", "kvo_only", "lora"};
+  std::vector<RunResult> results = {run("dex", 1, 2.1), run("kvo_only", 1, 2.2),
+                                    run("lora", 1, 2.3)};
+  results[0].merged = {1.0, 1.02, 0.99};
+  results[0].unmerged = {1.2, 1.1, 1.3};
+  results[1].merged = {1.01};
+  results[2].unmerged = {1.4, 1.5};
+  const auto rows = summarise(three, results);
+  const std::string report = markdown("d", "c", three, rows);
+  EXPECT_THAT(report, HasSubstr("| artefact | decoding time merged | decoding time unmerged |\n"));
+  EXPECT_THAT(report, HasSubstr("| × 1.00 (0.99–1.02) | × 1.20 (1.10–1.30) |\n"));
+  EXPECT_THAT(report, HasSubstr("| × 1.01 (1.01–1.01) | – |\n"));
+  EXPECT_THAT(report, HasSubstr("| – | × 1.45 (1.40–1.50) |\n"));
+  EXPECT_THAT(report, HasSubstr("has the base's shape and so its cost"));
+  EXPECT_THAT(report, HasSubstr("dex_lambda_scale 0.5"));
+  const auto json = to_json("d", "c", three, rows, results);
+  EXPECT_NEAR(json["methods"][0]["decoding_time_unmerged"]["median"].get<double>(), 1.2, 1e-9);
+  EXPECT_NEAR(json["methods"][0]["decoding_time_merged"]["max"].get<double>(), 1.02, 1e-9);
+  EXPECT_FALSE(json["methods"][1].contains("decoding_time_unmerged"));
+  EXPECT_FALSE(json["methods"][2].contains("decoding_time_merged"));
+  EXPECT_EQ(json["runs"][2]["decoding_time_unmerged"].size(), 2U);
 }
 
 TEST(StudyReportTest, NothingIsCalledADifferenceThatIsNone) {

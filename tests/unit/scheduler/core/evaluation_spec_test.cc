@@ -137,6 +137,31 @@ TEST(EvaluationSpecTest, WhatWasLeftOpenIsFilledIn) {
   EXPECT_DOUBLE_EQ(spec.confidence(), 0.95);
 }
 
+TEST(EvaluationSpecTest, AScaleOfLambdaIsBoundedAndNamesItsSubject) {
+  const std::string task = R"(tasks { icl { file: "f" } })";
+  const auto with = [&](const std::string& subject) {
+    return faults(kBase + ("subjects { model: \"m\" " + subject + " } ") + task);
+  };
+  EXPECT_THAT(with(R"(adapter: "ft:m:t:night:1" dex_lambda_scale: 0)"), ElementsAre());
+  EXPECT_THAT(with(R"(adapter: "ft:m:t:night:1" dex_lambda_scale: 1)"), ElementsAre());
+  const std::string bad = "VALUE_OUT_OF_RANGE subjects[1].dex_lambda_scale";
+  EXPECT_THAT(with(R"(adapter: "ft:m:t:night:1" dex_lambda_scale: 1.5)"), ElementsAre(bad));
+  EXPECT_THAT(with(R"(adapter: "ft:m:t:night:1" dex_lambda_scale: nan)"), ElementsAre(bad));
+  EXPECT_THAT(with("dex_lambda_scale: 0.5"),
+              ElementsAre("UNUSED_FIELD subjects[1].dex_lambda_scale"));
+
+  auto spec = evaluation(kBase +
+                         (R"(
+    subjects { adapter: "ft:m:t:night:1" } subjects { adapter: "ft:m:t:night:1" dex_lambda_scale: 0.25 }
+    subjects { adapter: "ft:m:t:)" +
+                          std::string(64, 'x') + R"(:1" dex_lambda_scale: 0 } )") +
+                         task);
+  fill_evaluation(spec, {});
+  EXPECT_EQ(spec.subjects(1).label(), "night");
+  EXPECT_EQ(spec.subjects(2).label(), "night-lambda-0.25");
+  EXPECT_EQ(spec.subjects(3).label(), std::string(55, 'x') + "-lambda-0");
+}
+
 TEST(EvaluationSpecTest, FilesAreListedByWhereTheyStand) {
   const auto files = evaluation_files(evaluation(
       R"(tasks { answers { file: "a" } } tasks { multiple_choice { file: "b" shots_file: "c" } }

@@ -404,6 +404,19 @@ TEST_F(EvaluationFramesTest, AFileThatIsNotWhatWasUploadedIsNotMeasured) {
   EXPECT_TRUE(said.steps.empty());
 }
 
+TEST_F(EvaluationFramesTest, AScaleOfLambdaIsItsSubjectsAlone) {
+  auto asked = start("attempt-1");
+  auto& adapter = *asked.add_adapters();
+  adapter.set_id("ft:tiny:t::1");
+  adapter.set_path((dir / "none").string());
+  for (auto& subject : *asked.mutable_spec()->mutable_subjects())
+    subject.set_adapter("ft:tiny:t::1");
+  asked.mutable_spec()->mutable_subjects(1)->set_dex_lambda_scale(0);
+  const EvaluationJob job = evaluation_job(asked);
+  EXPECT_FALSE(job.subjects.subjects.at(0).dex_lambda_scale.has_value());
+  EXPECT_EQ(job.subjects.subjects.at(1).dex_lambda_scale.value_or(1), 0);
+}
+
 TEST_F(EvaluationFramesTest, AnAdapterOfOtherBytesAndABrokenBaseSayWhoseFaultItIs) {
   auto foreign = start("attempt-1");
   foreign.mutable_spec()->mutable_subjects(1)->set_adapter("ft:tiny:t::1");

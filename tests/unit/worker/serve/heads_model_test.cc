@@ -77,7 +77,7 @@ TEST(HeadsModelTest, DocumentByDocumentGivesTheMeansOfAllTogether) {
 }
 
 evaluate::HeadMeasures with_adapter(const std::filesystem::path& model,
-                                    const model::DexOptions& options) {
+                                    const model::DexOptions& options, double lambda_scale = 1) {
   const auto folder = model / "adapter";
   std::filesystem::remove_all(folder);
   auto adapter = testing::tiny_adapter(options, 7, model::base_weights_sha256(model), 2.0);
@@ -86,7 +86,8 @@ evaluate::HeadMeasures with_adapter(const std::filesystem::path& model,
   }
   model::write_adapter(folder, adapter);
   HeadsModel heads(model, 1);
-  return heads.measure(folder, ids(40, 1), {.entropy = true, .sparsity = true, .skip_rows = 4}, {});
+  return heads.measure({folder, lambda_scale}, ids(40, 1),
+                       {.entropy = true, .sparsity = true, .skip_rows = 4}, {});
 }
 
 // Heads 0 and 3 of the first layer have a branch, 1 and 2 of the second.
@@ -100,6 +101,11 @@ TEST(HeadsModelTest, ShowsWhatABranchMakesNegativeOrTakesAway) {
   EXPECT_GT(uniform.negative_mass[0][3], 0);
   EXPECT_EQ(uniform.negative_mass[1][0], 0);
   EXPECT_TRUE(uniform.removed_below_half.empty());
+  const auto half = with_adapter(dir.path(), options[testing::kUniformMap], 0.5);
+  EXPECT_LT(half.negative_mass[0][0], uniform.negative_mass[0][0]) << "λ of M is scaled";
+  const auto none = with_adapter(dir.path(), options[testing::kUniformMap], 0);
+  EXPECT_FALSE(none.entropy_of_magnitudes);
+  EXPECT_EQ(none.negative_mass[0][0], 0);
 
   const auto paper = with_adapter(dir.path(), options[0]);
   EXPECT_FALSE(paper.entropy_of_magnitudes);
@@ -107,6 +113,7 @@ TEST(HeadsModelTest, ShowsWhatABranchMakesNegativeOrTakesAway) {
   ASSERT_EQ(paper.removed_below_half.size(), 2U);
   EXPECT_GT(paper.removed_below_half[0][3], 0);
   EXPECT_TRUE(std::isnan(paper.removed_below_zero[0][1])) << "no branch acts on it";
+  EXPECT_EQ(with_adapter(dir.path(), options[0], 0).removed_below_half[0][3], 0);
 
   model::DexOptions dense = options[0];
   dense.projection = model::Projection::kDense;
@@ -114,6 +121,25 @@ TEST(HeadsModelTest, ShowsWhatABranchMakesNegativeOrTakesAway) {
   EXPECT_TRUE(whole.removed_by_layer);
   ASSERT_EQ(whole.removed_below_half[1].size(), 1U);
   EXPECT_GT(whole.removed_below_half[1][0], 0);
+}
+
+TEST(HeadsModelTest, ScalesLambda) {
+  const support::TemporaryDirectory dir;
+  train::testing::write_tiny_model(dir / "model");
+  const auto adapter = testing::tiny_adapter(testing::tiny_options()[testing::kDexOnly], 50,
+                                             model::base_weights_sha256(dir / "model"));
+  model::write_adapter(dir / "adapter", adapter);
+  HeadsModel heads(dir / "model", 1);
+  const auto importance = [&](const HeadsModel::Whose& whose) {
+    return heads.measure(whose, ids(40, 1), {.importance = true}, {}).importance;
+  };
+  const auto base = importance({}), zero = importance({dir / "adapter", 0}),
+             half = importance({dir / "adapter", 0.5}), one = importance({dir / "adapter", 1});
+  for (size_t l = 0; l < 2; ++l) {
+    for (size_t h = 0; h < 4; ++h) EXPECT_NEAR(zero[l][h], base[l][h], 1e-5 * base[l][h]);
+  }
+  EXPECT_NE(half, base);
+  EXPECT_NE(half, one);
 }
 
 TEST(HeadsModelTest, LeavesLibTorchsThreadsAsTheyWereAndStops) {
