@@ -36,8 +36,10 @@ std::vector<TaskMetric> make_task_metrics() {
   add_metrics("answers", {"exact", "contains", "f1", "unseen_strings_per_100_words"}, {{}}, out);
   // Numbers of single heads are no rows but tables (evaluation.proto, HeadTable).
   add_metrics("head_analysis",
-              {"entropy", "importance", "cosine_distance", "cka", "sparsity", "negative_mass"},
+              {"entropy", "importance", "cosine_distance", "cka", "sparsity", "negative_share",
+               "negative_mass", "directions_below_zero", "directions_below_half"},
               {{}, {"layer"}}, out);
+  // Not hessian_histogram: its ranges are known once it is measured.
   add_metrics("head_analysis", {"hessian_eigenvalue", "hessian_negative_share"}, {{}}, out);
   return out;
 }
