@@ -1,5 +1,6 @@
 // `dexctl study`: the same data, budget and seeds for every method, and a report of what came out.
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "services/base/atomic_directory.h"
@@ -85,6 +86,16 @@ base::Status copy_artefact(const fs::path& from, const std::string& manifest_sha
   return folder.commit(kArtefactManifest, manifest.text);
 }
 
+// How the heads were chosen lies beside the artefact (worker/train), where GetFineTuningJob looks
+// for it. Under no hash, and no reason to stop a job.
+void copy_head_selection(const fs::path& from, const fs::path& to) {
+  for (const char* name : {"head_selection.json", "head_selection.svg"}) {
+    std::error_code error;
+    if (!fs::copy_file(from / name, to / name, fs::copy_options::overwrite_existing, error))
+      fs::remove(to / name, error);  // half of it says less than none
+  }
+}
+
 }  // namespace
 
 bool is_gate_checkpoint(const iv1::CheckpointRef& checkpoint) {
@@ -124,6 +135,7 @@ base::Result<iv1::TrainedState> take_up_trained(const iv1::CheckpointRef& checkp
   DEX_ASSIGN_OR_RETURN(const fs::path artefact, paths.absolute(result.uri()));
   const fs::path own = attempt_dir / "final";
   DEX_RETURN_IF_ERROR(copy_artefact(artefact, result.manifest_sha256(), own));
+  copy_head_selection(artefact.parent_path(), attempt_dir);
   DEX_ASSIGN_OR_RETURN(*result.mutable_uri(), paths.relative(own.string()));
   return state;
 }

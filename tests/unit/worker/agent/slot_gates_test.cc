@@ -73,6 +73,7 @@ class SlotGatesTest : public SlotTest {
     std::ofstream(attempt / "final/adapter.bin") << (damaged ? "other weights" : "weights");
     const std::string manifest = R"({"adapter.bin": ")" + base::sha256_hex("weights") + "\"}\n";
     std::ofstream(attempt / "final/checksums.json") << manifest;
+    std::ofstream(attempt / "head_selection.json") << "[]";
     iv1::TrainedState state;
     state.mutable_result()->set_uri(std::string(kBefore) + "/final");
     state.mutable_result()->set_manifest_sha256(base::sha256_hex(manifest));
@@ -194,6 +195,8 @@ TEST_F(SlotGatesTest, ALaterAttemptTrainsNothingAgain) {
   std::ifstream(directory_ / kAttemptDir / "final/adapter.bin") >> weights;
   EXPECT_EQ(weights, "weights");
   EXPECT_TRUE(std::filesystem::exists(directory_ / kAttemptDir / "final/checksums.json"));
+  EXPECT_TRUE(std::filesystem::exists(directory_ / kAttemptDir / "head_selection.json"));
+  EXPECT_FALSE(std::filesystem::exists(directory_ / kAttemptDir / "head_selection.svg"));
   EXPECT_EQ(finish.checkpoint().uri(), std::string(kAttemptDir) + "/gates-1");
   EXPECT_FALSE(std::filesystem::exists(directory_ / kAttemptDir / "trainer.log"));
 }
