@@ -149,7 +149,7 @@ TEST(StudyTest, GoesOnWhereItWasAndGivesTheSameNumbersElsewhere) {
     EXPECT_THAT(outcome.err, HasSubstr("kvo_only is added"));
     EXPECT_THAT(outcome.out, HasSubstr("| base | "));
     EXPECT_THAT(outcome.out, HasSubstr("`dex` against `kvo_only`"));
-    EXPECT_EQ(outcome.out.find("not measured"), std::string::npos) << outcome.out;
+    EXPECT_EQ(outcome.out.find("decoding not measured"), std::string::npos) << outcome.out;
     EXPECT_EQ(outcome.out.find("budgets are not equal"), std::string::npos) << outcome.out;
     EXPECT_EQ(outcome.out, support::content_of(out / "report.md"));
     EXPECT_THAT(support::content_of(out / "loss.svg"), HasSubstr("</svg>"));
