@@ -1,8 +1,12 @@
 #include "worker/serve/lambda_scale.h"
 
+#include <array>
 #include <bit>
 #include <cstdio>
 #include <string>
+#include <string_view>
+
+#include "services/base/sha256.h"
 
 namespace dex::serve {
 
@@ -26,11 +30,13 @@ bool needs_branch_apart(const Request& request, const ServingAdapter* adapter) {
 uint64_t cache_key(const Request& request, const ServingAdapter* adapter) {
   if (adapter == nullptr) return 0;
   if (request.lambda_scale() == 1) return adapter->key;
-  // SplitMix64's finaliser is one to one, so two scales of an adapter never meet.
-  uint64_t x = std::bit_cast<uint64_t>(request.lambda_scale()) + 0x9e3779b97f4a7c15U;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
-  return adapter->key ^ x ^ (x >> 31);
+  // The scale is the client's to choose, and its adapter's hash is no secret: a mixture that can be
+  // solved for one would let it write into the base's cache, or into another tenant's.
+  const auto bits = std::bit_cast<std::array<char, sizeof(double)>>(request.lambda_scale());
+  base::Sha256 hash;
+  hash.update(adapter->content_sha256);
+  hash.update(std::string_view(bits.data(), bits.size()));
+  return kv_key(hash.hex());
 }
 
 }  // namespace dex::serve

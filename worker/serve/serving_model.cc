@@ -120,12 +120,6 @@ std::vector<float> copy(const at::Tensor& tensor) {
   return {data, data + flat.numel()};
 }
 
-uint64_t first_bits(const std::string& hex) {
-  uint64_t value = 0;
-  std::from_chars(hex.data(), hex.data() + std::min<size_t>(16, hex.size()), value, 16);
-  return value == 0 ? 1 : value;  // 0 is the base
-}
-
 std::vector<float> floats(const at::Tensor& tensor) {
   return tensor.defined() ? copy(tensor.to(at::kFloat)) : std::vector<float>();
 }
@@ -237,13 +231,19 @@ std::shared_ptr<ServingAdapter> build_adapter(const model::Adapter& adapter, con
   out->has_lambda = options.has_branch();
   out->id = id;
   out->content_sha256 = content_sha256;
-  out->key = first_bits(content_sha256);
+  out->key = kv_key(content_sha256);
   out->bytes = storage->bytes();
   out->storage = storage;
   return out;
 }
 
 }  // namespace
+
+uint64_t kv_key(const std::string& sha256) {
+  uint64_t value = 0;
+  std::from_chars(sha256.data(), sha256.data() + std::min<size_t>(16, sha256.size()), value, 16);
+  return value == 0 ? 1 : value;  // 0 is the base
+}
 
 void use_one_library_thread() {
   at::set_num_threads(1);

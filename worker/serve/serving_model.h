@@ -95,12 +95,15 @@ struct LayerOverride {
   }
 };
 
+// What the KV cache's hash chain of an adapter starts from: the first 64 bits of a SHA-256 in hex,
+// but never 0, which is the base's.
+uint64_t kv_key(const std::string& sha256);
+
 // An adapter ready to serve. Immutable; requests keep it alive while they run.
 struct ServingAdapter {
   std::string id;
   std::string content_sha256;
-  uint64_t key =
-      0;  // the first 64 bits of content_sha256: starts the KV cache's hash chain. The base has 0
+  uint64_t key = 0;  // kv_key of content_sha256
   std::vector<LayerOverride> layers;
   // Of its bottleneck adapters.
   model::AdapterActivation activation = model::AdapterActivation::kRelu;

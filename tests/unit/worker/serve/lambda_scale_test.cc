@@ -7,6 +7,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
+#include <cstdio>
 #include <filesystem>
 #include <limits>
 #include <map>
@@ -222,6 +224,34 @@ TEST_F(LambdaScaleTest, APrefixIsSharedAtOneScaleOnly) {
     one->run_until_idle();
     EXPECT_EQ(base->outcome.cached_tokens, 0);
   }
+}
+
+// Key and scale go through a SHA-256: where a mixture can be solved for the scale, clients choose
+// one at which their adapter writes into the base's cache. Here that of the adapter's key and
+// SplitMix64's finaliser of the scale, which is one to one.
+TEST_F(LambdaScaleTest, NoScaleGivesAnAdapterTheCacheOfTheBase) {
+  Request request;
+  request.dex_lambda_scale = 0.5;
+  uint64_t x = std::bit_cast<uint64_t>(0.5) + 0x9e3779b97f4a7c15U;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
+  x ^= x >> 31;
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(x));
+  ServingAdapter adapter;
+  adapter.content_sha256 = digits + std::string(48, '0');
+  adapter.key = kv_key(adapter.content_sha256);
+  ASSERT_EQ(adapter.key, x);
+  const uint64_t half = cache_key(request, &adapter);
+  EXPECT_NE(half, 0U);
+  EXPECT_NE(half, adapter.key);
+  // Of hash and scale alone, and of both.
+  EXPECT_EQ(half, cache_key(request, &adapter));
+  request.dex_lambda_scale = 0.25;
+  EXPECT_NE(cache_key(request, &adapter), half);
+  request.dex_lambda_scale = 1;
+  EXPECT_EQ(cache_key(request, &adapter), adapter.key);
+  EXPECT_EQ(cache_key(request, nullptr), 0U);
 }
 
 TEST_F(LambdaScaleTest, RefusesWhatItCannotScale) {
