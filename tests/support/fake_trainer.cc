@@ -148,7 +148,8 @@ int behave(FrameChannel& channel, const iv1::TrainerStart& start) {
     return 10;
   if (how == "prefix-cache" &&
       (!start.prefix_cache_dir().ends_with("/cache/prefix") ||
-       !start.prefix_cache_dir().starts_with("/") || start.prefix_cache_bytes() != 5))
+       !start.prefix_cache_dir().starts_with("/") || start.prefix_cache_bytes() != 5 ||
+       start.prefix_cache_owner() != "default"))
     return 10;
   if (how == "no-prefix-cache" && !start.prefix_cache_dir().empty()) return 10;
   succeed(channel, start, how == "where" ? "/elsewhere/final" : start.attempt_dir() + "/final");

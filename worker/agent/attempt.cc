@@ -151,6 +151,7 @@ base::Result<iv1::TrainerStart> Attempt::trainer_start() {
   if (options_.prefix_cache_bytes > 0) {
     start.set_prefix_cache_dir((paths_.data_dir() / "cache" / "prefix").string());
     start.set_prefix_cache_bytes(options_.prefix_cache_bytes);
+    start.set_prefix_cache_owner(job_.tenant());
   }
   start.set_stop_grace_seconds(static_cast<double>(options_.stop.stop_grace_ms) / 1000.0);
   return start;

@@ -47,7 +47,8 @@ void Job::make_prefix() {
   }
   prefix_ = std::make_unique<DocumentPrefix>(
       *llama_,
-      PrefixKey{identity_.base_weights_sha256, *config, layers, "float32", this_computer()},
+      PrefixKey{identity_.base_weights_sha256, *config, layers, "float32", this_computer(),
+                spec_.prefix_cache_owner},
       std::move(store));
 }
 

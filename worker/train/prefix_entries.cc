@@ -12,8 +12,8 @@ std::string prefix_entry_name(const PrefixKey& key, std::span<const int64_t> ids
   base::Sha256 hash;
   // Each part ends in a byte that none of them has, so no two keys read alike.
   for (const std::string& part :
-       {std::string("prefix 1"), key.base_weights_sha256, key.config_sha256,
-        std::to_string(key.layers), key.dtype, key.computed_by}) {
+       {std::string("prefix 2"), key.base_weights_sha256, key.config_sha256,
+        std::to_string(key.layers), key.dtype, key.computed_by, key.owner}) {
     hash.update(part);
     hash.update(std::string_view("\0", 1));
   }

@@ -10,16 +10,19 @@ namespace dex::train {
 // The rules of the frozen-prefix cache, without its files: what an entry is called, and which
 // entries go when there is no room.
 
-// Everything beside a document's tokens that decides, to the bit, what enters a layer of a base.
-// Data file, tokenizer, template, truncation and packing are not in it: they act through the tokens
-// alone, for a document in a pack sees itself only, from position 0. So a row is found again in
-// whatever file, pack or job it comes back.
+// Everything beside a document's tokens that decides, to the bit, what enters a layer of a base,
+// and who may find it. Data file, tokenizer, template, truncation and packing are not in it: they
+// act through the tokens alone, for a document in a pack sees itself only, from position 0. So a
+// row is found again in whatever file, pack or job it comes back.
 struct PrefixKey {
   std::string base_weights_sha256;
   std::string config_sha256;  // of config.json: RoPE, eps
   int64_t layers = 0;
   std::string dtype;        // in which it is computed and kept: "float32"
   std::string computed_by;  // version, CPU, threads: others may round otherwise
+  // Tenant. It decides nothing of the content: without it a job's hits would tell its owner which
+  // rows others have trained on.
+  std::string owner;
 };
 
 // 64 hex digits for one document, its token ids in order.

@@ -14,11 +14,12 @@
 namespace dex::train {
 
 // The files of the frozen-prefix cache: one a document, in one flat directory that all jobs on the
-// host may share and anybody may empty at any time. Nothing here ends a job: what can't be read is
-// a miss, and after a write that failed no more are tried. Entries carry a hash of name and
-// content, so one that is damaged, cut short or not its own is a miss too, and is removed. They are
-// not synced: one that a power cut takes is a miss. Jobs side by side may together exceed the bound
-// by a sixteenth of it each, until the next one looks. One thread an object; blocks on the disk.
+// host may share (each finds its owner's entries only) and anybody may empty at any time. Nothing
+// here ends a job: what can't be read is a miss, and after a write that failed no more are tried.
+// Entries carry a hash of name and content, so one that is damaged, cut short or not its own is a
+// miss too, and is removed. They are not synced: one that a power cut takes is a miss. Jobs side by
+// side may together exceed the bound by a sixteenth of it each, until the next one looks. One
+// thread an object; blocks on the disk.
 class PrefixStore {
  public:
   struct Options {

@@ -109,6 +109,7 @@ struct JobSpec {
   // Where what frozen layers compute is kept (prefix_store.h), and its bound; empty or 0: nowhere.
   std::filesystem::path prefix_cache_dir;
   int64_t prefix_cache_bytes = kPrefixCacheBytes;
+  std::string prefix_cache_owner;  // only jobs of the same one find its entries
 
   std::string spec_sha256;  // of the job's own message in deterministic form; a checkpoint of
                             // another spec is refused

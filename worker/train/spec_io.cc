@@ -154,6 +154,7 @@ JobSpec from_message(const Start& start) {
   }
   out.threads = static_cast<int32_t>(start.threads());
   out.prefix_cache_dir = start.prefix_cache_dir();
+  out.prefix_cache_owner = start.prefix_cache_owner();
   if (start.has_prefix_cache_bytes()) {
     if (start.prefix_cache_bytes() < 0) {
       throw bad_spec("prefix_cache_bytes",

@@ -72,6 +72,7 @@ class SlotTest : public testing::Test {
     job.mutable_spec()->set_model("tiny");
     job.mutable_spec()->set_suffix(behaviour);
     job.set_attempt_dir(kAttemptDir);
+    job.set_tenant("default");
     job.mutable_training_input()->set_path("files/a.jsonl");
     scheduler_.offer(job);
   }

@@ -115,6 +115,22 @@ TEST_F(PrefixCacheTest, AnotherJobOnTheSameRowsFindsThem) {
   EXPECT_EQ(count(second, "misses"), 0);
 }
 
+// Hits would tell which rows others have trained on.
+TEST_F(PrefixCacheTest, AJobOfAnotherOwnerDoesNot) {
+  RecordingSession first, other, again;
+  const auto owned = [&](const std::string& attempt, const std::string& owner) {
+    JobSpec spec = upper(attempt, true);
+    spec.prefix_cache_owner = owner;
+    return spec;
+  };
+  run(owned("first", "acme"), first);
+  run(owned("other", "globex"), other);
+  EXPECT_EQ(count(other, "misses"), count(first, "misses"));
+  EXPECT_EQ(count(other, "damaged"), 0);
+  run(owned("again", "acme"), again);
+  EXPECT_EQ(count(again, "misses"), 0);
+}
+
 TEST_F(PrefixCacheTest, AnotherBaseOrNumberOfThreadsDoesNot) {
   RecordingSession first, again, threads;
   run(upper("first", true), first);

@@ -27,7 +27,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 TEST(PrefixEntryNameTest, ChangesWithEveryPartOfTheKeyAndEveryToken) {
-  const PrefixKey key{std::string(64, 'a'), std::string(64, 'b'), 15, "float32", "1 c, 2 threads"};
+  const PrefixKey key{
+      std::string(64, 'a'), std::string(64, 'b'), 15, "float32", "1 c, 2 threads", "acme"};
   const std::vector<int64_t> ids{3, 14, 15}, other_order{14, 3, 15}, longer{3, 14, 15, 0};
   std::set<std::string> names{prefix_entry_name(key, ids), prefix_entry_name(key, other_order),
                               prefix_entry_name(key, longer)};
@@ -35,7 +36,7 @@ TEST(PrefixEntryNameTest, ChangesWithEveryPartOfTheKeyAndEveryToken) {
       [](PrefixKey& k) { k.base_weights_sha256[63] = '0'; },
       [](PrefixKey& k) { k.config_sha256[0] = '0'; }, [](PrefixKey& k) { k.layers = 14; },
       [](PrefixKey& k) { k.dtype = "bfloat16"; },
-      [](PrefixKey& k) { k.computed_by = "1 c, 1 threads"; },
+      [](PrefixKey& k) { k.computed_by = "1 c, 1 threads"; }, [](PrefixKey& k) { k.owner = ""; },
       // The same letters, cut elsewhere.
       [](PrefixKey& k) {
         k.dtype = "float321";
