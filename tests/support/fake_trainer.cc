@@ -22,7 +22,7 @@
 //   too-large      out of memory
 //   crash          SIGABRT
 //   wait           until told to stop
-// With a first subject labelled "slow" it says before, for three seconds, that it stands where it
+// With a first subject labelled "slow" it says before, for five seconds, that it stands where it
 // stood.
 
 #include <unistd.h>
@@ -158,7 +158,7 @@ int behave(FrameChannel& channel, const iv1::TrainerStart& start) {
 
 // A long batch of an evaluation: no task gets further, but the engine takes its steps.
 void stay(FrameChannel& channel) {
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < 100; ++i) {
     iv1::TrainerReport report;
     report.mutable_progress()->set_phase(dex::v1::JOB_PHASE_EVALUATING);
     report.mutable_progress()->mutable_progress()->set_total_steps(1);

@@ -116,8 +116,8 @@ TEST_F(SlotTest, AnEvaluationRunsInItsOwnProgram) {
 
 // Its progress has no new step for longer than a stall may last: every frame is a sign of life.
 TEST_F(SlotTest, AnEvaluationThatSaysItStillComputesIsNotStalled) {
-  attempt_.default_stall_ms = 1'500;
-  attempt_.first_sign_ms = 1'500;
+  attempt_.default_stall_ms = 3'000;  // of five; its process needs some to begin
+  attempt_.first_sign_ms = 3'000;
   start();
   iv1::ClaimedJob job;
   job.set_job_id("eval-1");
