@@ -22,6 +22,8 @@ struct AdapterTable::Held {
   std::shared_ptr<const ServingAdapter> adapter;
   std::mutex apart_mutex;
   std::shared_ptr<const ServingAdapter> apart;  // null: nobody has asked for it
+  // That it would take; 0: not known. Of the thread that calls make_apart.
+  int64_t apart_bytes = 0;
   std::shared_ptr<Ledger> ledger;
   std::function<void()> gone;
 };
@@ -40,12 +42,15 @@ void AdapterTable::put(std::shared_ptr<const ServingAdapter> adapter) {
 
 void AdapterTable::reserve(const std::string& id, int64_t bytes) {
   const std::lock_guard lock(ledger_->mutex);
-  if (ledger_->bytes + bytes > max_bytes_) {
-    throw NoRoom("[adapter_table] no room for " + id + ": it takes " + std::to_string(bytes) +
-                 " bytes, " + std::to_string(max_bytes_ - ledger_->bytes) + " of " +
-                 std::to_string(max_bytes_) + " are free");
-  }
+  require_room(id, bytes);
   ledger_->bytes += bytes;
+}
+
+void AdapterTable::require_room(const std::string& id, int64_t bytes) const {
+  if (ledger_->bytes + bytes <= max_bytes_) return;
+  throw NoRoom("[adapter_table] no room for " + id + ": it takes " + std::to_string(bytes) +
+               " bytes, " + std::to_string(max_bytes_ - ledger_->bytes) + " of " +
+               std::to_string(max_bytes_) + " are free");
 }
 
 bool AdapterTable::remove(const std::string& id, std::function<void()> gone) {
@@ -91,8 +96,15 @@ bool AdapterTable::make_apart(const std::string& id, const Make& make) {
   if (find_apart(id) != nullptr) return true;
   const auto held = look_up(id);
   if (held == nullptr) return false;
+  const std::string what = id + " with its branch apart";
+  if (held->apart_bytes > 0) {
+    // It was refused before: nothing is read from the disk again only to be refused once more.
+    const std::lock_guard lock(ledger_->mutex);
+    require_room(what, held->apart_bytes);
+  }
   auto apart = make(held->adapter);
-  reserve(id + " with its branch apart", apart->bytes);
+  held->apart_bytes = apart->bytes;
+  reserve(what, apart->bytes);
   const std::lock_guard lock(held->apart_mutex);
   held->apart = std::move(apart);
   return true;

@@ -41,7 +41,8 @@ class AdapterTable {
   [[nodiscard]] std::shared_ptr<const ServingAdapter> find_apart(const std::string& id) const;
   // Makes that with `make` unless it is there; it stays as long as the adapter, and its bytes
   // count. Takes as long as `make`, holds no lock meanwhile; one thread calls it. False: unknown
-  // adapter. Throws NoRoom, and what `make` throws.
+  // adapter. Throws NoRoom, the second time without `make` as long as there is none, and what
+  // `make` throws.
   using Make = std::function<std::shared_ptr<const ServingAdapter>(
       std::shared_ptr<const ServingAdapter> folded)>;
   bool make_apart(const std::string& id, const Make& make);
@@ -55,6 +56,7 @@ class AdapterTable {
 
   [[nodiscard]] std::shared_ptr<Held> look_up(const std::string& id) const;
   void reserve(const std::string& id, int64_t bytes);
+  void require_room(const std::string& id, int64_t bytes) const;  // with the ledger's mutex held
 
   const int64_t max_bytes_;
   std::shared_ptr<Ledger> ledger_ = std::make_shared<Ledger>();
