@@ -317,8 +317,16 @@ std::string gate_sentence(const dex::v1::GateResult& result) {
   text << "; " << result.value();
   const bool interval = result.has_low() && result.has_high();
   if (interval) text << " (" << result.low() << " to " << result.high() << ")";
-  text << " over " << result.n() << (interval ? " rows" : "");
+  text << " over " << result.n() << (interval ? " rows" : "") << gate_caveat(result);
   return text.str();
+}
+
+std::string gate_caveat(const dex::v1::GateResult& result) {
+  // At 95 % fewer than six could all go one way by chance, and a bootstrap never sees what is not
+  // among them (worker/evaluate/result.h, Comparison).
+  constexpr int64_t kFirm = 6;
+  if (!result.has_low() || result.n() < 1 || result.n() >= kFirm) return "";
+  return "; fewer than " + std::to_string(kFirm) + " may agree by chance, give the gate more data";
 }
 
 }  // namespace dex::proto

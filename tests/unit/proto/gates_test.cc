@@ -278,6 +278,17 @@ TEST(JudgeGateTest, TheRowOfItsDimsAndNoOther) {
                         "9, high end; not measured: the task gave no such row"));
 }
 
+TEST(JudgeGateTest, ThatAHandfulMayAgreeByChanceIsSaid) {
+  auto found = judged(R"(metric: "loss" threshold: 0)");
+  found.set_n(6);
+  EXPECT_EQ(gate_caveat(found), "");
+  found.set_n(5);
+  EXPECT_THAT(gate_sentence(found),
+              HasSubstr("over 5 rows; fewer than 6 may agree by chance, give the gate more data"));
+  found.clear_low();  // judged by its value
+  EXPECT_EQ(gate_caveat(found), "");
+}
+
 TEST(JudgeGateTest, WhatIsNoNumberHasNotPassed) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   EXPECT_FALSE(passes({.bound = false, .threshold = 1e9}, {.value = nan}));
