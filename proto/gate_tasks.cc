@@ -14,6 +14,9 @@ using Groupings = std::vector<std::vector<std::string>>;
 
 constexpr const char* kAnyDim = "*";
 constexpr const char* kAlwaysThere = "unseen_strings_per_100_words";  // whatever answers' match
+// head_analysis': of a branch that folds; of signed maps, which a base rarely has.
+constexpr const char* kOfBranch = "directions_";
+constexpr const char* kOfSignedMaps = "negative_";
 
 void add_metrics(const std::string& task, const std::vector<std::string>& metrics,
                  const Groupings& groupings, std::vector<TaskMetric>& out) {
@@ -114,6 +117,71 @@ std::string only_metric(const dex::v1::EvaluationTask& task) {
   }
 }
 
+// Numbers that a dim may have as the task's options say; empty: they don't.
+std::vector<uint32_t> numbers_of_dim(const dex::v1::EvaluationTask& task, const std::string& key) {
+  const auto or_usual = [](const auto& given, std::vector<uint32_t> usual) {
+    return given.empty() ? std::move(usual) : std::vector<uint32_t>(given.begin(), given.end());
+  };
+  if (task.has_multi_needle() && key == "length")
+    return or_usual(task.multi_needle().lengths(), {});
+  if (task.has_multi_needle() && key == "depth")
+    return or_usual(task.multi_needle().depths_percent(), {0, 25, 50, 75, 100});
+  if (task.has_icl() && key == "shots") return or_usual(task.icl().shots(), {0, 4, 16, 64});
+  return {};
+}
+
+// A row that the task's options rule out would be missed only after the training.
+void check_dim_values(const dex::v1::Gate& gate, const std::string& at,
+                      std::vector<BadValue>& bad) {
+  for (const std::string& key : sorted_keys(gate)) {
+    std::vector<std::string> known;
+    for (const uint32_t number : numbers_of_dim(gate.evaluation(), key))
+      known.push_back(std::to_string(number));
+    const std::string& value = gate.dims().at(key);
+    if (known.empty() || std::find(known.begin(), known.end(), value) != known.end()) continue;
+    bad.push_back({at + "dims", key + " must be one that the evaluation measures, " +
+                                    joined(known, ", ").substr(0, 200) + ", got \"" +
+                                    value.substr(0, 64) + "\""});
+  }
+  if (gate.metric() != "order_spread") return;
+  const auto& icl = gate.evaluation().icl();
+  const bool random = icl.order() == dex::v1::IclTask::ORDER_UNSPECIFIED ||
+                      icl.order() == dex::v1::IclTask::ORDER_RANDOM;
+  const std::string& shots = gate.dims().at("shots");
+  if (shots == "0" || shots == "1" || (random && icl.has_n_orders() && icl.n_orders() == 1)) {
+    bad.push_back({at + "metric",
+                   "order_spread needs two orders: shots of 2 or more, and n_orders of 2 or more "
+                   "where the order is random"});
+  }
+}
+
+// Which of its metrics a head analysis must be asked for to have this row.
+dex::v1::HeadAnalysisTask::Metric head_metric_of(const std::string& metric) {
+  using Task = dex::v1::HeadAnalysisTask;
+  if (metric == "entropy") return Task::METRIC_ENTROPY;
+  if (metric == "importance") return Task::METRIC_IMPORTANCE;
+  if (metric == "cosine_distance") return Task::METRIC_COSINE_DISTANCE;
+  if (metric == "cka") return Task::METRIC_CKA;
+  if (metric.starts_with("hessian_")) return Task::METRIC_HESSIAN;
+  return Task::METRIC_SPARSITY;
+}
+
+void check_head_metric(const dex::v1::Gate& gate, const std::string& at,
+                       std::vector<BadValue>& bad) {
+  using Task = dex::v1::HeadAnalysisTask;
+  const auto needed = head_metric_of(gate.metric());
+  const auto& asked = gate.evaluation().head_analysis().metrics();
+  const bool there = asked.empty() ? needed != Task::METRIC_HESSIAN
+                                   : std::find(asked.begin(), asked.end(), needed) != asked.end();
+  if (!there) {
+    bad.push_back({at + "metric", "\"" + gate.metric() + "\" needs " + Task::Metric_Name(needed) +
+                                      " in evaluation.head_analysis.metrics" +
+                                      (asked.empty() ? ", which are all but that one" : "")});
+  }
+  if (gate.metric().starts_with(kOfBranch) && gate.against() == dex::v1::Gate::AGAINST_BASE)
+    bad.push_back({at + "against", "must be AGAINST_ABSOLUTE: the base has no branch"});
+}
+
 void check_dims(const dex::v1::Gate& gate, const TaskMetric& metric, const std::string& at,
                 std::vector<BadValue>& bad) {
   const std::vector<std::string> keys = sorted_keys(gate);
@@ -123,6 +191,7 @@ void check_dims(const dex::v1::Gate& gate, const TaskMetric& metric, const std::
                                     (keys.empty() ? "none" : joined(keys, " and ")).substr(0, 64)});
     return;
   }
+  check_dim_values(gate, at, bad);
   if (!gate.evaluation().has_perplexity() || keys.empty()) return;
   const auto& grouped = gate.evaluation().perplexity().group_by();
   if (std::find(grouped.begin(), grouped.end(), keys.front()) == grouped.end()) {
@@ -173,7 +242,17 @@ std::vector<BadValue> bad_task_gate(const dex::v1::Gate& gate, const std::string
                                       ", whose options leave " + only});
   }
   check_dims(gate, *known, at, bad);
+  if (gate.evaluation().has_head_analysis()) check_head_metric(gate, at, bad);
   return bad;
+}
+
+bool is_of_adapter_alone(const dex::v1::Gate& gate) {
+  return gate.evaluation().has_head_analysis() &&
+         (gate.metric().starts_with(kOfBranch) || gate.metric().starts_with(kOfSignedMaps));
+}
+
+bool needs_branch(const dex::v1::Gate& gate) {
+  return gate.evaluation().has_head_analysis() && gate.metric().starts_with(kOfBranch);
 }
 
 bool has_task_gates(const dex::v1::FineTuningJobSpec& spec) {

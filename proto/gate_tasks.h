@@ -28,6 +28,12 @@ const std::vector<TaskMetric>& task_metrics();
 // "gates[0].".
 std::vector<BadValue> bad_task_gate(const dex::v1::Gate& gate, const std::string& at);
 
+// Whether the metric is one that bases don't have, as a rule: its default is then the figure
+// itself.
+bool is_of_adapter_alone(const dex::v1::Gate& gate);
+// Whether it is one of method dex's branch.
+bool needs_branch(const dex::v1::Gate& gate);
+
 bool has_task_gates(const dex::v1::FineTuningJobSpec& spec);
 
 // Labels of the subjects of gate_evaluation, the first being what the other is compared with.

@@ -115,7 +115,8 @@ void check_gate(const Gate& gate, int index, std::vector<BadValue>& bad) {
 
 void fill_gate(Gate& gate) {
   const TrainersFigure* figure = gate.has_evaluation() ? nullptr : figure_of(gate);
-  const bool of_base = gate.has_evaluation() || (figure && figure->of_base);
+  const bool of_base =
+      gate.has_evaluation() ? !is_of_adapter_alone(gate) : figure && figure->of_base;
   if (gate.has_evaluation() && !gate.has_task()) gate.set_task(name_of_task(gate.evaluation()));
   if (!gate.has_against()) gate.set_against(of_base ? Gate::AGAINST_BASE : Gate::AGAINST_ABSOLUTE);
   if (!gate.has_use())
@@ -244,6 +245,8 @@ std::vector<BadValue> gate_conflicts(const FineTuningJobSpec& spec) {
                        "needs an adapter beside its base, and this method publishes a whole model: "
                        "use held_out loss or base_guard kl, or another method"});
       }
+      if (needs_branch(gate) && !branch)
+        bad.push_back({gate_path(i, "metric"), gate.metric() + " needs method dex"});
       continue;
     }
     const TrainersFigure* figure = figure_of(gate);
@@ -273,11 +276,18 @@ dex::v1::GateResult judge_gate(
     const Gate& gate, const google::protobuf::RepeatedPtrField<dex::v1::EvaluationRow>& rows) {
   const auto* row = find_row(gate, rows);
   if (row == nullptr)
-    return unmeasured_gate(gate, "the task gave no such row, its file has nothing for it");
+    return unmeasured_gate(gate, "the task gave no such row: its file or the adapter lacks it");
   const bool against_base = gate.against() == Gate::AGAINST_BASE;
   if (against_base && !row->has_delta())
     return unmeasured_gate(gate, "the base and the adapter have no sample of it in common");
   const MeasuredFigure figure = figure_in(*row, against_base);
+  if (gate.use() == Gate::USE_BOUND && !figure.low) {
+    std::ostringstream why;
+    why << "one sample has no interval whose end could decide, give more data or use USE_POINT; "
+           "the value is "
+        << figure.value;
+    return unmeasured_gate(gate, why.str());
+  }
   dex::v1::GateResult result = result_of(gate);
   result.set_value(figure.value);
   if (figure.low) result.set_low(*figure.low);
@@ -307,8 +317,16 @@ std::string gate_sentence(const dex::v1::GateResult& result) {
   text << "; " << result.value();
   const bool interval = result.has_low() && result.has_high();
   if (interval) text << " (" << result.low() << " to " << result.high() << ")";
-  text << " over " << result.n() << (interval ? " rows" : "");
+  text << " over " << result.n() << (interval ? " rows" : "") << gate_caveat(result);
   return text.str();
+}
+
+std::string gate_caveat(const dex::v1::GateResult& result) {
+  // At 95 % fewer than six could all go one way by chance, and a bootstrap never sees what is not
+  // among them (worker/evaluate/result.h, Comparison).
+  constexpr int64_t kFirm = 6;
+  if (!result.has_low() || result.n() < 1 || result.n() >= kFirm) return "";
+  return "; fewer than " + std::to_string(kFirm) + " may agree by chance, give the gate more data";
 }
 
 }  // namespace dex::proto

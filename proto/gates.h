@@ -55,5 +55,8 @@ dex::v1::GateResult unmeasured_gate(const dex::v1::Gate& gate, const std::string
 
 // "gate quality passed: perplexity.loss - base <= 0, high end; -0.12 (-0.2 to -0.05) over 40 rows"
 std::string gate_sentence(const dex::v1::GateResult& result);
+// What goes behind the figure where its interval is over too few samples to be trusted, whatever
+// the gate made of it; "" elsewhere.
+std::string gate_caveat(const dex::v1::GateResult& result);
 
 }  // namespace dex::proto

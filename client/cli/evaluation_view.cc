@@ -22,10 +22,10 @@ std::string where(const Message& message) {
   return text;
 }
 
-// The end of a text, where prompts ask and answers stand, as a cell of one line.
+// The end of a text, where prompts ask and answers stand, as one line of a terminal.
 std::string one_line(std::string text) {
-  constexpr size_t kShown = 60;  // characters
-  for (char& c : text) c = c == '\n' || c == '\r' || c == '\t' ? ' ' : c;
+  constexpr size_t kShown = 100;  // characters
+  for (char& c : text) c = static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? ' ' : c;
   size_t left_out = 0;
   for (size_t width = display_width(text); width > kShown; --width) {
     ++left_out;
@@ -108,17 +108,20 @@ Table row_table(const std::vector<v1::EvaluationRow>& rows) {
   return table;
 }
 
-Table sample_table(const std::vector<v1::EvaluationSample>& samples) {
-  Table table = {
-      {"TASK", "WHERE", "LINE", "SUBJECT", "SCORE", "BASELINE", "PROMPT", "EXPECTED", "OUTPUT"}};
-  for (const auto& sample : samples) {
-    table.push_back(
-        {sample.task(), where(sample), sample.line() > 0 ? std::to_string(sample.line()) : "",
-         sample.subject(), fixed(sample.score(), 4),
-         sample.has_baseline_score() ? fixed(sample.baseline_score(), 4) : "",
-         one_line(sample.prompt()), one_line(sample.expected()), one_line(sample.output())});
-  }
-  return table;
+std::string sample_text(const v1::EvaluationSample& sample, const Terminal& terminal) {
+  std::string head = sample.task();
+  if (const std::string place = where(sample); !place.empty()) head += ", " + place;
+  if (sample.line() > 0) head += ", line " + std::to_string(sample.line());
+  head += ", " + sample.subject() + ": " + fixed(sample.score(), 4);
+  if (sample.has_baseline_score()) head += ", baseline " + fixed(sample.baseline_score(), 4);
+  std::string text = bold(terminal, one_line(head)) + "\n";
+  const auto add = [&text](const char* name, const std::string& said) {
+    if (!said.empty()) text += name + one_line(said) + "\n";
+  };
+  add("  prompt    ", sample.prompt());
+  add("  expected  ", sample.expected());
+  add("  output    ", sample.output());
+  return text;
 }
 
 std::string evaluation_text(const v1::Evaluation& evaluation, const Terminal& terminal) {

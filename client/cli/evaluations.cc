@@ -170,10 +170,15 @@ int list_samples(Context& context, const ListSamples& arguments) {
     all.set_next_page_token(reply->next_page_token());
     request.set_page_token(reply->next_page_token());
   } while (!all.next_page_token().empty() && all.samples_size() < arguments.limit);
+  if (context.output.format() == Format::kTable && all.samples_size() > 0) {
+    for (const auto& sample : all.samples())
+      context.output.out() << sample_text(sample, context.output.terminal());
+    context.output.out() << std::flush;
+    return kDone;
+  }
   std::vector<std::string> items;
   for (const auto& sample : all.samples()) items.push_back(std::to_string(sample.item()));
-  context.output.list(all, items, sample_table({all.samples().begin(), all.samples().end()}),
-                      "no such samples");
+  context.output.list(all, items, {}, "no such samples");
   return kDone;
 }
 

@@ -59,7 +59,7 @@ std::string gate_text(const v1::GateResult& result) {
   if (result.has_low() && result.has_high()) {
     text += " (" + number(result.low(), "%.4f") + " to " + number(result.high(), "%.4f") + ")";
   }
-  return text;
+  return text + proto::gate_caveat(result);
 }
 
 std::string scalar_text(const google::protobuf::Message& message,

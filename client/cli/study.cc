@@ -231,7 +231,7 @@ class Study {
     DEX_RETURN_IF_ERROR(base::write_file_atomically(
         out / "report.json", to_json(data_, command(), plan_, rows, results_).dump(2) + "\n",
         0644));
-    return base::write_file_atomically(out / "loss.svg", loss_svg(rows, results_), 0644);
+    return base::write_file_atomically(out / kLossPicture, loss_svg(rows, results_), 0644);
   }
 
   [[nodiscard]] std::string command() const {

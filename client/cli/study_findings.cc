@@ -191,7 +191,7 @@ void write_conclusions(std::ostream& out, const StudyPlan& plan,
   }
   if (plans(plan, "dex:dex_only"))
     out << "`dex:dex_only` trains the branch alone on the frozen base. ";
-  out << "Nothing smaller than the spread over seeds is called a difference.";
+  out << "A difference is called one only where its interval over the seeds, paired, leaves out 0.";
   if (static_cast<double>(tokens) < kPaperTokens) {
     out << " Runs of " << tokens
         << " tokens neither confirm nor refute what is claimed for the paper's regime of 887 M "

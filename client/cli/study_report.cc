@@ -204,6 +204,7 @@ std::string markdown(const std::string& data, const std::string& command, const 
   out << "\nLoss: nats a token on the validation rows, of the published weights; mean over seeds "
          "with its 95 % Student interval. Differences are paired by seed: one seed is one order of "
          "the data for every method. Negative is better.\n\n";
+  if (base_losses(rows)) out << "![Held-out loss by method](" << kLossPicture << ")\n\n";
   write_cost(out, rows);
   out << "\nTrained and added: parameters. Training and "
          "decoding were measured on the machine that ran the study; decoding time is that of the "

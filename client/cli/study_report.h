@@ -66,6 +66,9 @@ struct MethodSummary {
 // Rows in the plan's order of methods; methods without a successful run have only notes.
 std::vector<MethodSummary> summarise(const StudyPlan& plan, const std::vector<RunResult>& results);
 
+// The picture that the report shows from beside it, once a run has succeeded: loss_svg.
+inline constexpr const char* kLossPicture = "loss.svg";
+
 // The report for people. `command` is what made it, `data` names the data set.
 std::string markdown(const std::string& data, const std::string& command, const StudyPlan& plan,
                      const std::vector<MethodSummary>& rows);

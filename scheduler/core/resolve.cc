@@ -207,7 +207,14 @@ base::Status fill_from_preset(SizeClass size, FineTuningJobSpec& spec, Sources& 
                               EffectiveConfig& config) {
   const bool control = spec.kvo_only().has_preset();
   const std::string wanted = control ? spec.kvo_only().preset() : spec.dex().preset();
-  DEX_ASSIGN_OR_RETURN(const v1::Preset chosen, preset(wanted, size));
+  const auto found = preset(wanted, size);
+  if (!found.ok() && control) {
+    const base::Status& why = found.status();
+    return base::Status(why.code(), why.reason(), why.message())
+        .with_violation("kvo_only.preset", why.message());
+  }
+  DEX_RETURN_IF_ERROR(found.status());
+  const v1::Preset& chosen = *found;
   if (spec.has_dex()) {
     spec.mutable_dex()->set_preset(chosen.name());
     if (!sources.contains("dex.preset")) sources["dex.preset"] = "AUTO";

@@ -30,6 +30,7 @@ struct Comparison {
   // `interval` leaves out 0. Never with so few units that all of them going one way would still be
   // chance (by the sign test: six at 95 %).
   Verdict verdict = Verdict::kNoDifference;
+  int64_t n = 0;  // units that both have
 };
 
 struct ResultRow {

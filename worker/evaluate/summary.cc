@@ -1,7 +1,9 @@
 #include "worker/evaluate/summary.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdio>
 #include <map>
 #include <utility>
 
@@ -81,6 +83,16 @@ bool right_or_wrong(const Units& units) {
   });
 }
 
+// Whether so many units could all go one way by chance (the sign test): then nothing that they say
+// is a difference.
+bool too_few(int64_t units, double confidence) {
+  return mcnemar_exact(0, units) >= 1 - confidence;
+}
+
+bool leaves_out_zero(const std::optional<Interval>& interval) {
+  return interval && (interval->low > 0 || interval->high < 0);
+}
+
 // Whether two lists of paired units differ beyond chance.
 bool differs(const Units& base, const Units& subject, const Metric& metric,
              const std::optional<Interval>& interval, double confidence) {
@@ -93,8 +105,8 @@ bool differs(const Units& base, const Units& subject, const Metric& metric,
     return mcnemar_exact(only_base, only_subject) < 1 - confidence;
   }
   // The bootstrap of a handful of units is too narrow: it never sees what is not among them.
-  if (mcnemar_exact(0, static_cast<int64_t>(base.size())) >= 1 - confidence) return false;
-  return interval && (interval->low > 0 || interval->high < 0);
+  if (too_few(static_cast<int64_t>(base.size()), confidence)) return false;
+  return leaves_out_zero(interval);
 }
 
 std::optional<Comparison> compare(const Items& base_items, const Items& subject_items,
@@ -108,6 +120,7 @@ std::optional<Comparison> compare(const Items& base_items, const Items& subject_
   }
   if (base.empty()) return std::nullopt;
   Comparison out;
+  out.n = static_cast<int64_t>(base.size());
   out.delta = of_all(subject, metric) - of_all(base, metric);
   if (base.size() >= 2) {
     out.interval =
@@ -160,6 +173,18 @@ std::vector<Group> groups_of(int32_t metric, const std::vector<std::string>& key
   return groups;
 }
 
+// Numbers of units of rows that had too few for a verdict.
+std::string too_few_note(int64_t least, int64_t most, double confidence) {
+  int64_t needed = most + 1;
+  while (too_few(needed, confidence)) ++needed;
+  std::array<char, 24> at{};
+  std::snprintf(at.data(), at.size(), "%g %%", confidence * 100);
+  return "n = " + std::to_string(least) + (least < most ? " to " + std::to_string(most) : "") +
+         (least < most ? " are" : " is") + " too few for a verdict at " + at.data() +
+         ", which takes " + std::to_string(needed) +
+         " at least: such rows say NO_DIFFERENCE whatever their interval; give more data";
+}
+
 }  // namespace
 
 std::vector<ResultRow> summarise(const std::string& task, std::span<const Metric> metrics,
@@ -187,6 +212,31 @@ std::vector<ResultRow> summarise(const std::string& task, std::span<const Metric
     }
   }
   return rows;
+}
+
+std::vector<std::string> verdict_notes(std::span<const ResultRow> rows, double confidence) {
+  int64_t least = 0, most = 0;  // units of the rows that had too few
+  bool by_test = false;
+  for (const ResultRow& row : rows) {
+    const bool open = row.comparison && row.comparison->verdict == Verdict::kNoDifference &&
+                      row.comparison->delta != 0;
+    if (!open) continue;
+    const int64_t n = row.comparison->n;
+    if (too_few(n, confidence)) {
+      least = most == 0 ? n : std::min(least, n);
+      most = std::max(most, n);
+    } else if (leaves_out_zero(row.comparison->interval)) {
+      by_test = true;
+    }
+  }
+  std::vector<std::string> notes;
+  if (most > 0) notes.push_back(too_few_note(least, most, confidence));
+  if (by_test) {
+    notes.emplace_back(
+        "where an interval leaves out 0 and the verdict is NO_DIFFERENCE, McNemar's exact test "
+        "decided: too few samples went from right to wrong or back");
+  }
+  return notes;
 }
 
 }  // namespace dex::evaluate

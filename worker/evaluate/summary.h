@@ -21,4 +21,8 @@ std::vector<ResultRow> summarise(const std::string& task, std::span<const Metric
                                  std::span<const Observed> observed,
                                  const EvaluationOptions& options);
 
+// Sentences on why rows of `summarise` say NO_DIFFERENCE though their figures differ: too few units
+// for any verdict, or McNemar's test against an interval that leaves out 0. Empty: none does.
+std::vector<std::string> verdict_notes(std::span<const ResultRow> rows, double confidence);
+
 }  // namespace dex::evaluate

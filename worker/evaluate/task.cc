@@ -23,6 +23,7 @@ Evaluation evaluate(Task& task, std::span<Subject* const> subjects,
     out.complete = false;
   }
   out.rows = summarise(task.name(), task.metrics(), observed, options);
+  for (const std::string& text : verdict_notes(out.rows, options.confidence)) watched.note(text);
   if (out.complete) out.files = task.files();
   return out;
 }

@@ -209,6 +209,9 @@ TEST(JobViewTest, GatesAreShownAsAskedAndAsFound) {
                               "(-0.0500 to 0.0100)"));
   EXPECT_THAT(text, HasSubstr("0.0312 nats a token"));
   EXPECT_THAT(text, testing::ContainsRegex("gradient range +0.62 of the median norm"));
+  result.set_n(5);
+  EXPECT_THAT(render(job_details(job), Terminal{}),
+              HasSubstr("0.0100); fewer than 6 may agree by chance"));
   result.set_not_measured("rows.csv: line 2: is short");
   EXPECT_THAT(render(job_details(job), Terminal{}),
               HasSubstr("high end; not measured: rows.csv: line 2: is short"));

@@ -118,17 +118,20 @@ TEST(EvaluationViewTest, SamplesAreShownByTheirEndsInOneLine) {
   (*sample.mutable_dims())["shots"] = "4";
   sample.set_score(0);
   sample.set_baseline_score(1);
-  sample.set_prompt("ä" + std::string(50, 'x') + "\nWhat is\ttwo?");
+  sample.set_prompt("ä" + std::string(90, 'x') + "\nWhat\x1B is\ttwo?");
   sample.set_output("three");
-  const Table table = sample_table({sample});
-  ASSERT_EQ(table.size(), 2U);
-  EXPECT_THAT(table[1],
-              testing::ElementsAre("icl", "shots=4", "7", "night", "0.0000", "1.0000",
-                                   "…" + std::string(47, 'x') + " What is two?", "", "three"));
+  EXPECT_EQ(sample_text(sample, Terminal{}),
+            "icl, shots=4, line 7, night: 0.0000, baseline 1.0000\n"
+            "  prompt    …" +
+                std::string(86, 'x') +
+                " What  is two?\n"
+                "  output    three\n");
   sample.clear_baseline_score();
+  sample.clear_dims();
+  sample.set_line(0);
   sample.set_prompt("short");
-  EXPECT_EQ(sample_table({sample})[1][5], "");
-  EXPECT_EQ(sample_table({sample})[1][6], "short");
+  EXPECT_EQ(sample_text(sample, Terminal{}),
+            "icl, night: 0.0000\n  prompt    short\n  output    three\n");
 }
 
 TEST(EvaluationViewTest, ExitCodesAreThoseOfJobs) {

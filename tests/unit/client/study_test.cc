@@ -319,8 +319,9 @@ TEST(StudyReportTest, TheBaseAndTheControlStandBesideDex) {
   const std::string report = markdown("d", "c", plan(), rows);
   EXPECT_THAT(report, HasSubstr("\n| base | 2.5000 |\n"));
   EXPECT_THAT(report, HasSubstr("how much of a gain over the base is ordinary attention"));
-  EXPECT_THAT(report, HasSubstr("Nothing smaller than the spread over seeds is called a "
-                                "difference. Runs of 1200 tokens neither confirm nor refute"));
+  EXPECT_THAT(report, HasSubstr("only where its interval over the seeds, paired, leaves out 0. "
+                                "Runs of 1200 tokens neither confirm nor refute"));
+  EXPECT_THAT(report, HasSubstr("\n![Held-out loss by method](loss.svg)\n"));
   const auto json = to_json("d", "c", plan(), rows, results);
   EXPECT_EQ(json["base"]["loss_min"], 2.5);
   EXPECT_EQ(json["methods"].size(), 2u) << "the base is no method";

@@ -124,7 +124,7 @@ TEST(TaskGatesTest, OptionsThatLeaveOneRowLeaveOneMetric) {
 TEST(TaskGatesTest, DimsAreThoseThatTheMetricHas) {
   const std::string needles = R"(metric: "accuracy" evaluation { multi_needle { file: "f" } } )";
   const auto dim = [](const std::string& key) {
-    return "dims { key: \"" + key + "\" value: \"1\" } ";
+    return "dims { key: \"" + key + "\" value: \"25\" } ";
   };
   EXPECT_THAT(faults(needles), ElementsAre());
   EXPECT_THAT(faults(needles + dim("length")), ElementsAre());
@@ -142,6 +142,52 @@ TEST(TaskGatesTest, DimsAreThoseThatTheMetricHas) {
   EXPECT_THAT(faults(R"(metric: "loss" evaluation { perplexity { file: "f" group_by: "tag" } } )" +
                      dim("tag")),
               ElementsAre());
+}
+
+// What would be missed only after hours of training is refused before.
+TEST(TaskGatesTest, RowsThatTheOptionsRuleOutAreRefused) {
+  const auto dim = [](const std::string& key, const std::string& value) {
+    return "dims { key: \"" + key + "\" value: \"" + value + "\" } ";
+  };
+  const std::string needles =
+      R"(metric: "accuracy" evaluation { multi_needle { file: "f" lengths: 512 lengths: 1024 } } )";
+  EXPECT_THAT(faults(needles + dim("length", "1024") + dim("depth", "75")), ElementsAre());
+  EXPECT_THAT(faults(needles + dim("length", "2048")),
+              ElementsAre("gates[0].dims length must be one that the evaluation measures, 512, "
+                          "1024, got \"2048\""));
+  EXPECT_THAT(faults(needles + dim("length", "512") + dim("depth", "30")),
+              ElementsAre(HasSubstr("depth must be one that the evaluation measures, 0, 25, 50")));
+  const std::string icl = R"(metric: "order_spread" evaluation { icl { file: "f" n_orders: 1 } } )";
+  EXPECT_THAT(faults(R"(metric: "accuracy" evaluation { icl { file: "f" } } )" + dim("shots", "8")),
+              ElementsAre(HasSubstr("shots must be one that the evaluation measures, 0, 4, 16")));
+  EXPECT_THAT(faults(icl + dim("shots", "4")), ElementsAre(HasSubstr("needs two orders")));
+  EXPECT_THAT(
+      faults(R"(metric: "order_spread" evaluation { icl { file: "f" } } )" + dim("shots", "4")),
+      ElementsAre());
+  EXPECT_THAT(faults(R"(metric: "hessian_eigenvalue" evaluation { head_analysis { file: "f" } })"),
+              ElementsAre("gates[0].metric \"hessian_eigenvalue\" needs METRIC_HESSIAN in "
+                          "evaluation.head_analysis.metrics, which are all but that one"));
+  const std::string entropy =
+      R"(evaluation { head_analysis { file: "f" metrics: METRIC_ENTROPY } } )";
+  EXPECT_THAT(faults(entropy + R"(metric: "entropy")"), ElementsAre());
+  EXPECT_THAT(faults(entropy + R"(metric: "negative_mass")"),
+              ElementsAre("gates[0].metric \"negative_mass\" needs METRIC_SPARSITY in "
+                          "evaluation.head_analysis.metrics"));
+}
+
+TEST(TaskGatesTest, WhatOnlyAnAdapterHasIsNotHeldAgainstTheBase) {
+  const std::string heads = R"(evaluation { head_analysis { file: "f" } } )";
+  EXPECT_EQ(filled(heads + R"(metric: "cka")").against(), v1::Gate::AGAINST_BASE);
+  EXPECT_EQ(filled(heads + R"(metric: "negative_share")").against(), v1::Gate::AGAINST_ABSOLUTE);
+  const std::string taken = heads + R"(metric: "directions_below_zero" )";
+  EXPECT_EQ(filled(taken).against(), v1::Gate::AGAINST_ABSOLUTE);
+  EXPECT_THAT(faults(taken + "against: AGAINST_BASE"),
+              ElementsAre("gates[0].against must be AGAINST_ABSOLUTE: the base has no branch"));
+  auto spec = with_gate(taken);
+  EXPECT_TRUE(gate_conflicts(spec).empty());
+  spec.mutable_lora();
+  ASSERT_EQ(gate_conflicts(spec).size(), 1u);
+  EXPECT_EQ(gate_conflicts(spec)[0].path, "gates[0].metric");
 }
 
 TEST(TaskGatesTest, AWholeModelIsNoSubjectBesideItsBase) {
@@ -218,7 +264,10 @@ TEST(JudgeGateTest, TheRowOfItsDimsAndNoOther) {
   EXPECT_EQ(
       gate_sentence(point),
       "gate perplexity.loss passed: perplexity.loss[language=cy] - base <= 0.125; 0.125 over 1");
-  EXPECT_FALSE(judged(welsh + "threshold: 9").passed()) << "a bound that is not there";
+  const auto one = judged(welsh + "threshold: 9");
+  EXPECT_FALSE(one.passed()) << "a bound that is not there";
+  EXPECT_THAT(one.not_measured(), HasSubstr("one sample has no interval whose end could decide, "
+                                            "give more data or use USE_POINT; the value is 0.125"));
   const auto missing =
       judged(R"(metric: "loss" threshold: 9 dims { key: "language" value: "gd" })");
   EXPECT_FALSE(missing.passed());
@@ -227,6 +276,17 @@ TEST(JudgeGateTest, TheRowOfItsDimsAndNoOther) {
   EXPECT_THAT(gate_sentence(missing),
               HasSubstr("not passed: perplexity.loss[language=gd] - base <= "
                         "9, high end; not measured: the task gave no such row"));
+}
+
+TEST(JudgeGateTest, ThatAHandfulMayAgreeByChanceIsSaid) {
+  auto found = judged(R"(metric: "loss" threshold: 0)");
+  found.set_n(6);
+  EXPECT_EQ(gate_caveat(found), "");
+  found.set_n(5);
+  EXPECT_THAT(gate_sentence(found),
+              HasSubstr("over 5 rows; fewer than 6 may agree by chance, give the gate more data"));
+  found.clear_low();  // judged by its value
+  EXPECT_EQ(gate_caveat(found), "");
 }
 
 TEST(JudgeGateTest, WhatIsNoNumberHasNotPassed) {

@@ -478,6 +478,7 @@ TEST(ResolveTest, KvoOnlyTakesTheRatesThatDexHasWithThePreset) {
   EXPECT_EQ(resolved(in).config.spec().hyperparameters().learning_rate(), 5e-5);
   in.spec.mutable_kvo_only()->set_preset("poetry");
   EXPECT_EQ(refused(in).reason(), "UNKNOWN_PRESET");
+  EXPECT_EQ(refused(in).violations().at(0).field, "kvo_only.preset");
 }
 
 TEST(ResolveTest, ResolvingTheEffectiveSpecAgainChangesNothing) {

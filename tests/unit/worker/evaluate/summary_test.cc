@@ -12,7 +12,9 @@
 namespace dex::evaluate {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 const std::vector<Metric> kAccuracy = {{"accuracy"}};
 
@@ -137,8 +139,36 @@ TEST(SummaryTest, AHandfulOfUnitsIsNoVerdict) {
     }
     const auto found = rows({base, better}, metrics);
     EXPECT_LT(found[1].comparison->interval->high, 0);
+    EXPECT_EQ(found[1].comparison->n, units);
     EXPECT_EQ(found[1].comparison->verdict, units < 6 ? Verdict::kNoDifference : Verdict::kBetter);
+    const auto notes = verdict_notes(found, .95);
+    if (units < 6) {
+      EXPECT_THAT(notes, ElementsAre("n = 5 is too few for a verdict at 95 %, which takes 6 at "
+                                     "least: such rows say NO_DIFFERENCE whatever their interval; "
+                                     "give more data"));
+    } else {
+      EXPECT_THAT(notes, IsEmpty());
+    }
   }
+}
+
+// 2^(1-n) is below 0.01 from n = 8 on.
+TEST(SummaryTest, WhyThereIsNoVerdictIsSaidOfAllRowsAtOnce) {
+  const auto row = [](int64_t n, double delta, Verdict verdict) {
+    ResultRow out;
+    out.comparison = Comparison{delta, Interval{delta, delta}, verdict, n};
+    return out;
+  };
+  const std::vector<ResultRow> few = {row(7, .5, Verdict::kNoDifference),
+                                      row(3, .5, Verdict::kNoDifference),
+                                      row(2, 0, Verdict::kNoDifference), ResultRow()};
+  EXPECT_THAT(
+      verdict_notes(few, .99),
+      ElementsAre(HasSubstr("n = 3 to 7 are too few for a verdict at 99 %, which takes 8")));
+  EXPECT_THAT(verdict_notes(std::vector{row(20, .5, Verdict::kBetter)}, .95), IsEmpty());
+  // Five went one way and none the other: the bootstrap's interval leaves out 0 (see above).
+  EXPECT_THAT(verdict_notes(std::vector{row(20, .25, Verdict::kNoDifference)}, .95),
+              ElementsAre(HasSubstr("McNemar's exact test decided")));
 }
 
 TEST(SummaryTest, AStoppedSubjectIsComparedOnWhatBothHave) {

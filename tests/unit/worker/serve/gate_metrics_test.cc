@@ -73,5 +73,27 @@ TEST(GateMetricsTest, AreThoseOfTheTasks) {
   EXPECT_THAT(named, ::testing::ElementsAreArray(measured));
 }
 
+// Which numbers a gate may name where its task leaves them open.
+TEST(GateMetricsTest, UsualNumbersAreThoseOfTheTasks) {
+  const auto refused = [](v1::Gate& gate, const char* dim, int32_t value) {
+    (*gate.mutable_dims())[dim] = std::to_string(value);
+    return !proto::bad_task_gate(gate, "").empty();
+  };
+  v1::Gate icl, needles;
+  icl.set_metric("accuracy");
+  icl.mutable_evaluation()->mutable_icl()->set_file("f");
+  const evaluate::InContext::Options of_icl;
+  for (const int32_t shots : of_icl.shots)
+    EXPECT_FALSE(refused(icl, "shots", shots)) << shots;
+  EXPECT_TRUE(refused(icl, "shots", 5));
+  needles.set_metric("accuracy");
+  needles.mutable_evaluation()->mutable_multi_needle()->set_file("f");
+  (*needles.mutable_dims())["length"] = "1024";
+  const evaluate::MultiNeedle::Options of_needles;
+  for (const int32_t depth : of_needles.depths_percent)
+    EXPECT_FALSE(refused(needles, "depth", depth)) << depth;
+  EXPECT_TRUE(refused(needles, "depth", 30));
+}
+
 }  // namespace
 }  // namespace dex::serve
