@@ -43,11 +43,20 @@ void FeatureSimilarity::add(int64_t layer, const at::Tensor& o) {
   sums.positions += o.size(0);
 }
 
+at::Tensor FeatureSimilarity::centred(const Sums& sums) {
+  return sums.products - at::outer(sums.rows, sums.rows) / static_cast<double>(sums.positions);
+}
+
 at::Tensor FeatureSimilarity::biased(const Sums& sums) const {
-  const at::Tensor centred =
-      sums.products - at::outer(sums.rows, sums.rows) / static_cast<double>(sums.positions);
-  return normalized(
-      centred.view({heads_, head_dim_, heads_, head_dim_}).square().sum({1, 3}));  // ‖X_gᵀX_h‖²
+  return normalized(centred(sums)
+                        .view({heads_, head_dim_, heads_, head_dim_})
+                        .square()
+                        .sum({1, 3}));  // ‖X_gᵀX_h‖²
+}
+
+FeatureSimilarity::Moments FeatureSimilarity::moments(int64_t layer) const {
+  const Sums& sums = layers_.at(static_cast<size_t>(layer));
+  return {sums.rows.clone(), centred(sums)};
 }
 
 at::Tensor FeatureSimilarity::unbiased(const Sums& sums) const {

@@ -34,6 +34,13 @@ class FeatureSimilarity {
   // Throws std::runtime_error if a layer has seen no position.
   Result result() const;
 
+  // What the biased values of a layer are made of: m = Σ o [H·d], and S − mᵀm/n [H·d, H·d], whose
+  // d×d blocks are the centred X_gᵀX_h.
+  struct Moments {
+    at::Tensor sums, centred;
+  };
+  Moments moments(int64_t layer) const;
+
  private:
   struct Sums {
     at::Tensor products;       // [H·d, H·d]: S = Σ oᵀo
@@ -42,6 +49,7 @@ class FeatureSimilarity {
     at::Tensor norm_products;  // [H, H]: Σ_i ‖o_i,g‖²·‖o_i,h‖²
     int64_t positions = 0;
   };
+  static at::Tensor centred(const Sums& sums);  // [H·d, H·d]
   at::Tensor biased(const Sums& sums) const;    // [H, H]
   at::Tensor unbiased(const Sums& sums) const;  // [H, H]
 

@@ -29,6 +29,14 @@ Tensor paired_rows(const Tensor& weight, int64_t heads) {
       .reshape({2 * heads * d, width});
 }
 
+// The inverse: head p·heads + i → pair 2i + p, channels (c, c + d/2) → (2c, 2c + 1).
+Tensor neighbouring_rows(const Tensor& weight, int64_t heads) {
+  const int64_t d = weight.size(0) / (2 * heads), width = weight.size(1);
+  return weight.reshape({2, heads, 2, d / 2, width})
+      .permute({1, 0, 3, 2, 4})
+      .reshape({2 * heads * d, width});
+}
+
 }  // namespace
 
 Tensor differential_lambda(const LambdaVectors& vectors, double lambda_init) {
@@ -76,6 +84,19 @@ DifferentialProjections from_unilm(const DifferentialProjections& unilm, const T
   const Tensor v = unilm.v.reshape({kv_heads, 2, d, hidden}).transpose(0, 1);
   return {paired_rows(unilm.q, heads), paired_rows(unilm.k, kv_heads),
           v.reshape({kv_heads * width, hidden}), unilm.o * gain.repeat({heads})};
+}
+
+DifferentialProjections to_unilm(const DifferentialProjections& hf, int64_t heads,
+                                 int64_t kv_heads) {
+  const int64_t width = hf.o.size(1) / heads, d = width / 2, hidden = hf.q.size(1);
+  check(hf.o.size(1) == heads * width && width % 4 == 0, "to_unilm",
+        "o must be [D, h·2d] with an even d", hf.o);
+  check(hf.q.size(0) == heads * width, "to_unilm", "q must be [2h·d, D]", hf.q);
+  check(hf.k.size(0) == kv_heads * width, "to_unilm", "k must be [2k·d, D]", hf.k);
+  check(hf.v.sizes() == hf.k.sizes(), "to_unilm", "v must be [2k·d, D]", hf.v);
+  const Tensor v = hf.v.reshape({2, kv_heads, d, hidden}).transpose(0, 1);
+  return {neighbouring_rows(hf.q, heads), neighbouring_rows(hf.k, kv_heads),
+          v.reshape({kv_heads * width, hidden}), hf.o};
 }
 
 }  // namespace dex::model

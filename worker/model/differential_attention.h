@@ -66,4 +66,9 @@ struct DifferentialProjections {
 DifferentialProjections from_unilm(const DifferentialProjections& unilm, const at::Tensor& gain,
                                    int64_t heads, int64_t kv_heads);
 
+// The way back, exact: DiffLlama's layout in unilm's, where the gain is 1, for γ stays in o. Throws
+// "[to_unilm] …" likewise.
+DifferentialProjections to_unilm(const DifferentialProjections& hf, int64_t heads,
+                                 int64_t kv_heads);
+
 }  // namespace dex::model

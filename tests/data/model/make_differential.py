@@ -10,6 +10,8 @@ For CASE in v1 (4 heads on 4 key heads), v1_gqa (6 on 2):
     CASE.naive    what unilm's naive file computes: the 2k key heads repeated one by one
 and as metadata `cases`: heads h, key heads k, layer (for λ_init) of each.
 v2: .x .q .k .v .o · .w_lambda [h, D] · .cos .sin, .y: 6 heads on 2 key heads.
+second_v1: method diff's V1 (method.md §8.4), 6 heads on 2 key heads: .x .q [2h·d, D] .k [2k·d, D], pairs of heads 2i,
+    2i + 1 and 2j, 2j + 1 with numbers of their own · .v [k·d, D] .o · .share [] · .cos .sin, .y.
 Numbers are U(−1, 1)·scale of a seeded generator.
 """
 
@@ -99,10 +101,27 @@ def v2(heads, kv_heads):
     return {f"v2.{name}": value.contiguous() for name, value in g.items()}
 
 
+def second_map_v1(heads, kv_heads):
+    g = {"x": numbers(T, D, scale=1.0), "q": numbers(2 * heads * WIDTH, D), "k": numbers(2 * kv_heads * WIDTH, D),
+         "v": numbers(kv_heads * WIDTH, D), "o": numbers(D, heads * WIDTH), "share": torch.tensor(0.45).double()}
+    g["cos"], g["sin"] = angles()
+    q = turn_halves((g["x"] @ g["q"].T).view(T, 2 * heads, WIDTH), g["cos"], g["sin"])
+    k = turn_halves((g["x"] @ g["k"].T).view(T, 2 * kv_heads, WIDTH), g["cos"], g["sin"])
+    v = (g["x"] @ g["v"].T).view(T, kv_heads, WIDTH)
+    outputs = []
+    for head in range(heads):
+        j = head // (heads // kv_heads)
+        first, second = (attention_map(q[:, 2 * head + p], k[:, 2 * j + p]) for p in (0, 1))
+        outputs.append((first - g["share"] * second) @ v[:, j])
+    g["y"] = torch.cat(outputs, dim=-1) @ g["o"].T
+    return {f"second_v1.{name}": value.contiguous() for name, value in g.items()}
+
+
 def main():
     tensors = v2(6, 2)
     for case, shape in CASES.items():
         tensors |= v1(case, *shape)
+    tensors |= second_map_v1(6, 2)
     save_file(tensors, OUT, {"cases": json.dumps(CASES)})
 
 

@@ -35,6 +35,15 @@ CASES = {
                      targets=["k_proj", "v_proj", "o_proj"], r=3, alpha=6, seed=3),
     "full+dex": dict(train="full+dex", form="paper", projection="shared", sign=-1, schedule="paper_eq4", anneal=10,
                      w_d_init="zeros", rates=(2e-3, 2e-3, 1e-2), weight_decay=0.0, heads=[[0, 3], [1, 2]]),
+    "prefix_mean": dict(form="prefix_mean", projection="shared", sign=1, schedule="seed_cosine", start=0.1, end=0.5,
+                        anneal=15, w_d_init="zeros", rates=(2e-3, 4e-3, 1e-2), weight_decay=0.0, heads=[[0, 2], [1, 3]]),
+    "bottleneck_silu": dict(form="paper", projection="bottleneck", scope="per_head", activation="silu", width_ratio=1.5,
+                            sign=-1, schedule="learned", learn_init=0.2, anneal=0, w_d_init="zeros",
+                            rates=(2e-3, 4e-3, 1e-2), weight_decay=0.0, heads=[[0, 1, 3], [2]], seed=3),
+    "dex_only": dict(train="dex_only", form="paper", projection="shared", sign=-1, schedule="paper_eq4", anneal=10,
+                     w_d_init="linear", rates=(1e-3, 1e-2, 2e-2), weight_decay=0.0, heads=[[0, 3], [1, 2]], seed=3),
+    "diff_v2": dict(train="diff_attention", form="none", mix_in_ratio=0.3, rates=(3e-3, 1e-3, 1e-3), weight_decay=0.0,
+                    heads=[[], []]),
 }
 
 
@@ -78,43 +87,6 @@ def make_rows():
     return rows
 
 
-class Branch(torch.nn.Module):
-    """A pre-hook of o_proj: O_h + s*lambda*m_h*D_h."""
-
-    def __init__(self, case, layer):
-        super().__init__()
-        self.case, self.layer, self.step = case, layer, 0
-        shape = (HEAD_DIM, HEAD_DIM) if case["projection"] == "shared" else (HEADS, HEAD_DIM, HEAD_DIM)
-        self.w_d = torch.nn.Parameter(torch.zeros(shape))
-        if case["form"] == "head_mean":
-            self.gate = torch.nn.Parameter(torch.zeros(HEADS))
-        if case["schedule"] == "paper_eq4":
-            self.lambda_learn = torch.nn.Parameter(torch.zeros(1))
-        mask = torch.zeros(HEADS)
-        mask[case["heads"][layer]] = 1
-        self.register_buffer("mask", mask)
-
-    def strength(self):
-        t, big_t = self.step, self.case["anneal"]
-        if self.case["schedule"] == "paper_eq4":
-            alpha = min(1.0, t / big_t)
-            init = 0.8 - 0.6 * math.exp(-0.3 * self.layer)
-            return (1 - alpha) * (t / big_t) * init + alpha * self.lambda_learn
-        start, end = self.case["start"], self.case["end"]
-        return start + (end - start) * 0.5 * (1 - math.cos(math.pi * min(t / big_t, 1.0)))
-
-    def forward(self, o_proj, inputs):
-        o = inputs[0].unflatten(-1, (HEADS, HEAD_DIM))
-        if self.w_d.dim() == 2:
-            difference = o @ self.w_d
-        else:
-            difference = torch.einsum("bthd,hde->bthe", o, self.w_d)
-        if self.case["form"] == "head_mean":
-            difference = difference - self.gate[:, None] * o.mean(dim=-2, keepdim=True)
-        out = o + self.case["sign"] * self.strength() * self.mask[:, None] * difference
-        return (out.flatten(-2),)
-
-
 def philox(counter, key):
     """Philox4x32-10 (Salmon et al., SC'11): four words."""
     c, k = list(counter), list(key)
@@ -132,6 +104,98 @@ def uniform(shape, bound, seed, stream):
         words += philox((block & 0xFFFFFFFF, block >> 32, stream & 0xFFFFFFFF, stream >> 32),
                         (seed & 0xFFFFFFFF, seed >> 32))
     return torch.tensor([bound * (2 * w * 2.0**-32 - 1) for w in words[:count]]).float().view(shape)
+
+
+class Branch(torch.nn.Module):
+    """A pre-hook of o_proj: O_h + s*lambda*m_h*D_h."""
+
+    def __init__(self, case, layer):
+        super().__init__()
+        self.case, self.layer, self.step = case, layer, 0
+        self.make_projection()
+        if case["form"] in ("head_mean", "prefix_mean"):
+            self.gate = torch.nn.Parameter(torch.zeros(HEADS))
+        if case["schedule"] in ("paper_eq4", "learned"):
+            self.lambda_learn = torch.nn.Parameter(torch.full((1,), case.get("learn_init", 0.0)))
+        mask = torch.zeros(HEADS)
+        mask[case["heads"][layer]] = 1
+        self.register_buffer("mask", mask)
+
+    def make_projection(self):
+        case, stream = self.case, 0x64657800 + 2 * self.layer  # w_d's stream, w_down's is the next
+        if case["projection"] == "bottleneck":
+            inner = math.floor(case["width_ratio"] * HEAD_DIM + 0.5)
+            self.w_down = torch.nn.Parameter(uniform((HEADS, HEAD_DIM, inner), HEAD_DIM**-0.5, case["seed"], stream + 1))
+            self.w_up = torch.nn.Parameter(torch.zeros(HEADS, inner, HEAD_DIM))
+            return
+        shape = (HEAD_DIM, HEAD_DIM) if case["projection"] == "shared" else (HEADS, HEAD_DIM, HEAD_DIM)
+        linear = case["w_d_init"] == "linear"
+        start = uniform(shape, HEAD_DIM**-0.5, case["seed"], stream) if linear else torch.zeros(shape)
+        self.w_d = torch.nn.Parameter(start)
+
+    def projected(self, o):
+        if self.case["projection"] == "bottleneck":
+            inner = torch.nn.functional.silu(torch.einsum("bthd,hdm->bthm", o, self.w_down))
+            return torch.einsum("bthm,hmd->bthd", inner, self.w_up)
+        return o @ self.w_d if self.w_d.dim() == 2 else torch.einsum("bthd,hde->bthe", o, self.w_d)
+
+    def strength(self):
+        t, big_t = self.step, self.case["anneal"]
+        if self.case["schedule"] == "learned":
+            return self.lambda_learn
+        if self.case["schedule"] == "paper_eq4":
+            alpha = min(1.0, t / big_t)
+            init = 0.8 - 0.6 * math.exp(-0.3 * self.layer)
+            return (1 - alpha) * (t / big_t) * init + alpha * self.lambda_learn
+        start, end = self.case["start"], self.case["end"]
+        return start + (end - start) * 0.5 * (1 - math.cos(math.pi * min(t / big_t, 1.0)))
+
+    def forward(self, o_proj, inputs):
+        o = inputs[0].unflatten(-1, (HEADS, HEAD_DIM))
+        difference = self.projected(o)
+        if self.case["form"] == "head_mean":
+            difference = difference - self.gate[:, None] * o.mean(dim=-2, keepdim=True)
+        if self.case["form"] == "prefix_mean":  # of the tokens up to and including this one
+            seen = torch.arange(1, o.shape[1] + 1)[:, None, None]
+            difference = difference - self.gate[:, None] * o.cumsum(dim=1) / seen
+        out = o + self.case["sign"] * self.strength() * self.mask[:, None] * difference
+        return (out.flatten(-2),)
+
+
+class SecondMap(torch.nn.Module):
+    """Attention of method diff, V2 with init ZERO (method.md 8.4): O_h - mix*sigmoid(X W_lambda^T)_h*O2_h. W_Q2 stands
+    alone here, not between the rows of W_Q."""
+
+    def __init__(self, attention, case):
+        super().__init__()
+        self.q_proj, self.k_proj, self.v_proj, self.o_proj = (
+            getattr(attention, f"{name}_proj") for name in ("q", "k", "v", "o"))
+        self.q2 = torch.nn.Parameter(torch.zeros_like(self.q_proj.weight))
+        self.w_lambda = torch.nn.Parameter(torch.zeros(HEADS, self.q_proj.in_features))
+        self.case, self.step = case, 0
+
+    def forward(self, hidden_states, position_embeddings, **_):
+        x, (cos, sin) = hidden_states, position_embeddings  # [1, T, D], [1, T, d]
+        length = x.shape[1]
+
+        def turned(rows):
+            heads = rows.unflatten(-1, (-1, HEAD_DIM)).transpose(1, 2)
+            low, high = heads.chunk(2, dim=-1)
+            return heads * cos[:, None] + torch.cat([-high, low], dim=-1) * sin[:, None]
+
+        k = turned(self.k_proj(x))
+        v = self.v_proj(x).unflatten(-1, (-1, HEAD_DIM)).transpose(1, 2)
+        k, v = (each.repeat_interleave(HEADS // each.shape[1], dim=1) for each in (k, v))
+        future = torch.ones(length, length).triu(1).bool()
+
+        def mixed(q):
+            scores = q @ k.transpose(2, 3) / math.sqrt(HEAD_DIM)
+            return scores.masked_fill(future, -math.inf).softmax(-1) @ v
+
+        mix = min(1.0, self.step / (self.case["mix_in_ratio"] * UPDATES))
+        share = mix * torch.sigmoid(x @ self.w_lambda.T).transpose(1, 2)[..., None]
+        o = mixed(turned(self.q_proj(x))) - share * mixed(turned(x @ self.q2.T))
+        return self.o_proj(o.transpose(1, 2).flatten(-2)), None
 
 
 LINEARS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
@@ -179,11 +243,16 @@ def rate_factor(u, n, ratio=0.03):
 def train(case, rows):
     model = transformers.LlamaForCausalLM.from_pretrained(HERE / "model", dtype=torch.float32,
                                                           attn_implementation="eager")
-    base, branch, lambdas, branches = [], [], [], []
+    base, branch, lambdas, branches, stepped = [], [], [], [], []
     how = case.get("train", "kvo")
+    if how.startswith("diff"):
+        for layer in model.model.layers:
+            layer.self_attn = SecondMap(layer.self_attn, case)
+            stepped.append(layer.self_attn)
     for name, parameter in model.named_parameters():
         kvo = how == "kvo" and any(part in name for part in ("k_proj", "v_proj", "o_proj"))
-        parameter.requires_grad = kvo or how.startswith("full")
+        attention = how == "diff_attention" and ".self_attn." in name
+        parameter.requires_grad = kvo or attention or how.startswith("full")
         if parameter.requires_grad:
             base.append(parameter)
     if how.startswith("lora"):
@@ -194,6 +263,7 @@ def train(case, rows):
         for index, layer in enumerate(model.model.layers):
             branches.append(Branch(case, index))
             layer.self_attn.o_proj.register_forward_pre_hook(branches[-1])
+        stepped += branches
         for each in branches:
             for name, parameter in each.named_parameters():
                 (lambdas if name == "lambda_learn" else branch).append(parameter)
@@ -203,7 +273,7 @@ def train(case, rows):
     trained = base + branch + lambdas
     losses, norms = [], []
     for u in range(UPDATES):
-        for each in branches:
+        for each in stepped:
             each.step = u
         for group in optimizer.param_groups:
             group["lr"] = group["peak"] * rate_factor(u, UPDATES)
@@ -222,9 +292,11 @@ def train(case, rows):
     result = dict(case, losses=losses, norms=norms)
     result["lambda_learn"] = [parameter.item() for parameter in lambdas]
     result["o_proj_norm"] = [layer.self_attn.o_proj.weight.norm().item() for layer in model.model.layers]
-    result["w_d_norm"] = [each.w_d.norm().item() for each in branches]
+    maps = [each.w_d if hasattr(each, "w_d") else each.w_up for each in branches]
+    result["map_norm"] = [each.norm().item() for each in maps]  # of w_d, of a bottleneck w_up
+    result["gate_norm"] = [each.gate.norm().item() for each in branches if hasattr(each, "gate")]
     result["embed_norm"] = model.model.embed_tokens.weight.norm().item()
-    result["base_norm"] = torch.stack([parameter.detach().norm() for parameter in base]).norm().item()
+    result["base_norm"] = math.sqrt(sum(parameter.detach().norm().item() ** 2 for parameter in base))
     return result
 
 

@@ -1,0 +1,161 @@
+// Forms and methods through every process, on a tiny random model: what a job publishes is served
+// with the text that the engine alone gives for the downloaded adapter. Forms that keep state
+// between tokens among them.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "tests/e2e/small_job.h"
+#include "tests/support/tiny_model.h"
+
+namespace dex {
+namespace {
+
+using support::Outcome;
+using support::RunningPlatform;
+namespace fs = std::filesystem;
+
+// What is asked for, and what adapter_config.json then says.
+struct ServedForm {
+  std::string name;
+  std::vector<std::string> flags;
+  nlohmann::json config;
+};
+
+std::ostream& operator<<(std::ostream& out, const ServedForm& form) {
+  return out << form.name;
+}
+
+// A branch on every head that has grown strong enough in three updates to be heard.
+std::vector<std::string> loud_branch(const std::vector<std::string>& more) {
+  return support::with({"--preset", "paper", "--set", "dex.head_selection.criterion=ALL", "--set",
+                        "dex.lambda.schedule=CONSTANT", "--set", "dex.lambda.value=0.5", "--set",
+                        "hyperparameters.branch_learning_rate=0.05"},
+                       more);
+}
+
+std::vector<ServedForm> served_forms() {
+  return {
+      {"prefix_mean",
+       loud_branch({"--set", "dex.form=PREFIX_MEAN"}),
+       {{"form", "prefix_mean"}, {"sign", "plus"}, {"train", "kvo+dex"}}},
+      {"uniform_map",
+       loud_branch({"--set", "dex.form=UNIFORM_MAP"}),
+       {{"form", "uniform_map"}, {"sign", "minus"}, {"train", "kvo+dex"}}},
+      {"bottleneck_silu",
+       loud_branch(
+           {"--set", "dex.projection=BOTTLENECK", "--set", "dex.bottleneck.activation=SILU"}),
+       {{"form", "paper"}, {"projection", "bottleneck"}, {"bottleneck_activation", "silu"}}},
+      {"lora_dex",
+       loud_branch({"--set", "dex.train=LORA_DEX"}),
+       {{"form", "paper"}, {"projection", "shared"}, {"train", "lora+dex"}}},
+      {"lora", {"--method", "lora"}, {{"peft_type", "LORA"}}},
+      {"adapter", {"--method", "adapter"}, {{"form", "none"}, {"train", "adapter"}}},
+      {"kvo_only", {"--method", "kvo_only"}, {{"form", "none"}, {"train", "kvo_only"}}},
+  };
+}
+
+// One platform for all of them.
+class FormsTest : public testing::TestWithParam<ServedForm> {
+ protected:
+  struct Shared {
+    support::TemporaryDirectory directory;
+    RunningPlatform platform{directory / "data", support::write_tiny_model(directory / "models")};
+    std::string training, validation, base_text;
+  };
+
+  static void SetUpTestSuite() {
+    shared_ = std::make_unique<Shared>();
+    shared_->platform.start();
+    shared_->training = shared_->platform.upload_rows("code", "train", 20);
+    shared_->validation = shared_->platform.upload_rows("code", "validation", 10);
+    shared_->base_text = served_text(support::kTinyModel);
+  }
+  static void TearDownTestSuite() { shared_.reset(); }
+
+  // More than a block of the cache, so that a second request finds it there.
+  static std::vector<std::string> greedy() {
+    return {
+        "--prompt",
+        "def add(a, b):\n    return a + b\n\ndef sub(a, b):\n    return a - b\n\ndef mul(a, b):",
+        "--max-tokens",
+        "16",
+        "--temperature",
+        "0"};
+  }
+  static std::string served_text(const std::string& model) {
+    const Outcome outcome = shared_->platform.ctl(support::with({"generate", model}, greedy()));
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome.code == 0 ? outcome.json().at("text").get<std::string>() : "";
+  }
+  // The finished job, of three updates of two short rows.
+  static nlohmann::json finished_job(const std::vector<std::string>& flags) {
+    const Outcome outcome = shared_->platform.ctl(support::with({"jobs",
+                                                                 "create",
+                                                                 "--model",
+                                                                 support::kTinyModel,
+                                                                 "--training-file",
+                                                                 shared_->training,
+                                                                 "--validation-file",
+                                                                 shared_->validation,
+                                                                 "--max-steps",
+                                                                 "3",
+                                                                 "--batch-size",
+                                                                 "2",
+                                                                 "--max-seq-length",
+                                                                 "128",
+                                                                 "--learning-rate",
+                                                                 "0.01",
+                                                                 "--seed",
+                                                                 "1",
+                                                                 "--set",
+                                                                 "evaluation.max_tokens=384",
+                                                                 "--set",
+                                                                 "evaluation.every_steps=3",
+                                                                 "--yes",
+                                                                 "--follow"},
+                                                                flags));
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome.json();
+  }
+
+  static std::unique_ptr<Shared> shared_;
+};
+std::unique_ptr<FormsTest::Shared> FormsTest::shared_;
+
+TEST_P(FormsTest, ServesWhatTheEngineAloneGives) {
+  const auto job = finished_job(GetParam().flags);
+  ASSERT_EQ(job.at("state"), "JOB_STATE_SUCCEEDED");
+  EXPECT_NE(job.at("metrics").at("valid_loss"), job.at("metrics").at("base_valid_loss"));
+  const std::string adapter = job.at("fine_tuned_model");
+  const std::string text = served_text(adapter);
+  EXPECT_FALSE(text.empty());
+  EXPECT_NE(text, shared_->base_text);
+  EXPECT_EQ(served_text(adapter), text);  // the prompt is in the cache now
+
+  const fs::path folder = shared_->directory / GetParam().name;
+  ASSERT_EQ(shared_->platform.ctl({"adapters", "download", adapter, folder}).code, 0);
+  const auto config = nlohmann::json::parse(std::ifstream(folder / "adapter_config.json"));
+  for (const auto& [key, value] : GetParam().config.items()) EXPECT_EQ(config.at(key), value);
+  if (config.value("form", "none") != "none") {
+    EXPECT_NE(config.at("branch_effect").at("verdict"), "INERT");
+  }
+  const Outcome alone = support::run_program(
+      "dex-engine",
+      support::with({"generate", "--model", shared_->directory / "models" / support::kTinyModel,
+                     "--adapter", folder},
+                    greedy()));
+  ASSERT_EQ(alone.code, 0) << alone.err;
+  EXPECT_EQ(alone.out, text + "\n");
+}
+
+INSTANTIATE_TEST_SUITE_P(All, FormsTest, testing::ValuesIn(served_forms()),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace dex
