@@ -197,6 +197,8 @@ int run_evaluation(const EvaluateCommand& command, const base::StopSignals& sign
   const std::stop_callback at_once(signals.urgent(), [] { std::_Exit(kInterrupted); });
   if (command.task == "head_analysis" && !command.dtype.empty())
     throw std::runtime_error("--dtype has no effect: heads are measured in fp32, whatever serves");
+  std::optional<EvaluateCommand> eight_bits;
+  if (command.against_int8) eight_bits = in_eight_bits(command);
   // The file first: reading it takes a moment, loading a model may take a minute.
   const std::unique_ptr<Task> task = make_task(command);
   std::ofstream samples = open_samples(command.samples_out);
@@ -210,7 +212,7 @@ int run_evaluation(const EvaluateCommand& command, const base::StopSignals& sign
     };
   }
   std::optional<EvaluationSubjects> twins;
-  if (command.against_int8) twins.emplace(subjects_of(in_eight_bits(command), "-int8"), clock);
+  if (eight_bits) twins.emplace(subjects_of(*eight_bits, "-int8"), clock);
   bool complete = true;
   for (const auto& group : groups_of(subjects, twins)) {
     const evaluate::Evaluation evaluation =
