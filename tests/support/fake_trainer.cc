@@ -12,6 +12,7 @@
 //   heads-only     success if it was told to choose heads and nothing else, else exit code 10
 //   prefix-cache     success if it was told where to keep what frozen layers compute, else 10
 //   no-prefix-cache  success if it was not, else 10
+//   from-start     success if it was given no checkpoint, else exit code 10
 //   where          success, but the result lies outside the attempt's directory
 // As `dex-fake-trainer evaluation` it plays an evaluation's process, and behaves as its first file
 // is called: success, with an event that names that file's path, or
@@ -21,7 +22,8 @@
 //   bad-file       a file in the wrong format
 //   too-large      out of memory
 //   crash          SIGABRT
-//   wait           until told to stop
+//   crash-once     SIGABRT when a task is done; as measured, if it is started again behind that
+//   task wait           until told to stop
 // With a first subject labelled "slow" it says before, for five seconds, that it stands where it
 // stood.
 
@@ -151,6 +153,7 @@ int behave(FrameChannel& channel, const iv1::TrainerStart& start) {
        !start.prefix_cache_dir().starts_with("/") || start.prefix_cache_bytes() != 5 ||
        start.prefix_cache_owner() != "default"))
     return 10;
+  if (how == "from-start" && !start.checkpoint_dir().empty()) return 10;
   if (how == "no-prefix-cache" && !start.prefix_cache_dir().empty()) return 10;
   succeed(channel, start, how == "where" ? "/elsewhere/final" : start.attempt_dir() + "/final");
   return 0;
@@ -205,10 +208,24 @@ void send_failure(FrameChannel& channel, iv1::Outcome outcome, const std::string
   send(channel, report);
 }
 
+int crash_once(FrameChannel& channel, const iv1::EvaluatorStart& start) {
+  const std::filesystem::path mark = start.attempt_dir() + "/crashed";
+  if (!std::filesystem::exists(mark)) {
+    std::ofstream(mark) << "once";
+    send_checkpoint(channel, start.attempt_dir(), 1);
+    std::abort();
+  }
+  if (!is_of_gates(start) || !start.checkpoint_dir().ends_with("/attempt-5/gates/step-1"))
+    return 10;
+  send_report(channel, start);
+  return 0;
+}
+
 int evaluate(FrameChannel& channel, const iv1::EvaluatorStart& start) {
   if (start.spec().subjects(0).label() == "slow") stay(channel);
   const std::string& how = start.files(0).filename();
   if (how == "crash") std::abort();
+  if (how == "crash-once") return crash_once(channel, start);
   if (how == "wait") return wait_for_stop(channel, start.attempt_dir());
   if (how == "bad-file") {
     send_failure(channel, iv1::OUTCOME_FAIL_FINAL, "invalid_evaluation_file",

@@ -63,8 +63,10 @@ Verdict Attempt::run(int lock_fd) {
   }
   const auto attempt_dir = paths_.absolute(job_.attempt_dir());
   if (!attempt_dir.ok()) return cannot_start(attempt_dir.status());
-  if (job_.has_checkpoint() && is_gate_checkpoint(job_.checkpoint()))
-    return go_on_with_gates(*attempt_dir, lock_fd);
+  if (job_.has_checkpoint() && is_gate_checkpoint(job_.checkpoint())) {
+    if (auto verdict = go_on_with_gates(*attempt_dir, lock_fd)) return *std::move(verdict);
+    anew_ = true;  // where the trainer's own checkpoints lie, the job has not said since
+  }
   const auto first = first_command(*attempt_dir);
   if (!first.ok()) return cannot_start(first.status());
   const auto end = execute(*first, *attempt_dir, lock_fd);
@@ -101,7 +103,7 @@ base::Result<iv1::TrainerCommand> Attempt::first_command(const std::filesystem::
     command.mutable_start()->set_attempt_dir(attempt_dir.string());
   }
   // It stands until this attempt offers a newer one.
-  if (job_.has_checkpoint()) log_.set_checkpoint(job_.checkpoint());
+  if (resumes()) log_.set_checkpoint(job_.checkpoint());
   DEX_RETURN_IF_ERROR(base::make_directories(attempt_dir));
   return command;
 }
@@ -134,7 +136,7 @@ base::Result<iv1::TrainerStart> Attempt::trainer_start() {
     start.set_probe_path(probe.string());
     start.set_probe_sha256(job_.probe_input().sha256());
   }
-  if (job_.has_checkpoint()) {
+  if (resumes()) {
     DEX_ASSIGN_OR_RETURN(const auto checkpoint, paths_.absolute(job_.checkpoint().uri()));
     start.set_checkpoint_dir(checkpoint.string());
     start.set_checkpoint_manifest_sha256(job_.checkpoint().manifest_sha256());

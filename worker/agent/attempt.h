@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "dex/internal/v1/worker.pb.h"
 #include "services/base/clock.h"
@@ -64,6 +65,7 @@ class Attempt {
   // Starts the process that belongs to the frame and follows it to its end.
   base::Result<AttemptEnd> execute(const iv1::TrainerCommand& first,
                                    const std::filesystem::path& attempt_dir, int lock_fd);
+  [[nodiscard]] bool resumes() const { return job_.has_checkpoint() && !anew_; }
   AttemptEnd supervise(TrainerProcess& trainer);
   void take(const iv1::TrainerReport& report, AttemptEnd& end);
   void take_progress(const iv1::TrainerReport::TrainerProgress& progress);
@@ -74,13 +76,17 @@ class Attempt {
   Verdict finish(const AttemptEnd& end);
 
   // The half after the training; trained_ is what it left, and result_ its result.
+  // An evaluator that crashes is started again behind the tasks that are measured, once.
   Verdict measure_gates(const std::filesystem::path& attempt_dir, int lock_fd);
-  // The same in an attempt that finds the training done.
-  Verdict go_on_with_gates(const std::filesystem::path& attempt_dir, int lock_fd);
+  // The same in an attempt that finds the training done; nothing: what it finds is damaged.
+  std::optional<Verdict> go_on_with_gates(const std::filesystem::path& attempt_dir, int lock_fd);
+  base::Result<AttemptEnd> run_gate_evaluator(const std::filesystem::path& attempt_dir,
+                                              int lock_fd);
   // Points the job to what is done; an attempt that could not do so only has more to do again.
   void offer_trained();
   void take_gate_progress(const iv1::TrainerReport::TrainerProgress& progress);
-  Verdict judge_gates(const AttemptEnd& end);
+  Verdict judge_gates(const AttemptEnd& end);  // of an end that is no crash
+  Verdict conclude_gates(const std::vector<dex::v1::GateResult>& results);
   void tell_gate(const dex::v1::GateResult& result);
 
   const iv1::ClaimedJob job_;
@@ -94,6 +100,7 @@ class Attempt {
   std::atomic<int64_t> last_answer_ms_;
 
   // Of run()'s thread.
+  bool anew_ = false;  // the job's checkpoint is damaged, and the training starts without it
   std::optional<iv1::AttemptResult> result_;
   std::optional<iv1::TrainedState> trained_;  // since the training is done and gates are measured
   int64_t last_sign_ms_ = 0;  // any frame: all of them come from the loop that computes

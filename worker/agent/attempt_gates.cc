@@ -3,6 +3,8 @@
 #include <google/protobuf/timestamp.pb.h>
 #include <spdlog/spdlog.h>
 
+#include <csignal>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +20,9 @@ namespace dex::agent {
 namespace {
 
 constexpr const char* kGatesFolder = "gates";  // the evaluator's own attempt directory
+// Ends without a report in one attempt after which gates are not measured. The kernel's choice of
+// what to end for want of memory looks like any other crash, and costs no training either.
+constexpr int kMostCrashes = 2;
 
 void stamp(int64_t now_ms, google::protobuf::Timestamp& out) {
   out.set_seconds(now_ms / 1000);
@@ -34,12 +39,27 @@ Verdict try_again(const base::Status& status) {
   return verdict;
 }
 
+bool is_damage(const base::Status& status) {
+  return status.reason() == "ARTIFACT_CORRUPT" || status.reason() == "FILE_MISSING";
+}
+
+std::string crash_text(const base::ExitStatus& last) {
+  return "the evaluator ended twice without a report, the last time with " + last.to_string() +
+         (last.signal == SIGKILL ? ", as of a machine with too little memory" : "");
+}
+
 }  // namespace
 
-Verdict Attempt::go_on_with_gates(const std::filesystem::path& attempt_dir, int lock_fd) {
+std::optional<Verdict> Attempt::go_on_with_gates(const std::filesystem::path& attempt_dir,
+                                                 int lock_fd) {
   log_.set_checkpoint(job_.checkpoint());
   if (const auto made = base::make_directories(attempt_dir); !made.ok()) return cannot_start(made);
   auto kept = take_up_trained(job_.checkpoint(), attempt_dir, paths_);
+  if (!kept.ok() && is_damage(kept.status())) {
+    spdlog::error("job {} attempt {}: trains again, since what was trained is damaged: {}",
+                  job_id(), job_.attempt(), kept.status().to_string());
+    return std::nullopt;
+  }
   if (!kept.ok()) return try_again(kept.status());
   spdlog::info("job {} attempt {}: its training is done, its gates are not", job_id(),
                job_.attempt());
@@ -51,30 +71,39 @@ Verdict Attempt::go_on_with_gates(const std::filesystem::path& attempt_dir, int 
 
 Verdict Attempt::measure_gates(const std::filesystem::path& attempt_dir, int lock_fd) {
   offer_trained();
-  if (order_ != Order::kNone) {  // it came while the trainer was ending
-    AttemptEnd end;
-    end.order = order_;
-    result_.reset();
-    return judge(end);
+  for (int crashes = 0;;) {
+    if (order_ != Order::kNone) {  // it came while the process before was ending
+      AttemptEnd end;
+      end.order = order_;
+      result_.reset();
+      return judge(end);
+    }
+    const auto end = run_gate_evaluator(attempt_dir, lock_fd);
+    if (!end.ok()) {
+      result_.reset();
+      return cannot_start(end.status());
+    }
+    const Verdict verdict = judge(*end);
+    if (verdict.outcome != iv1::OUTCOME_CRASH) return judge_gates(*end);
+    ++crashes;
+    spdlog::warn("job {}: crash {} of its gates' evaluator: {}", job_id(), crashes,
+                 verdict.message);
+    if (crashes == kMostCrashes)
+      return conclude_gates(unmeasured_task_gates(job_, crash_text(end->exit)));
   }
+}
+
+base::Result<AttemptEnd> Attempt::run_gate_evaluator(const std::filesystem::path& attempt_dir,
+                                                     int lock_fd) {
   const auto folder = attempt_dir / kGatesFolder;
-  auto start = gate_evaluator_start(job_, *trained_, models_, paths_);
-  const auto made = start.ok() ? base::make_directories(folder) : start.status();
-  if (!made.ok()) {
-    result_.reset();
-    return cannot_start(made);
-  }
-  start->set_attempt_dir(folder.string());
-  start->set_threads(options_.threads);
+  DEX_ASSIGN_OR_RETURN(auto start, gate_evaluator_start(job_, *trained_, models_, paths_));
+  DEX_RETURN_IF_ERROR(base::make_directories(folder));
+  start.set_attempt_dir(folder.string());
+  start.set_threads(options_.threads);
   iv1::TrainerCommand first;
-  *first.mutable_evaluate() = std::move(start).value();
+  *first.mutable_evaluate() = std::move(start);
   stepped_ = false;  // until its first sign it may load as long as a trainer may
-  const auto end = execute(first, attempt_dir, lock_fd);
-  if (!end.ok()) {
-    result_.reset();
-    return cannot_start(end.status());
-  }
-  return judge_gates(*end);
+  return execute(first, attempt_dir, lock_fd);
 }
 
 void Attempt::offer_trained() {
@@ -99,25 +128,26 @@ void Attempt::take_gate_progress(const iv1::TrainerReport::TrainerProgress& prog
 }
 
 Verdict Attempt::judge_gates(const AttemptEnd& end) {
-  Verdict verdict = judge(end);
-  std::vector<dex::v1::GateResult> results;
+  const Verdict verdict = judge(end);
   if (verdict.outcome == iv1::OUTCOME_SUCCESS) {
     const auto report = read_gate_report(end.result->result(), paths_);
     if (!report.ok()) {
       result_.reset();
       return try_again(report.status());
     }
-    results = judge_task_gates(job_, *report);
-  } else if (verdict.outcome == iv1::OUTCOME_FAIL_FINAL || verdict.outcome == iv1::OUTCOME_OOM) {
-    // Of its files or its size: no other try would end otherwise.
-    results = unmeasured_task_gates(job_, verdict.message);
-  } else {
-    result_.reset();
-    return verdict;
+    return conclude_gates(judge_task_gates(job_, *report));
   }
+  // Of its files or its size: no other try would end otherwise.
+  if (verdict.outcome == iv1::OUTCOME_FAIL_FINAL || verdict.outcome == iv1::OUTCOME_OOM)
+    return conclude_gates(unmeasured_task_gates(job_, verdict.message));
+  result_.reset();
+  return verdict;
+}
+
+Verdict Attempt::conclude_gates(const std::vector<dex::v1::GateResult>& results) {
   for (const auto& result : results) tell_gate(result);
   add_gate_results(job_, results, *result_);
-  verdict = {};
+  Verdict verdict;
   verdict.outcome = iv1::OUTCOME_SUCCESS;
   if (const std::string failed = failed_gates(results); !failed.empty()) {
     verdict.outcome = iv1::OUTCOME_FAIL_FINAL;

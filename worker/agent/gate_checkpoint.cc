@@ -25,7 +25,7 @@ constexpr const char* kTrained = "trained.json";
 constexpr const char* kKeptManifest = "MANIFEST.json";
 constexpr const char* kArtefactManifest = "checksums.json";
 constexpr const char* kReport = "results.json";
-constexpr int64_t kLargestKept = 16 << 20;
+constexpr int64_t kLargestKept = 64 << 20;  // as the trainer's state.json
 constexpr size_t kPiece = 1 << 20;
 
 base::Status corrupt(const fs::path& path) {

@@ -165,12 +165,26 @@ TEST_F(SlotGatesTest, MemoryThatIsNotThereIsNotTriedAgain) {
   EXPECT_THAT(finish.result().gate_results(0).not_measured(), HasSubstr("not enough memory"));
 }
 
-TEST_F(SlotGatesTest, ACrashOfTheEvaluatorKeepsTheTraining) {
-  const auto finish = finish_of(gated("crash", 0));
-  EXPECT_EQ(finish.outcome(), iv1::OUTCOME_CRASH);
-  EXPECT_FALSE(finish.has_result());
+// The kernel ends a process for want of memory in no other way than this.
+TEST_F(SlotGatesTest, AnEvaluatorThatCrashesTwiceCostsNoTraining) {
+  const auto finish = finish_of(gated("crash", 100));
+  ASSERT_EQ(finish.outcome(), iv1::OUTCOME_SUCCESS) << finish.message();
+  EXPECT_EQ(finish.result().uri(), std::string(kAttemptDir) + "/final");
+  EXPECT_FALSE(finish.result().gate_results(0).passed());
+  EXPECT_THAT(
+      finish.result().gate_results(0).not_measured(),
+      StartsWith("the evaluator ended twice without a report, the last time with signal 6"));
+  EXPECT_FALSE(finish.result().promotable());
   EXPECT_EQ(finish.checkpoint().uri(), std::string(kAttemptDir) + "/gates-0");
   EXPECT_TRUE(std::filesystem::exists(directory_ / kAttemptDir / "gates-0/MANIFEST.json"));
+}
+
+TEST_F(SlotGatesTest, ACrashIsFollowedByATryBehindWhatIsMeasured) {
+  const auto finish = finish_of(gated("crash-once", -0.25));
+  ASSERT_EQ(finish.outcome(), iv1::OUTCOME_SUCCESS) << finish.message();
+  EXPECT_TRUE(finish.result().gate_results(0).passed());
+  EXPECT_EQ(finish.result().gate_results(0).value(), -0.5);
+  EXPECT_EQ(finish.checkpoint().uri(), std::string(kAttemptDir) + "/gates-1");
 }
 
 TEST_F(SlotGatesTest, ALaterAttemptTrainsNothingAgain) {
@@ -201,13 +215,25 @@ TEST_F(SlotGatesTest, ALaterAttemptTrainsNothingAgain) {
   EXPECT_FALSE(std::filesystem::exists(directory_ / kAttemptDir / "trainer.log"));
 }
 
-TEST_F(SlotGatesTest, ADamagedArtefactIsNotPublished) {
-  auto job = gated("goes-on", -0.25);
+// Each later attempt would find the same damage: the job trains again, without its checkpoint.
+TEST_F(SlotGatesTest, ADamagedArtefactIsTrainedAgain) {
+  auto job = gated("measured", -0.25);
+  job.mutable_spec()->set_suffix("from-start");
   *job.mutable_checkpoint() = left_behind(true);
   const auto finish = finish_of(job);
-  EXPECT_EQ(finish.outcome(), iv1::OUTCOME_FAIL_RETRY);
-  EXPECT_THAT(finish.message(), HasSubstr("adapter.bin is not what was kept"));
-  EXPECT_FALSE(std::filesystem::exists(directory_ / kAttemptDir / "final"));
+  ASSERT_EQ(finish.outcome(), iv1::OUTCOME_SUCCESS) << finish.message();
+  EXPECT_EQ(finish.progress().step(), 3u) << "of the new training, not the 7 of the damaged one";
+  EXPECT_FALSE(std::filesystem::exists(directory_ / kAttemptDir / "final/adapter.bin"));
+  EXPECT_TRUE(finish.result().gate_results(0).passed());
+  EXPECT_EQ(finish.checkpoint().uri(), std::string(kAttemptDir) + "/gates-1");
+}
+
+TEST_F(SlotGatesTest, AKeptStateThatIsGoneIsTrainedAgain) {
+  auto job = gated("measured", -0.25);
+  job.mutable_spec()->set_suffix("from-start");
+  *job.mutable_checkpoint() = left_behind();
+  std::filesystem::remove(directory_ / kBefore / "gates-1/trained.json");
+  EXPECT_EQ(finish_of(job).outcome(), iv1::OUTCOME_SUCCESS);
 }
 
 class SlotGatesOrderTest : public SlotGatesTest {
