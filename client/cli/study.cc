@@ -74,19 +74,32 @@ struct EndedJob {
   LossCurve curve;
 };
 
-// Finds or creates the run's job and waits for its end. Its events are read from the first on, also
-// those of a job that has ended long ago.
-Result<EndedJob> run_job(Context& context, const StudyPlan& plan, const StudyRun& run,
-                         JobBook& book) {
+// The run's job, which may have ended long ago. One that was cancelled, or failed by no fault of
+// the user's, before this command gets a successor, which the book finds behind it from then on.
+Result<std::string> job_of_run(Context& context, const StudyPlan& plan, const StudyRun& run,
+                               JobBook& book) {
   v1::CreateFineTuningJobRequest request;
   DEX_ASSIGN_OR_RETURN(*request.mutable_spec(), spec_of(plan, run));
   request.set_request_id(request_id_of(request.spec()));
-  std::string id = book.find(request.request_id());
-  if (id.empty()) {
-    DEX_ASSIGN_OR_RETURN(const auto created, context.client.create_job(request));
-    id = created.id();
-    DEX_RETURN_IF_ERROR(book.put(request.request_id(), id));
+  while (true) {
+    const std::string known = book.find(request.request_id());
+    v1::FineTuningJob job;
+    if (known.empty()) {
+      DEX_ASSIGN_OR_RETURN(job, context.client.create_job(request));
+      DEX_RETURN_IF_ERROR(book.put(request.request_id(), job.id()));
+    } else {
+      DEX_ASSIGN_OR_RETURN(job, context.client.get_job(known));
+    }
+    if (!is_tried_again(job)) return job.id();
+    request.set_request_id(request_id_after(request.request_id(), job.id()));
   }
+}
+
+// Waits for the end of the run's job. Its events are read from the first on, also those of a job
+// that has ended long ago.
+Result<EndedJob> run_job(Context& context, const StudyPlan& plan, const StudyRun& run,
+                         JobBook& book) {
+  DEX_ASSIGN_OR_RETURN(const std::string id, job_of_run(context, plan, run, book));
   EndedJob ended;
   JobProgress progress(context.output);
   const bool show = context.output.terminal().interactive;
@@ -158,10 +171,7 @@ RunResult result_of(const StudyRun& run, const EndedJob& ended) {
   result.run = run;
   result.job = job.id();
   result.adapter = job.fine_tuned_model();
-  if (job.state() != v1::JOB_STATE_SUCCEEDED) {
-    result.failure = job.has_error() ? job.error().code() + ": " + job.error().message()
-                                     : "the job did not succeed";
-  }
+  result.failure = failure_of(job);
   result.rates = rates_text(job.effective_config().spec().hyperparameters());
   result.decoding = decoding_of(job.effective_config().spec());
   const auto& metrics = job.metrics();

@@ -156,6 +156,28 @@ std::string request_id_of(const v1::FineTuningJobSpec& spec) {
   return "study-" + base::sha256_hex(proto::deterministic_bytes(spec)).substr(0, 48);
 }
 
+std::string request_id_after(const std::string& request_id, const std::string& job) {
+  return "study-" + base::sha256_hex(request_id + "\n" + job).substr(0, 48);
+}
+
+bool is_tried_again(const v1::FineTuningJob& job) {
+  if (job.state() == v1::JOB_STATE_CANCELLED) return true;
+  return job.state() == v1::JOB_STATE_FAILED &&
+         (job.error().retryable() || job.error().category() == "SYSTEM");
+}
+
+std::string failure_of(const v1::FineTuningJob& job) {
+  if (job.state() == v1::JOB_STATE_SUCCEEDED) return "";
+  std::string text = "the job was cancelled";
+  if (job.has_error()) {
+    text = job.error().code() + ": " + job.error().message();
+  } else if (job.state() != v1::JOB_STATE_CANCELLED) {
+    text = "the job did not succeed";
+  }
+  return text + (is_tried_again(job) ? " (the same command tries it again)"
+                                     : " (the same command does not try it again)");
+}
+
 base::Result<std::vector<uint64_t>> parse_seeds(const std::string& text) {
   std::vector<uint64_t> seeds;
   for (const auto& part : split(text)) {

@@ -53,6 +53,16 @@ Decoding decoding_of(const v1::FineTuningJobSpec& effective);
 // ones. At most 64 characters.
 std::string request_id_of(const v1::FineTuningJobSpec& spec);
 
+// The request id of the job that takes the place of `job`, which the request id before had made.
+std::string request_id_after(const std::string& request_id, const std::string& job);
+
+// Of a run's job when the same command comes again: whether it has ended in a way that a new job
+// need not, cancelled or failed by no fault of the user's.
+bool is_tried_again(const v1::FineTuningJob& job);
+
+// Why a job has no result, and whether the same command makes a new one; "": it has succeeded.
+std::string failure_of(const v1::FineTuningJob& job);
+
 // "1,2,3" or "1-5" → seeds; "dex,dex:plus,lora" → methods, each one that exists, once.
 base::Result<std::vector<uint64_t>> parse_seeds(const std::string& text);
 base::Result<std::vector<std::string>> parse_methods(const std::string& text);

@@ -2,7 +2,9 @@
 // the same folder makes no new job, and a seed's numbers are those of every other run.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <sstream>
 #include <stdexcept>
@@ -65,6 +67,14 @@ struct Place {
   }
   [[nodiscard]] size_t jobs() const {
     return platform.ctl({"jobs", "list"}).json().at("jobs").size();
+  }
+
+  // A job that has ended without a result, and was not the study's.
+  [[nodiscard]] std::string cancelled_job() const {
+    const auto job = platform.ctl(support::small_job(training, validation, 100000, kModel)).json();
+    const auto id = job.at("id").get<std::string>();
+    EXPECT_EQ(platform.ctl({"jobs", "cancel", id, "--wait"}).code, 0);
+    return id;
   }
 
   RunningPlatform platform;
@@ -168,11 +178,25 @@ TEST(StudyTest, GoesOnWhereItWasAndGivesTheSameNumbersElsewhere) {
     EXPECT_EQ(losses_of(taken_up), losses);
     expect_what_the_jobs_say(place, taken_up);
 
+    // In place of one run's job there is one that was cancelled: that run gets a new job, once.
+    json book = json::parse(support::content_of(out / "jobs.json"));
+    auto& recorded = *std::find(book.begin(), book.end(), run_of(report, "dex", 2).at("job"));
+    const std::string cancelled = place.cancelled_job();
+    recorded = cancelled;
+    std::ofstream(out / "jobs.json") << book.dump();
+    for (int i = 0; i < 2; ++i) {
+      const Outcome tried = place.study("dex", out);
+      ASSERT_EQ(tried.code, 0) << tried.err;
+      EXPECT_EQ(place.jobs(), 6u) << "the cancelled one and its successor";
+      EXPECT_EQ(losses_of(report_in(out)), losses) << "the successor's, to the bit";
+      EXPECT_NE(run_of(report_in(out), "dex", 2).at("job"), cancelled);
+    }
+
     // The preset's sign is plus: dex:plus would be dex compared with itself.
     const Outcome itself = place.study("dex,dex:plus", directory / "itself");
     EXPECT_EQ(itself.code, 3) << itself.err;
     EXPECT_THAT(itself.err, HasSubstr("dex:plus asks for what dex does already"));
-    EXPECT_EQ(place.jobs(), 4u);
+    EXPECT_EQ(place.jobs(), 6u);
   }
   const Place place(directory / "second", models);
   const Outcome outcome = place.study("dex,kvo_only", directory / "study-again");

@@ -91,6 +91,43 @@ TEST(StudyPlanTest, TheSameJobHasTheSameRequestId) {
   EXPECT_LE(id({"dex", 1}).size(), 64u);
 }
 
+TEST(StudyPlanTest, ASuccessorHasARequestIdOfItsOwn) {
+  const std::string first = request_id_of(spec_of(plan(), {"dex", 1}).value());
+  const std::string second = request_id_after(first, "ftjob-1");
+  EXPECT_EQ(second, request_id_after(first, "ftjob-1"));
+  EXPECT_NE(second, first);
+  EXPECT_NE(second, request_id_after(first, "ftjob-2"));
+  EXPECT_NE(second, request_id_after(second, "ftjob-1"));
+  EXPECT_LE(second.size(), 64u);
+}
+
+TEST(StudyPlanTest, OnlyWhatNeedNotHappenAgainIsTriedAgain) {
+  v1::FineTuningJob job;
+  job.set_state(v1::JOB_STATE_SUCCEEDED);
+  EXPECT_FALSE(is_tried_again(job));
+  EXPECT_EQ(failure_of(job), "");
+  job.set_state(v1::JOB_STATE_RUNNING);
+  EXPECT_FALSE(is_tried_again(job));
+  job.set_state(v1::JOB_STATE_CANCELLED);
+  EXPECT_TRUE(is_tried_again(job));
+  EXPECT_EQ(failure_of(job), "the job was cancelled (the same command tries it again)");
+  job.set_state(v1::JOB_STATE_FAILED);
+  job.mutable_error()->set_code("worker_lost");
+  job.mutable_error()->set_message("The worker went away.");
+  job.mutable_error()->set_category("SYSTEM");
+  EXPECT_TRUE(is_tried_again(job));
+  job.mutable_error()->set_category("CAPACITY");
+  job.mutable_error()->set_retryable(true);
+  EXPECT_TRUE(is_tried_again(job));
+  job.mutable_error()->set_code("non_finite_loss");
+  job.mutable_error()->set_message("The loss is nan.");
+  job.mutable_error()->set_category("USER");
+  job.mutable_error()->set_retryable(false);
+  EXPECT_FALSE(is_tried_again(job));
+  EXPECT_EQ(failure_of(job),
+            "non_finite_loss: The loss is nan. (the same command does not try it again)");
+}
+
 TEST(StudyPlanTest, ListsAreReadAndRefusedByName) {
   EXPECT_THAT(parse_seeds("1-3,7,2").value(), ElementsAre(1, 2, 3, 7));
   for (const char* bad : {"", "0", "a", "3-1", "1-", "1-100"}) {
