@@ -17,6 +17,8 @@ constexpr const char* kAlwaysThere = "unseen_strings_per_100_words";  // whateve
 // head_analysis': of a branch that folds; of signed maps, which a base rarely has.
 constexpr const char* kOfBranch = "directions_";
 constexpr const char* kOfSignedMaps = "negative_";
+// Random orders of icl (evaluation_task.proto): usual ones, and at most.
+constexpr uint32_t kOrders = 3, kMostOrders = 100;
 
 void add_metrics(const std::string& task, const std::vector<std::string>& metrics,
                  const Groupings& groupings, std::vector<TaskMetric>& out) {
@@ -53,17 +55,21 @@ std::string joined(const std::vector<std::string>& words, const std::string& bet
   return text;
 }
 
-std::string names_of_tasks() {
-  std::vector<std::string> names;
-  const auto* oneof = dex::v1::EvaluationTask::descriptor()->FindOneofByName("task");
-  for (int i = 0; i < oneof->field_count(); ++i) names.push_back(oneof->field(i)->name());
-  return joined(names, ", ");
-}
-
 std::string names_of_metrics(const std::string& task) {
   std::vector<std::string> names;
   for (const TaskMetric& known : task_metrics()) {
     if (known.task == task) names.push_back(known.metric);
+  }
+  return joined(names, ", ");
+}
+
+// Of those that measure something.
+std::string names_of_tasks() {
+  std::vector<std::string> names;
+  const auto* oneof = dex::v1::EvaluationTask::descriptor()->FindOneofByName("task");
+  for (int i = 0; i < oneof->field_count(); ++i) {
+    const std::string name(oneof->field(i)->name());
+    if (!names_of_metrics(name).empty()) names.push_back(name);
   }
   return joined(names, ", ");
 }
@@ -130,18 +136,41 @@ std::vector<uint32_t> numbers_of_dim(const dex::v1::EvaluationTask& task, const 
   return {};
 }
 
+// The orders of worker/evaluate/in_context.h; fewer than two examples have one.
+std::vector<std::string> names_of_orders(const dex::v1::IclTask& task, const std::string& shots) {
+  if (shots == "0" || shots == "1") return {"random 1"};
+  std::vector<std::string> names;
+  const uint32_t random = task.has_n_orders() ? std::min(task.n_orders(), kMostOrders) : kOrders;
+  for (uint32_t i = 1; task.order() != dex::v1::IclTask::ORDER_BY_CLASS && i <= random; ++i)
+    names.push_back("random " + std::to_string(i));
+  if (task.order() == dex::v1::IclTask::ORDER_BY_CLASS ||
+      task.order() == dex::v1::IclTask::ORDER_BOTH) {
+    names.emplace_back("by class");
+    names.emplace_back("by class, last first");
+  }
+  return names;
+}
+
+// Values that a dim may have as the task's options say; empty: they don't.
+std::vector<std::string> values_of_dim(const dex::v1::Gate& gate, const std::string& key) {
+  if (gate.evaluation().has_icl() && key == "order")
+    return names_of_orders(gate.evaluation().icl(), gate.dims().at("shots"));
+  std::vector<std::string> values;
+  for (const uint32_t number : numbers_of_dim(gate.evaluation(), key))
+    values.push_back(std::to_string(number));
+  return values;
+}
+
 // A row that the task's options rule out would be missed only after the training.
 void check_dim_values(const dex::v1::Gate& gate, const std::string& at,
                       std::vector<BadValue>& bad) {
   for (const std::string& key : sorted_keys(gate)) {
-    std::vector<std::string> known;
-    for (const uint32_t number : numbers_of_dim(gate.evaluation(), key))
-      known.push_back(std::to_string(number));
+    const std::vector<std::string> known = values_of_dim(gate, key);
     const std::string& value = gate.dims().at(key);
     if (known.empty() || std::find(known.begin(), known.end(), value) != known.end()) continue;
     bad.push_back({at + "dims", key + " must be one that the evaluation measures, " +
-                                    joined(known, ", ").substr(0, 200) + ", got \"" +
-                                    value.substr(0, 64) + "\""});
+                                    joined(known, key == "order" ? "; " : ", ").substr(0, 200) +
+                                    ", got \"" + value.substr(0, 64) + "\""});
   }
   if (gate.metric() != "order_spread") return;
   const auto& icl = gate.evaluation().icl();

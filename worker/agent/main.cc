@@ -78,7 +78,7 @@ void add_flags(CLI::App& app, AgentOptions& o, std::string& level) {
   app.add_option("--min-free-bytes", o.min_free_bytes, "claim nothing with less free disk");
   app.add_option("--prefix-cache-bytes", o.prefix_cache_bytes,
                  "bound of DIR/cache/prefix, what frozen layers of jobs compute (default: 4 GiB; "
-                 "0: nothing is kept)")
+                 "0: nothing is kept, and every pass over the rows computes it again)")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--log-level", level, "trace, debug, info, warn, error, off");
 }

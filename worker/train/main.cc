@@ -47,7 +47,8 @@ result is the same to the bit. To go on from an adapter, set "startAdapterDir" t
 λ is then SCHEDULE_LEARNED, or SCHEDULE_CONSTANT with the adapter's value.
 "hyperparameters": {"firstLayer": 15} adapts the layers from 15 up only. With --prefix-cache, what the layers below compute
 is kept in a folder, so that the second pass over the data, and the next job on the same rows and base, read it instead.
-The folder may be shared by jobs and deleted at any time; results are the same with and without it, to the bit.
+The folder may be shared by jobs and deleted at any time; results are the same with and without it, to the bit. Without it
+those layers read row by row in every pass, whatever the packing, so that short rows take longer than packed ones would.
 "headsOnly": true ends the job once its heads are chosen: final/ has head_selection.json and its picture, and nothing is trained.
 SIGTERM and Ctrl-C write a checkpoint at the next step boundary and end with 16.
 
@@ -149,9 +150,10 @@ int main(int argc, char** argv) {
   app.add_option("--attempt-dir", overrides.attempt_dir,
                  "where checkpoints and the adapter go; wins over the spec's");
   app.add_option("--prefix-cache", overrides.prefix_cache_dir,
-                 "folder for what frozen layers compute (default: nothing is kept)");
+                 "folder for what frozen layers compute (default: nothing is kept, and every "
+                 "pass computes it again, row by row)");
   app.add_option("--prefix-cache-bytes", overrides.prefix_cache_bytes,
-                 "bound of that folder (default: 4 GiB), 0: nothing is kept")
+                 "bound of that folder (default: 4 GiB), 0: nothing is kept, as without it")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--frames-fd", frames_fd, "inherited socket to the agent");
   app.set_version_flag("--version", std::string(dex::base::version()));

@@ -104,7 +104,8 @@ TEST(TaskGatesTest, WhatATaskDoesNotHaveIsRefused) {
               ElementsAre("gates[0].evaluation can't be instructions, which measures nothing"));
   EXPECT_THAT(
       faults(R"(metric: "loss" evaluation { })"),
-      ElementsAre(HasSubstr("gates[0].evaluation must be one of perplexity, multi_needle")));
+      ElementsAre("gates[0].evaluation must be one of perplexity, multi_needle, multiple_choice, "
+                  "icl, answers, head_analysis"));
   EXPECT_THAT(faults(R"(task: "held_out" metric: "loss" dims { key: "tag" value: "a" })"),
               ElementsAre("gates[0].dims belong to a gate with an evaluation"));
 }
@@ -173,6 +174,29 @@ TEST(TaskGatesTest, RowsThatTheOptionsRuleOutAreRefused) {
   EXPECT_THAT(faults(entropy + R"(metric: "negative_mass")"),
               ElementsAre("gates[0].metric \"negative_mass\" needs METRIC_SPARSITY in "
                           "evaluation.head_analysis.metrics"));
+}
+
+// in_context.cc's arrangements, by their names.
+TEST(TaskGatesTest, OrdersAreThoseThatTheExamplesGetWithTheirNumberOfShots) {
+  const auto refusals = [](const std::string& options, const std::string& shots,
+                           const std::string& order) {
+    return faults("metric: \"accuracy_of_order\" evaluation { icl { file: \"f\" " + options +
+                  " } } dims { key: \"shots\" value: \"" + shots +
+                  "\" } dims { key: \"order\" value: \"" + order + "\" }");
+  };
+  EXPECT_THAT(refusals("", "4", "random 3"), ElementsAre());
+  EXPECT_THAT(refusals("", "4", "random 4"),
+              ElementsAre("gates[0].dims order must be one that the evaluation measures, random 1; "
+                          "random 2; random 3, got \"random 4\""));
+  EXPECT_THAT(refusals("n_orders: 4", "4", "random 4"), ElementsAre());
+  EXPECT_THAT(refusals("", "4", "by class"), ElementsAre(HasSubstr("got \"by class\"")));
+  EXPECT_THAT(refusals("order: ORDER_BOTH", "4", "by class, last first"), ElementsAre());
+  EXPECT_THAT(refusals("order: ORDER_BOTH", "4", "random 2"), ElementsAre());
+  EXPECT_THAT(refusals("order: ORDER_BY_CLASS", "4", "by class"), ElementsAre());
+  EXPECT_THAT(refusals("order: ORDER_BY_CLASS", "4", "random 1"),
+              ElementsAre(HasSubstr("measures, by class; by class, last first, got")));
+  EXPECT_THAT(refusals("order: ORDER_BY_CLASS", "0", "random 1"), ElementsAre());
+  EXPECT_THAT(refusals("n_orders: 5", "0", "random 2"), ElementsAre(HasSubstr("random 1, got")));
 }
 
 TEST(TaskGatesTest, WhatOnlyAnAdapterHasIsNotHeldAgainstTheBase) {
