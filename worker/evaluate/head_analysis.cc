@@ -97,13 +97,26 @@ std::string range_end(double value) {
   return text.data();
 }
 
+// Where range `bin` begins, and the one before it ends.
+std::string range_begin(const Histogram& bars, size_t bin) {
+  const double width = (bars.high - bars.low) / static_cast<double>(bars.counts.size());
+  return range_end(bars.low + width * static_cast<double>(bin));
+}
+
+// Eigenvalues that differ by less than is printed would give ranges of the same name.
+bool ranges_merge(const Histogram& bars) {
+  for (size_t bin = 0; bin < bars.counts.size(); ++bin) {
+    if (range_begin(bars, bin) == range_begin(bars, bin + 1)) return true;
+  }
+  return false;
+}
+
 // Each sequence is in one range and in no other: the value of a range is the share that is in it.
 void observe_ranges(const std::vector<double>& eigenvalues, std::vector<Observation>& out) {
-  const Histogram bars = histogram(eigenvalues, kEigenvalueBins);
-  const double width = (bars.high - bars.low) / static_cast<double>(bars.counts.size());
+  Histogram bars = histogram(eigenvalues, kEigenvalueBins);
+  if (ranges_merge(bars)) bars = histogram(eigenvalues, 1);
   for (size_t bin = 0; bin < bars.counts.size(); ++bin) {
-    const double from = bars.low + width * static_cast<double>(bin);
-    const Dims range = {{"from", range_end(from)}, {"to", range_end(from + width)}};
+    const Dims range = {{"from", range_begin(bars, bin)}, {"to", range_begin(bars, bin + 1)}};
     for (size_t i = 0; i < eigenvalues.size(); ++i) {
       const double inside = bin_of(bars, eigenvalues[i]) == bin ? 1 : 0;
       out.push_back({kEigenvalueRange, static_cast<int64_t>(i), range, inside, 1});

@@ -46,12 +46,13 @@ class HeadedSubject final : public FakeSubject {
     }
     out.entropy_of_magnitudes = signed_maps && question.entropy;
     if (question.hessian) {
-      out.hessian = n > 10 ? -2.0 : 3.0;
+      out.hessian = n > 10 ? long_eigenvalue : 3.0;
       out.hessian_settled = n > 10;
     }
     return out;
   }
-  double more = 0;  // of the first head
+  double more = 0;              // of the first head
+  double long_eigenvalue = -2;  // of sequences of more than 10 tokens
   HeadTable removed;
   bool signed_maps = false;
   std::vector<int64_t> lengths;
@@ -193,6 +194,21 @@ TEST(HeadAnalysisTest, EigenvaluesAreCountedInRanges) {
   EXPECT_EQ(last.kind, IntervalKind::kWilson);
   EXPECT_EQ(std::ranges::count(found.rows, std::string("hessian_histogram"), &ResultRow::metric),
             10);
+}
+
+// Ten ranges of 1e-8 would all be called 3 to 3, and their shares would add up in one row.
+TEST(HeadAnalysisTest, EigenvaluesThatPrintAlikeAreInOneRange) {
+  HeadedSubject base;
+  base.long_eigenvalue = 3.0000001;
+  HeadAnalysis::Options options = small();
+  options.question = {};
+  ask_for("hessian", options.question);
+  HeadAnalysis task(options, texts_of({8, 12}));
+  const Evaluation found = run(task, {&base});
+  EXPECT_DOUBLE_EQ(value(found, "hessian_histogram", {{"from", "3"}, {"to", "3"}}), 1);
+  EXPECT_EQ(find_row(found, "hessian_histogram", {{"from", "3"}, {"to", "3"}})->n, 2);
+  EXPECT_EQ(std::ranges::count(found.rows, std::string("hessian_histogram"), &ResultRow::metric),
+            1);
 }
 
 TEST(HeadAnalysisTest, WhatABranchTakesAwayIsOfItsHeadsOrOfTheLayer) {
