@@ -390,36 +390,60 @@ TEST_F(EvaluationTest, GatesOverPerplexityPassAndFail) {
               HasSubstr("not passed: perplexity.perplexity - base"));
 }
 
-// Attempt 2 publishes what attempt 1 has trained.
-TEST_F(EvaluationTest, AKilledEvaluatorOfGatesTrainsNothingAgain) {
-  const std::string task =
-      "multi_needle(" + (*directory_ / "wiki.test.raw").string() +
-      ", lengths=512, n_needles=2, n_queries=1, samples_per_cell=100).accuracy>=-1";
-  const std::string id =
-      platform_
-          ->ctl(support::with(support::small_job(*training_, *training_, 6, support::kTinyModel),
-                              {"--promote-if", task}))
-          .json()
-          .at("id");
-  const fs::path attempts = platform_->data_dir() / "jobs/default" / id;
-  const auto trained = [&] {
-    std::error_code none;
-    for (const auto& attempt : fs::directory_iterator(attempts, none))
-      if (fs::exists(attempt.path() / "gates-0/MANIFEST.json", none)) return true;
-    return false;
-  };
-  ASSERT_TRUE(support::eventually(trained, 120'000));
-  ASSERT_TRUE(
-      support::eventually([&] { return platform_->processes("dex-engine").size() == 2; }, 60'000));
+class EvaluationOfGatesTest : public EvaluationTest {
+ protected:
+  // A job whose training is done and whose gate is being measured.
+  static std::string job_at_its_gate() {
+    const std::string task =
+        "multi_needle(" + (*directory_ / "wiki.test.raw").string() +
+        ", lengths=512, n_needles=2, n_queries=1, samples_per_cell=100).accuracy>=-1";
+    const std::string id =
+        platform_
+            ->ctl(support::with(support::small_job(*training_, *training_, 6, support::kTinyModel),
+                                {"--promote-if", task}))
+            .json()
+            .at("id");
+    const auto trained = [&] {
+      std::error_code none;
+      for (const auto& attempt : fs::directory_iterator(attempts_of(id), none))
+        if (fs::exists(attempt.path() / "gates-0/MANIFEST.json", none)) return true;
+      return false;
+    };
+    EXPECT_TRUE(support::eventually(trained, 120'000));
+    EXPECT_TRUE(support::eventually([&] { return platform_->processes("dex-engine").size() == 2; },
+                                    60'000));
+    return id;
+  }
+  static fs::path attempts_of(const std::string& id) {
+    return platform_->data_dir() / "jobs/default" / id;
+  }
+  static void expect_published_by(int attempt, const std::string& id) {
+    const Outcome watched = platform_->ctl({"jobs", "watch", id});
+    ASSERT_EQ(watched.code, 0) << watched.err;
+    EXPECT_EQ(watched.json().at("attempt"), attempt);
+    EXPECT_EQ(watched.json().at("gate_results").at(0).at("passed"), true);
+    int trainers = 0;
+    for (const auto& each : fs::directory_iterator(attempts_of(id)))
+      trainers += fs::exists(each.path() / "trainer.log") ? 1 : 0;
+    EXPECT_EQ(trainers, 1);
+  }
+};
+
+TEST_F(EvaluationOfGatesTest, AKilledEvaluatorIsStartedAgainInItsAttempt) {
+  const std::string id = job_at_its_gate();
   ASSERT_EQ(kill(platform_->processes("dex-engine").at(1), SIGKILL), 0);
-  const Outcome watched = platform_->ctl({"jobs", "watch", id});
-  ASSERT_EQ(watched.code, 0) << watched.err;
-  EXPECT_EQ(watched.json().at("attempt"), 2);
-  EXPECT_EQ(watched.json().at("gate_results").at(0).at("passed"), true);
-  int trainers = 0;
-  for (const auto& attempt : fs::directory_iterator(attempts))
-    trainers += fs::exists(attempt.path() / "trainer.log") ? 1 : 0;
-  EXPECT_EQ(trainers, 1);
+  expect_published_by(1, id);
+}
+
+// Attempt 2 publishes what attempt 1 has trained.
+TEST_F(EvaluationOfGatesTest, AKilledPlatformTrainsNothingAgain) {
+  const std::string id = job_at_its_gate();
+  const auto engines = platform_->processes("dex-engine");
+  ASSERT_EQ(kill(platform_->pid(), SIGKILL), 0);
+  for (const pid_t engine : engines)
+    ASSERT_TRUE(support::eventually([&] { return kill(engine, 0) != 0; }, 30'000));
+  platform_->start();
+  expect_published_by(2, id);
 }
 
 TEST_F(EvaluationTest, ACancelledOneStopsAndItsEvaluatorIsGone) {
