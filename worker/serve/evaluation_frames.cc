@@ -11,6 +11,7 @@
 
 #include "dex/internal/v1/frames.pb.h"
 #include "proto/task_files.h"
+#include "services/base/files.h"
 #include "services/base/sha256.h"
 #include "services/base/version.h"
 #include "worker/evaluate/kept_samples.h"
@@ -30,6 +31,7 @@ using Stop = TrainerCommand::Stop;
 constexpr int64_t kStart_ms = 60'000;
 constexpr int64_t kFrame_ms = 10'000;
 constexpr int kRowsAnEvent = 64;
+constexpr size_t kKeptSteps = 2;
 constexpr const char* kStepManifest = "MANIFEST.json";
 constexpr const char* kExports = "instructions-";  // begins what the only task that exports has
 constexpr const char* kSamples = "samples-";       // and the task's number from 1, .jsonl
@@ -218,6 +220,16 @@ class FramedEvaluation final : public EvaluationSession {
     out.set_bytes(saved.bytes);
     out.set_seconds(clock_.seconds_since(begin_ms));
     send(report);
+    forget_older_steps();
+  }
+
+  // Each step holds what those before it hold. The last one but one stays too: the scheduler may
+  // not have heard of the last one yet.
+  void forget_older_steps() const {
+    if (done() <= kKeptSteps) return;
+    const auto oldest = directory() / ("step-" + std::to_string(done() - kKeptSteps));
+    if (const auto removed = base::remove_tree(oldest); !removed.ok())
+      spdlog::warn("evaluation {}: {}", start_.job_id(), removed.message());
   }
 
   void tell(size_t task) {

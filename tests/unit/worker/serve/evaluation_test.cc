@@ -58,6 +58,23 @@ TEST_F(EvaluationFramesTest, KeepsEachTaskAndPublishesRowsWithIntervals) {
   EXPECT_THAT(markdown, HasSubstr("| --- |"));
 }
 
+// Each step holds the samples of all tasks before: more than two would grow with their square.
+TEST_F(EvaluationFramesTest, KeepsItsLastTwoSteps) {
+  auto asked = start("attempt-1");
+  pb::EvaluationTask third = asked.spec().tasks(0);
+  third.mutable_perplexity()->set_context_length(64);
+  *asked.mutable_spec()->add_tasks() = third;
+  const Said said = run(asked);
+  ASSERT_EQ(said.result.outcome(), internal::v1::OUTCOME_SUCCESS) << said.result.message();
+  EXPECT_EQ(said.steps.size(), 3U);
+  EXPECT_FALSE(std::filesystem::exists(dir / "attempt-1/step-1"));
+  EXPECT_TRUE(std::filesystem::exists(dir / "attempt-1/step-2/MANIFEST.json"));
+  EXPECT_EQ(load_files(dir / "attempt-1/step-3", "MANIFEST.json",
+                       said.steps.back().manifest_sha256(), "samples-")
+                .size(),
+            3U);
+}
+
 // Two questions of two subjects: a line each, the second subject's beside the first one's score.
 TEST_F(EvaluationFramesTest, SamplesArePublishedATask) {
   const Said said = run(start("attempt-1"));
