@@ -189,7 +189,7 @@ TEST(StudyTest, GoesOnWhereItWasAndGivesTheSameNumbersElsewhere) {
       ASSERT_EQ(tried.code, 0) << tried.err;
       EXPECT_EQ(place.jobs(), 6u) << "the cancelled one and its successor";
       EXPECT_EQ(losses_of(report_in(out)), losses) << "the successor's, to the bit";
-      EXPECT_NE(run_of(report_in(out), "dex", 2).at("job"), cancelled);
+      EXPECT_NE(run_of(report_in(out), "dex", 2).at("job").get<std::string>(), cancelled);
     }
 
     // The preset's sign is plus: dex:plus would be dex compared with itself.
