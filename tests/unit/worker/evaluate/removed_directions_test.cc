@@ -82,7 +82,7 @@ TEST(RemovedDirectionsTest, OfADenseMapAreALayers) {
   for (auto& layer : adaptation.layers) {
     layer.branch.w_down = w_d;
     layer.branch.w_up = at::eye(6, at::kDouble);
-    layer.branch.w_d = {};
+    layer.branch.w_d = at::Tensor();
   }
   found = removed_by(adaptation, 3);
   ASSERT_TRUE(found.has_value() && found->by_layer);
