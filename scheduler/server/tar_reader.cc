@@ -96,7 +96,7 @@ base::Status TarReader::take_header() {
   if (!sum_is_right(header)) return not_taken("is no tar: a header's checksum is wrong");
   const auto size = octal_at(header, 124, 12);
   std::string name = field_at(header, 0, 100);
-  if (header.compare(257, 5, "ustar") == 0) {
+  if (header.compare(257, 6, std::string("ustar\0", 6)) == 0) {
     if (const std::string prefix = field_at(header, 345, 155); !prefix.empty())
       name = prefix + "/" + name;
   }
