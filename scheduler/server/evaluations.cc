@@ -65,7 +65,8 @@ base::Result<v1::Model> Evaluations::resolve_subjects(const std::string& tenant,
           base::Code::kUnimplemented, "NOT_SUPPORTED",
           subject.adapter() +
               " is a whole model and can't be measured beside its base; download it "
-              "and evaluate it as a base model of its own");
+              "and evaluate it as a base model of its own: its operator's dexctl models add makes "
+              "it one");
     }
     if (subject.has_dex_lambda_scale() && adapter.form() == "none") {
       const std::string field = at + "dex_lambda_scale";

@@ -41,7 +41,7 @@ class AdaptersTest : public testing::Test {
   }
 
   // A job of another method than dex; its adapter.
-  static std::string trained(const std::string& method) {
+  static std::string trained(const std::string& method, const std::string& rate = "0.01") {
     const Outcome outcome = platform_->ctl({"jobs",
                                             "create",
                                             "--model",
@@ -213,6 +213,49 @@ TEST_F(AdaptersTest, ABottleneckAdapterIsNotFoldable) {
   EXPECT_THAT(outcome.err, HasSubstr("NOT_FOLDABLE"));
   EXPECT_THAT(outcome.err, HasSubstr("can't be folded, serve it as an adapter"));
   EXPECT_FALSE(fs::exists(*directory_ / "never"));
+}
+
+// From the artefact of a job that trains everything to a base model that is served, measured and
+// trained: the last test, since the platform starts anew for it.
+TEST_F(AdaptersTest, APublishedModelBecomesABaseOfItsOwn) {
+  const std::string full = trained("full", "0.001");
+  const Outcome loaded = platform_->ctl({"adapters", "load", full});
+  EXPECT_NE(loaded.code, 0);
+  EXPECT_THAT(loaded.err, HasSubstr("dexctl models add"));
+  const fs::path list = *directory_ / "models/models.json";
+  const std::vector<std::string> add = {"models", "add", "tiny-full", "--list", list};
+  const Outcome light = platform_->ctl(support::with(add, {"--adapter", *adapter_}));
+  EXPECT_EQ(light.code, 3);
+  EXPECT_THAT(light.err, HasSubstr("adapters export " + *adapter_ + " --folded"));
+  const Outcome added = platform_->ctl(support::with(add, {"--adapter", full}));
+  ASSERT_EQ(added.code, 0) << added.err;
+  EXPECT_THAT(added.err, HasSubstr("restart dexd"));
+  EXPECT_EQ(platform_->ctl(support::with(add, {"--adapter", full})).code, 3) << "taken";
+
+  ASSERT_EQ(platform_->stop(), 0) << platform_->log();
+  platform_->start();
+  const auto shown = platform_->ctl({"models", "show", "tiny-full"}).json();
+  EXPECT_EQ(shown.at("weights_sha256"), added.json().at("weights_sha256"));
+  EXPECT_FALSE(greedy("tiny-full").empty());
+  // The same question of both bases: other weights, other losses.
+  std::ofstream(*directory_ / "full.raw") << std::string(4000, 'a') << " cat and a hat .\n";
+  const auto loss = [&](const std::string& model) {
+    const Outcome evaluation =
+        platform_->ctl({"evaluations", "create", "--model", model, "--task", "perplexity", "--file",
+                        *directory_ / "full.raw", "--set", "context_length=128", "--follow"});
+    EXPECT_EQ(evaluation.code, 0) << evaluation.err;
+    for (const auto& row : evaluation.json().at("results").at(0).at("rows"))
+      if (row.at("metric") == "loss") return row.at("value").get<double>();
+    return -1.0;
+  };
+  const double before = loss(support::kTinyModel), after = loss("tiny-full");
+  EXPECT_GT(before, 0);
+  EXPECT_GT(after, 0);
+  EXPECT_NE(before, after);
+  const Outcome next = platform_->ctl(
+      {"jobs", "create", "--model", "tiny-full", "--training-file", *file_, "--method", "lora",
+       "--max-steps", "1", "--batch-size", "2", "--max-seq-length", "128", "--yes", "--follow"});
+  EXPECT_EQ(next.code, 0) << next.err;
 }
 
 }  // namespace
