@@ -87,6 +87,11 @@ class AdaptersTest : public testing::Test {
         .json()
         .get<std::vector<double>>();
   }
+  static void write_text(const fs::path& path) {
+    std::ofstream text(path);
+    for (int i = 0; i < 150; ++i)
+      text << "The cat number " << i << " sat on the mat and saw " << i * 7 << " birds .\n";
+  }
   // A copy of the downloaded folder.
   static fs::path copied(const std::string& name) {
     const fs::path folder = *directory_ / name;
@@ -120,16 +125,15 @@ TEST_F(AdaptersTest, OneThatWasDownloadedComesBackAsTheSame) {
   EXPECT_EQ(greedy(id), greedy(*adapter_));
 
   // It is measured as the original is.
-  std::ofstream text(*directory_ / "wiki.raw");
-  for (int i = 0; i < 150; ++i) text << "The cat number " << i << " saw " << i * 7 << " birds .\n";
-  text.close();
+  write_text(*directory_ / "wiki.raw");
   const auto measured = [&](const std::string& adapter) {
     const Outcome evaluation = platform_->ctl(
         {"evaluations", "create", "--adapter", adapter, "--task", "perplexity", "--file",
          *directory_ / "wiki.raw", "--set", "context_length=128", "--seed", "5", "--follow"});
     EXPECT_EQ(evaluation.code, 0) << evaluation.err;
     std::vector<double> losses;
-    for (const auto& row : evaluation.json().at("results").at(0).at("rows"))
+    const auto rows = evaluation.json().at("results").at(0).at("rows");
+    for (const auto& row : rows)
       if (row.at("metric") == "loss") losses.push_back(row.at("value"));
     return losses;
   };
@@ -238,13 +242,14 @@ TEST_F(AdaptersTest, APublishedModelBecomesABaseOfItsOwn) {
   EXPECT_EQ(shown.at("weights_sha256"), added.json().at("weights_sha256"));
   EXPECT_FALSE(greedy("tiny-full").empty());
   // The same question of both bases: other weights, other losses.
-  std::ofstream(*directory_ / "full.raw") << std::string(4000, 'a') << " cat and a hat .\n";
+  write_text(*directory_ / "full.raw");
   const auto loss = [&](const std::string& model) {
     const Outcome evaluation =
         platform_->ctl({"evaluations", "create", "--model", model, "--task", "perplexity", "--file",
                         *directory_ / "full.raw", "--set", "context_length=128", "--follow"});
     EXPECT_EQ(evaluation.code, 0) << evaluation.err;
-    for (const auto& row : evaluation.json().at("results").at(0).at("rows"))
+    const auto rows = evaluation.json().at("results").at(0).at("rows");
+    for (const auto& row : rows)
       if (row.at("metric") == "loss") return row.at("value").get<double>();
     return -1.0;
   };

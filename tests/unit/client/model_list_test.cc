@@ -64,7 +64,7 @@ TEST_F(ModelListTest, AnEntrySaysWhatTheFilesAre) {
   EXPECT_EQ(entry.at("weights_sha256"), base::sha256_hex("weights"));
   EXPECT_EQ(entry.at("tokenizer_sha256"), base::sha256_hex("tokens"));
   EXPECT_FALSE(entry.contains("chat_template_sha256")) << "it has none";
-  EXPECT_EQ(entry.at("languages"), nlohmann::json({"de"}));
+  EXPECT_EQ(entry.at("languages"), nlohmann::json::array({"de"}));
 }
 
 TEST_F(ModelListTest, AFolderElsewhereIsNamedAbsolutely) {
