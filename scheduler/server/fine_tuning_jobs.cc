@@ -141,6 +141,12 @@ base::Result<FineTuningJobs::Plan> FineTuningJobs::plan(const std::string& tenan
         training_facts(parts_.files, tenant, guard.probe_file(), "watchdog.base_guard.probe_file")
             .status());
   }
+  const auto& calibration = spec.dex().head_selection().calibration();
+  if (calibration.has_file()) {
+    DEX_RETURN_IF_ERROR(training_facts(parts_.files, tenant, calibration.file(),
+                                       "dex.head_selection.calibration.file")
+                            .status());
+  }
   DEX_ASSIGN_OR_RETURN(input.gate_files, gate_files(tenant, spec));
   std::array<uint8_t, 4> seed{};
   parts_.random.fill(seed);
@@ -180,6 +186,8 @@ base::Result<store::NewJob> FineTuningJobs::new_job(const std::string& tenant, c
   if (spec.has_validation_file()) files.insert(spec.validation_file());
   const auto& guard = spec.watchdog().base_guard();
   if (guard.has_probe_file()) files.insert(guard.probe_file());
+  const auto& calibration = spec.dex().head_selection().calibration();
+  if (calibration.has_file()) files.insert(calibration.file());
   for (const core::NamedFile& file : core::gate_files(spec)) files.insert(file.id);
   job.files.assign(files.begin(), files.end());
   if (job.spec.size() > kLargestSpecBytes) {

@@ -243,6 +243,11 @@ base::Status Workers::add_training(const store::ClaimedJob& claimed, iv1::Claime
   if (guard.has_probe_file()) {
     DEX_ASSIGN_OR_RETURN(*job.mutable_probe_input(), input(claimed.tenant, guard.probe_file()));
   }
+  const auto& calibration = spec.dex().head_selection().calibration();
+  if (calibration.has_file()) {
+    DEX_ASSIGN_OR_RETURN(*job.mutable_calibration_input(),
+                         input(claimed.tenant, calibration.file()));
+  }
   return add_gate_files(claimed.tenant, job);
 }
 

@@ -9,6 +9,7 @@
 //   silent-success exit code 0 without a result
 //   go-on          success if it was given the adapter of SlotTest to go on from, else exit code 10
 //   probe          success if it was given the probe file of SlotTest, else exit code 10
+//   calibration    success if it was given the calibration file of SlotTest, else exit code 10
 //   heads-only     success if it was told to choose heads and nothing else, else exit code 10
 //   prefix-cache     success if it was told where to keep what frozen layers compute, else 10
 //   no-prefix-cache  success if it was not, else 10
@@ -146,6 +147,10 @@ int behave(FrameChannel& channel, const iv1::TrainerStart& start) {
   }
   if (how == "probe" && (!start.probe_path().ends_with("/files/p.jsonl") ||
                          !start.probe_path().starts_with("/") || start.probe_sha256() != "ee"))
+    return 10;
+  if (how == "calibration" &&
+      (!start.calibration_path().ends_with("/files/c.jsonl") ||
+       !start.calibration_path().starts_with("/") || start.calibration_sha256() != "cc"))
     return 10;
   if (how == "prefix-cache" &&
       (!start.prefix_cache_dir().ends_with("/cache/prefix") ||

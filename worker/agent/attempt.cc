@@ -139,6 +139,11 @@ base::Result<iv1::TrainerStart> Attempt::trainer_start() {
     start.set_probe_path(probe.string());
     start.set_probe_sha256(job_.probe_input().sha256());
   }
+  if (job_.has_calibration_input()) {
+    DEX_ASSIGN_OR_RETURN(const auto rows, paths_.absolute(job_.calibration_input().path()));
+    start.set_calibration_path(rows.string());
+    start.set_calibration_sha256(job_.calibration_input().sha256());
+  }
   if (job_.has_checkpoint()) {
     DEX_ASSIGN_OR_RETURN(const auto checkpoint, paths_.absolute(job_.checkpoint().uri()));
     start.set_checkpoint_dir(checkpoint.string());

@@ -48,6 +48,22 @@ TEST_F(SlotTest, TheGuardsProbeFileReachesTheTrainer) {
   EXPECT_EQ(finished().outcome(), iv1::OUTCOME_SUCCESS);
 }
 
+TEST_F(SlotTest, TheCalibrationFileReachesTheTrainer) {
+  iv1::ClaimedJob job;
+  job.set_job_id("ftjob-1");
+  job.set_epoch(5);
+  job.set_attempt(1);
+  job.mutable_spec()->set_model("tiny");
+  job.mutable_spec()->set_suffix("calibration");
+  job.set_attempt_dir(kAttemptDir);
+  job.mutable_training_input()->set_path("files/a.jsonl");
+  job.mutable_calibration_input()->set_path("files/c.jsonl");
+  job.mutable_calibration_input()->set_sha256("cc");
+  scheduler_.offer(job);
+  start();
+  EXPECT_EQ(finished().outcome(), iv1::OUTCOME_SUCCESS);
+}
+
 TEST_F(SlotTest, ThePrefixCacheIsBelowTheDataDirectory) {
   attempt_.prefix_cache_bytes = 5;
   start();
