@@ -344,7 +344,7 @@ TEST(SpecIoTest, ACalibrationFileComesWithItsPath) {
 
 TEST(SpecIoTest, APrecisionThatIsNotThereIsRefusedByName) {
   expect_refused(start(R"({"hyperparameters": {"precision": "PRECISION_BF16"}})"),
-                 "hyperparameters.precision must be PRECISION_FP32");
+                 "hyperparameters.precision: must be PRECISION_FP32");
   (void)parse_spec_json(start(R"({"hyperparameters": {"precision": "PRECISION_FP32"}})"),
                         "spec.json");
 }
