@@ -3,6 +3,7 @@
 #include "worker/serve/adapter_artefacts.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -190,10 +191,9 @@ TEST_F(AdapterArtefactsTest, AFoldedModelIsTheBranchAndSaysHowExactly) {
   const at::NoGradGuard no_grad;
   const model::Config config = model::load_config(dir / "model");
   const auto batch = model::pack({{1, 5, 9, 2, 40, 7}});
-  const model::Llama base(config,
-                          model::load_weights(dir / "model", config, {.dtype = at::kFloat}));
-  const model::Llama alone(config,
-                           model::load_weights(dir / "folded", config, {.dtype = at::kFloat}));
+  const auto plain = model::load_weights(dir / "model", config, {.dtype = at::kFloat});
+  const auto inside = model::load_weights(dir / "folded", config, {.dtype = at::kFloat});
+  const model::Llama base(config, plain), alone(config, inside);
   const auto adapter = model::load_adapter(work.adapter, {config, base_sha256});
   const at::Tensor difference =
       (alone.logits(batch) - base.logits(batch, adapter.adaptation)).abs().max();
