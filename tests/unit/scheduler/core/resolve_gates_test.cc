@@ -154,6 +154,7 @@ TEST(ResolveTest, TasksOfGatesGoWithEveryMethod) {
   for (const char* method : {"full", "diff", "full+dex"}) {
     auto in = input();
     add_task_gate(in);
+    in.gate_files = {{"file-9", {"wiki.test.raw", 4000}}};
     if (method == std::string("full")) in.spec.mutable_full();
     if (method == std::string("diff")) in.spec.mutable_diff();
     if (method == std::string("full+dex"))
