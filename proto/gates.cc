@@ -124,12 +124,6 @@ void fill_gate(Gate& gate) {
   if (!gate.has_on_fail()) gate.set_on_fail(Gate::ON_FAIL_BLOCK_ALIAS);
 }
 
-// Methods whose artefact is a model of its own, which no engine can have beside its base.
-bool publishes_a_model(const FineTuningJobSpec& spec) {
-  return spec.has_full() || spec.has_diff() ||
-         spec.dex().train() == dex::v1::DexMethod::TRAIN_FULL_DEX;
-}
-
 template <typename Dims>
 std::map<std::string, std::string> sorted(const Dims& dims) {
   std::map<std::string, std::string> out;
@@ -240,10 +234,10 @@ std::vector<BadValue> gate_conflicts(const FineTuningJobSpec& spec) {
   for (int i = 0; i < spec.gates_size(); ++i) {
     Gate gate = spec.gates(i);
     if (gate.has_evaluation()) {
-      if (publishes_a_model(spec)) {
+      if (spec.has_diff() && gate.evaluation().has_head_analysis()) {
         bad.push_back({gate_path(i, "evaluation"),
-                       "needs an adapter beside its base, and this method publishes a whole model: "
-                       "use held_out loss or base_guard kl, or another method"});
+                       "compares head by head, and what method diff makes has other heads than its "
+                       "base: use another task, or another method"});
       }
       if (needs_branch(gate) && !branch)
         bad.push_back({gate_path(i, "metric"), gate.metric() + " needs method dex"});

@@ -89,6 +89,8 @@ constexpr Limits kLimits[] = {
     {"watchdog.non_finite_patience", 1, 1000},
     {"watchdog.max_rollbacks", 0, 100},
     {"watchdog.stall_seconds", 1, 86400},
+    {"watchdog.loss_factor", 1, 1000, true},
+    {"watchdog.loss_patience", 1, 100'000},
     {"watchdog.base_guard.kl_max", 0, 100},
     {"watchdog.base_guard.every_evals", 1, 1000},
 };
@@ -228,11 +230,21 @@ std::vector<BadValue> layer_conflicts(const dex::v1::FineTuningJobSpec& spec) {
   return {};
 }
 
+// What the contract knows and nothing here computes.
+std::vector<BadValue> unsupported(const dex::v1::FineTuningJobSpec& spec) {
+  using Hyper = dex::v1::Hyperparameters;
+  if (spec.hyperparameters().precision() != Hyper::PRECISION_BF16) return {};
+  return {{"hyperparameters.precision",
+           "must be PRECISION_FP32 or unset: trainers compute in fp32, PRECISION_BF16 is not there",
+           false}};
+}
+
 }  // namespace
 
 std::vector<BadValue> bad_values(const dex::v1::FineTuningJobSpec& spec) {
   std::vector<BadValue> bad;
   check_below(spec, "", bad);
+  for (BadValue& value : unsupported(spec)) bad.push_back(std::move(value));
   for (BadValue& gate : bad_gates(spec)) bad.push_back(std::move(gate));
   return bad;
 }

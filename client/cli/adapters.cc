@@ -1,4 +1,6 @@
 #include <CLI/CLI.hpp>
+#include <filesystem>
+#include <sstream>
 
 #include "client/cli/command.h"
 #include "client/cli/exit_code.h"
@@ -57,10 +59,98 @@ int download_adapter(Context& context, const std::string& id, const std::string&
   return kDone;
 }
 
+int import_adapter(Context& context, const std::string& folder,
+                   const v1::ImportAdapterRequest::Header& header) {
+  context.output.note("a worker holds every tensor against " + header.base_model() + " …");
+  return show(context, context.client.import_adapter(folder, header));
+}
+
+std::string certificate_text(const v1::FoldCertificate& certificate) {
+  std::ostringstream text;
+  text << "largest logit difference to base and branch " << certificate.largest_logit_difference()
+       << ", mean " << certificate.mean_logit_difference() << ", over " << certificate.tokens()
+       << " tokens in fp32";
+  if (!certificate.within_bound()) {
+    text << ": above the 1e-4 that rounding explains; compare the folded model with the adapter "
+            "before using it";
+  }
+  return text.str();
+}
+
+int export_adapter(Context& context, const v1::ExportAdapterRequest& request,
+                   const std::string& folder) {
+  std::error_code ignored;
+  if (std::filesystem::exists(folder, ignored) && !std::filesystem::is_empty(folder, ignored)) {
+    return context.output.failure(base::invalid_argument(
+        "INVALID_FIELD", folder + " is there already and not empty; name a new folder"));
+  }
+  context.output.note("a worker folds it into its base …");
+  const auto made = context.client.export_adapter(request);
+  if (!made.ok()) return context.output.failure(made.status());
+  const base::Status status = context.client.download_export(made->id(), folder);
+  if (!status.ok()) return context.output.failure(status);
+  context.output.note("unpacked into " + folder + ", checksums agree; " +
+                      certificate_text(made->certificate()));
+  context.output.result(
+      *made, made->id(),
+      {{"FOLDER", "DTYPE", "SIZE"},
+       {folder, made->certificate().dtype(), human_bytes(static_cast<double>(made->bytes()))}});
+  return kDone;
+}
+
+void add_import(CLI::App& noun, Action& action) {
+  auto* verb = add_verb(noun, "import",
+                        "take in an adapter from elsewhere: a folder of ours, or a LoRA as PEFT "
+                        "saved it; a worker checks every tensor",
+                        "dexctl adapters import my-lora --model smollm2-135m-instruct");
+  auto folder = std::make_shared<std::string>();
+  auto header = std::make_shared<v1::ImportAdapterRequest::Header>();
+  auto base = std::make_shared<std::string>();
+  auto suffix = std::make_shared<std::string>();
+  verb->add_option("folder", *folder, "with adapter_config.json and adapter_model.safetensors")
+      ->required();
+  verb->add_option("--model,--base", *base, "base model that it was made for")->required();
+  verb->add_option("--suffix", *suffix, "part of its id");
+  verb->callback([&action, folder, header, base, suffix] {
+    action = [=](Context& c) {
+      header->set_base_model(*base);
+      header->set_suffix(*suffix);
+      return import_adapter(c, *folder, *header);
+    };
+  });
+}
+
+void add_export(CLI::App& noun, Action& action) {
+  auto* verb = add_verb(noun, "export",
+                        "make a plain model of an adapter and its base, that any program loads; "
+                        "its own folder, which is in PEFT's layout, is download's",
+                        "dexctl adapters export ft:… --folded --out my-model");
+  auto id = std::make_shared<std::string>();
+  auto folder = std::make_shared<std::string>();
+  auto folded = std::make_shared<bool>(false);
+  auto dtype = std::make_shared<std::string>();
+  verb->add_option("id", *id, "adapter id")->required();
+  verb->add_flag("--folded", *folded, "fold it into the base's weights; must be given")->required();
+  verb->add_option("--out", *folder, "where to; must not exist or be empty")->required();
+  verb->add_option("--dtype", *dtype, "of the weights: fp32 or bf16 (default: the base's)")
+      ->check(CLI::IsMember({"fp32", "bf16"}));
+  verb->callback([&action, id, folder, folded, dtype] {
+    action = [=](Context& c) {
+      v1::ExportAdapterRequest request;
+      request.set_adapter(*id);
+      if (*folded) request.set_kind(v1::ExportAdapterRequest::KIND_FOLDED_SAFETENSORS);
+      if (*dtype == "fp32") request.set_dtype(v1::ExportAdapterRequest::DTYPE_FP32);
+      if (*dtype == "bf16") request.set_dtype(v1::ExportAdapterRequest::DTYPE_BF16);
+      return export_adapter(c, request, *folder);
+    };
+  });
+}
+
 }  // namespace
 
 void add_adapters(CLI::App& app, Action& action) {
-  auto* noun = app.add_subcommand("adapters", "published adapters: list, load, unload, download");
+  auto* noun = app.add_subcommand(
+      "adapters", "published adapters: list, load, unload, download, import, export");
   noun->require_subcommand(1);
 
   auto* verb = add_verb(*noun, "list", "the newest adapters", "dexctl adapters list");
@@ -104,6 +194,9 @@ void add_adapters(CLI::App& app, Action& action) {
   verb->callback([&action, id, folder] {
     action = [=](Context& c) { return download_adapter(c, *id, *folder); };
   });
+
+  add_import(*noun, action);
+  add_export(*noun, action);
 }
 
 }  // namespace dex::cli

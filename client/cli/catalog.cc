@@ -1,8 +1,10 @@
 #include <CLI/CLI.hpp>
+#include <filesystem>
 
 #include "client/cli/command.h"
 #include "client/cli/exit_code.h"
 #include "client/cli/job_view.h"
+#include "client/cli/model_list.h"
 #include "services/base/version.h"
 
 namespace dex::cli {
@@ -37,6 +39,82 @@ int show_model(Context& context, const std::string& name) {
   if (!model.ok()) return context.output.failure(model.status());
   context.output.result(*model, model->name(), model_table({*model}));
   return kDone;
+}
+
+struct NewModelFlags {
+  std::string name, list, adapter, folder, title, license;
+};
+
+// A whole model that a job has published, in a folder beside the list.
+base::Result<std::filesystem::path> fetched_model(Context& context, const NewModelFlags& flags,
+                                                  const v1::Adapter& adapter) {
+  if (adapter.artifact_class() != "MODEL") {
+    return base::invalid_argument(
+        "INVALID_FIELD", adapter.id() + " is an adapter (class " + adapter.artifact_class() +
+                             "), which is served beside its base. To make a model of it: dexctl "
+                             "adapters export " +
+                             adapter.id() + " --folded --out DIR, then dexctl models add " +
+                             flags.name + " --folder DIR --list " + flags.list);
+  }
+  const auto folder = std::filesystem::absolute(flags.list).parent_path() / flags.name;
+  DEX_RETURN_IF_ERROR(context.client.download_adapter(adapter.id(), folder));
+  return folder;
+}
+
+base::Result<v1::Model> new_model(Context& context, const NewModelFlags& flags) {
+  if (flags.adapter.empty() && flags.folder.empty())
+    return base::invalid_argument("MISSING_FIELD", "name the model: --adapter ID or --folder DIR");
+  DEX_RETURN_IF_ERROR(check_new_model(flags.list, flags.name));
+  std::filesystem::path folder = flags.folder;
+  v1::Model like;
+  if (!flags.adapter.empty()) {
+    DEX_ASSIGN_OR_RETURN(const auto adapter, context.client.get_adapter(flags.adapter));
+    DEX_ASSIGN_OR_RETURN(like, context.client.get_model(adapter.base_model()));
+    like.set_display_name(like.display_name() + ", fine-tuned (" + adapter.method() + ")");
+    DEX_ASSIGN_OR_RETURN(folder, fetched_model(context, flags, adapter));
+  }
+  if (!flags.title.empty()) like.set_display_name(flags.title);
+  if (!flags.license.empty()) like.set_license(flags.license);
+  DEX_ASSIGN_OR_RETURN(auto model, described_model(folder, like));
+  model.set_name(flags.name);
+  DEX_RETURN_IF_ERROR(add_model(flags.list, model, folder));
+  context.output.note("added " + flags.name + " (" + folder.string() + ") to " + flags.list +
+                      "; restart dexd, or scheduler and workers, to serve it");
+  return model;
+}
+
+int add_new_model(Context& context, const NewModelFlags& flags) {
+  const auto model = new_model(context, flags);
+  if (!model.ok()) return context.output.failure(model.status());
+  context.output.result(
+      *model, model->name(),
+      {{"NAME", "FAMILY", "LICENSE", "TITLE"},
+       {model->name(), model->family(), model->license(), model->display_name()}});
+  return kDone;
+}
+
+void add_models_add(CLI::App& models, Action& action) {
+  auto* verb =
+      add_verb(models, "add",
+               "put a model into the operator's list on this machine: one that a job of "
+               "method full, diff or train full+dex has published, or a folder. It is "
+               "served, trained and evaluated as a base model of its own from the next "
+               "start on",
+               "dexctl models add my-model --adapter ft:… --list .deps/models/models.json");
+  auto flags = std::make_shared<NewModelFlags>();
+  verb->add_option("name", flags->name, "its name: a-z, 0-9, '.' and '-'")->required();
+  verb->add_option("--list", flags->list, "the list that dexd, scheduler and workers read")
+      ->required()
+      ->type_name("FILE");
+  auto* adapter = verb->add_option("--adapter", flags->adapter,
+                                   "published model to download into a folder beside the list");
+  auto* folder = verb->add_option("--folder", flags->folder,
+                                  "Hugging Face folder that is here, such as a folded export");
+  adapter->excludes(folder);
+  verb->add_option("--title", flags->title, "for people (default: of the base it was made from)");
+  verb->add_option("--license", flags->license, "default: that of the base it was made from");
+  verb->callback(
+      [&action, flags] { action = [=](Context& c) { return add_new_model(c, *flags); }; });
 }
 
 int list_presets(Context& context) {
@@ -84,7 +162,7 @@ CLI::App* add_verb(CLI::App& noun, const std::string& name, const std::string& w
 }
 
 void add_catalog(CLI::App& app, Action& action) {
-  auto* models = app.add_subcommand("models", "base models: list, show");
+  auto* models = app.add_subcommand("models", "base models: list, show, add");
   models->require_subcommand(1);
   auto* verb = add_verb(*models, "list", "what can be adapted here", "dexctl models list");
   verb->callback([&action] { action = list_models; });
@@ -92,6 +170,8 @@ void add_catalog(CLI::App& app, Action& action) {
   verb = add_verb(*models, "show", "one base model", "dexctl models show smollm2-135m-instruct");
   verb->add_option("name", *name, "model name")->required();
   verb->callback([&action, name] { action = [=](Context& c) { return show_model(c, *name); }; });
+
+  add_models_add(*models, action);
 
   auto* presets = app.add_subcommand("presets", "ready settings for a domain: list, show");
   presets->require_subcommand(1);

@@ -86,6 +86,11 @@ base::Result<v1::FineTuningJobSpec> spec_with_files(Context& context, const Spec
     auto& file = *spec.mutable_watchdog()->mutable_base_guard()->mutable_probe_file();
     DEX_ASSIGN_OR_RETURN(file, id_of(file));
   }
+  if (spec.dex().head_selection().calibration().has_file()) {
+    auto& file =
+        *spec.mutable_dex()->mutable_head_selection()->mutable_calibration()->mutable_file();
+    DEX_ASSIGN_OR_RETURN(file, id_of(file));
+  }
   for (auto& gate : *spec.mutable_gates()) {
     if (gate.has_evaluation())
       DEX_RETURN_IF_ERROR(upload_task_files(context, *gate.mutable_evaluation(), upload));

@@ -3,6 +3,10 @@
 #include <archive.h>
 #include <archive_entry.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -100,6 +104,66 @@ Status check(const std::set<std::string>& names, const fs::path& folder) {
   return {};
 }
 
+// ---- the way back ----
+
+using Sink = std::function<bool(std::string_view)>;
+using Writer = std::unique_ptr<archive, decltype(&archive_write_free)>;
+
+constexpr size_t kPackedBytes = 256 << 10;  // of one piece
+
+la_ssize_t push(archive* to, void* target, const void* buffer, size_t size) {
+  if ((*static_cast<const Sink*>(target))({static_cast<const char*>(buffer), size}))
+    return static_cast<la_ssize_t>(size);
+  archive_set_error(to, ECANCELED, "nobody takes the archive");
+  return -1;
+}
+
+Status not_packed(archive* to) {
+  const char* why = archive_error_string(to);
+  return {base::Code::kCancelled, "CLIENT_CANCELLED", why != nullptr ? why : "not packed"};
+}
+
+Status pack_file(archive* to, const fs::path& path) {
+  std::error_code error;
+  const auto size = fs::file_size(path, error);
+  std::ifstream in(path, std::ios::binary);
+  const Status unreadable =
+      base::invalid_argument("INVALID_FIELD", path.string() + " can't be read");
+  if (error || !in) return unreadable;
+  const std::unique_ptr<archive_entry, decltype(&archive_entry_free)> entry(archive_entry_new(),
+                                                                            &archive_entry_free);
+  archive_entry_set_pathname(entry.get(), path.filename().c_str());
+  archive_entry_set_filetype(entry.get(), AE_IFREG);
+  archive_entry_set_perm(entry.get(), 0644);
+  archive_entry_set_size(entry.get(), static_cast<la_int64_t>(size));
+  if (archive_write_header(to, entry.get()) != ARCHIVE_OK) return not_packed(to);
+  std::string piece(kPackedBytes, '\0');
+  uintmax_t left = size;
+  while (left > 0) {
+    in.read(piece.data(), static_cast<std::streamsize>(std::min<uintmax_t>(left, piece.size())));
+    if (in.gcount() == 0) return unreadable;  // it became shorter
+    const auto read = static_cast<size_t>(in.gcount());
+    if (archive_write_data(to, piece.data(), read) < 0) return not_packed(to);
+    left -= read;
+  }
+  return {};
+}
+
+Status check_adapter_folder(const fs::path& folder) {
+  for (const char* name : {"adapter_config.json", "adapter_model.safetensors"}) {
+    std::error_code ignored;
+    if (fs::is_regular_file(folder / name, ignored)) continue;
+    const bool pickled = fs::exists(folder / "adapter_model.bin", ignored);
+    return base::not_found(
+        "RESOURCE_NOT_FOUND",
+        folder.string() + " has no " + name +
+            (pickled ? "; save the adapter again with safe_serialization=True, adapter_model.bin "
+                       "is not taken"
+                     : ": it is no folder of an adapter"));
+  }
+  return {};
+}
+
 Status unpack_and_check(const Pull& next, const fs::path& folder) {
   DEX_ASSIGN_OR_RETURN(const auto names, write_all(next, folder));
   return check(names, folder);
@@ -118,6 +182,25 @@ Status unpack_adapter(const Pull& next, const fs::path& folder) {
   const Status status = unpack_and_check(next, folder);
   if (!status.ok()) fs::remove_all(folder, error);
   return status;
+}
+
+Status pack_adapter(const fs::path& folder, const Sink& sink) {
+  DEX_RETURN_IF_ERROR(check_adapter_folder(folder));
+  Writer writer(archive_write_new(), &archive_write_free);
+  archive_write_set_format_ustar(writer.get());
+  archive_write_set_bytes_per_block(writer.get(), static_cast<int>(kPackedBytes));
+  archive_write_set_bytes_in_last_block(writer.get(), 1);  // no padding behind the end
+  if (archive_write_open(writer.get(), const_cast<Sink*>(&sink), nullptr, push, nullptr) !=
+      ARCHIVE_OK) {
+    return not_packed(writer.get());
+  }
+  for (const char* name :
+       {"checksums.json", "adapter_config.json", "provenance.json", "adapter_model.safetensors"}) {
+    std::error_code ignored;
+    if (!fs::is_regular_file(folder / name, ignored)) continue;
+    DEX_RETURN_IF_ERROR(pack_file(writer.get(), folder / name));
+  }
+  return archive_write_close(writer.get()) == ARCHIVE_OK ? Status() : not_packed(writer.get());
 }
 
 }  // namespace dex::client

@@ -16,4 +16,11 @@ namespace dex::client {
 base::Status unpack_adapter(const std::function<std::optional<std::string_view>()>& next,
                             const std::filesystem::path& folder);
 
+// The adapter in `folder` as a tar, in pieces: adapter_config.json, adapter_model.safetensors, and
+// where they are there checksums.json and provenance.json; whatever else lies beside them stays
+// there. `sink` answers false when nobody takes any more (CANCELLED). RESOURCE_NOT_FOUND when one
+// of the first two is missing, before the first piece. The same files make the same bytes.
+base::Status pack_adapter(const std::filesystem::path& folder,
+                          const std::function<bool(std::string_view)>& sink);
+
 }  // namespace dex::client

@@ -301,6 +301,47 @@ Status Client::download_adapter(const std::string& id, const std::filesystem::pa
   return unpack_download(*reader, context, folder, options_);
 }
 
+Status Client::download_export(const std::string& id, const std::filesystem::path& folder) {
+  v1::DownloadAdapterRequest request;
+  request.set_export_(id);
+  CallContext context(options_.stop, options_.generation);
+  const auto reader = adapters_->DownloadAdapter(&context.get(), request);
+  return unpack_download(*reader, context, folder, options_);
+}
+
+Result<v1::Export> Client::export_adapter(const v1::ExportAdapterRequest& request) {
+  v1::ExportAdapterRequest once = request;
+  if (once.request_id().empty()) once.set_request_id(new_request_id());
+  return call(*adapters_, &v1::AdapterService::Stub::ExportAdapter, once, options_.generation);
+}
+
+Result<v1::Adapter> Client::import_adapter(const std::filesystem::path& folder,
+                                           v1::ImportAdapterRequest::Header header) {
+  if (header.request_id().empty()) header.set_request_id(new_request_id());
+  CallContext context(options_.stop, options_.generation);
+  v1::Adapter adapter;
+  const auto writer = adapters_->ImportAdapter(&context.get(), &adapter);
+  v1::ImportAdapterRequest part;
+  *part.mutable_header() = std::move(header);
+  bool open = writer->Write(part);
+  Status packed;
+  if (open) {
+    packed = pack_adapter(folder, [&](std::string_view piece) {
+      if (!open) return false;
+      part.set_chunk(std::string(piece));
+      open = writer->Write(part);  // false: the server has answered already, Finish says what
+      return open;
+    });
+  }
+  const bool own_fault = !packed.ok() && open;
+  if (own_fault) context.get().TryCancel();
+  if (open && !own_fault) writer->WritesDone();
+  const grpc::Status status = writer->Finish();
+  if (own_fault) return packed;
+  if (status.ok()) return adapter;
+  return options_.stop.stop_requested() ? stopped() : readable(status, options_);
+}
+
 Result<v1::GenerateResponse> Client::generate(const v1::GenerateRequest& request) {
   return call(*inference_, &v1::InferenceService::Stub::Generate, request, options_.generation);
 }

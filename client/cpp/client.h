@@ -32,7 +32,7 @@ class Client {
     std::string
         server_origin;  // who named it ("DEX_SERVER", a file), for the error when it is away
     std::chrono::milliseconds timeout{60'000};  // of one call, repeats included
-    // Of one generation, preview or download.
+    // Of one generation, preview, download, import or export.
     std::chrono::milliseconds generation{600'000};
     std::stop_token stop;  // ends waits and streams early with CANCELLED
   };
@@ -89,6 +89,14 @@ class Client {
   // Unpacks the artefact into `folder`, which must not exist or be empty, and holds every file
   // against checksums.json. After a failure nothing is left there.
   Status download_adapter(const std::string& id, const std::filesystem::path& folder);
+  // Sends the folder's adapter (adapter_archive.h) and waits for the worker that checks it: up to
+  // Options::generation.
+  Result<v1::Adapter> import_adapter(const std::filesystem::path& folder,
+                                     v1::ImportAdapterRequest::Header header);
+  // Waits for the worker that makes it, as long.
+  Result<v1::Export> export_adapter(const v1::ExportAdapterRequest& request);
+  // As download_adapter.
+  Status download_export(const std::string& id, const std::filesystem::path& folder);
 
   Result<v1::GenerateResponse> generate(const v1::GenerateRequest& request);
   // Calls back with start, deltas and finish. The callback returns false to stop the generation.

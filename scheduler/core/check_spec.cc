@@ -109,6 +109,9 @@ const std::vector<Effect>& effects() {
     return !goes_on(s) || s.dex().head_selection().reselect_every_steps() > 0;
   };
   const auto stops_early = [](const auto& s) { return s.early_stopping().enabled(); };
+  const auto rolls_back = [](const auto& s) {
+    return s.watchdog().on_trip() == dex::v1::WatchdogOptions::ON_TRIP_ROLLBACK;
+  };
   const auto guarded = [](const auto& s) { return s.watchdog().base_guard().kl_max() > 0; };
   const auto trains_more = [](const auto& s) {
     return s.dex().train() != DexMethod::TRAIN_DEX_ONLY;
@@ -142,6 +145,7 @@ const std::vector<Effect>& effects() {
       {"dex.head_selection.calibration.n_sequences", measured, "a criterion that measures heads"},
       {"dex.head_selection.calibration.seq_length", measured, "a criterion that measures heads"},
       {"dex.head_selection.calibration.skip_rows", measured, "a criterion that measures heads"},
+      {"dex.head_selection.calibration.file", measured, "a criterion that measures heads"},
       {"dex.head_selection.reselect_every_steps", threshold, "criterion THRESHOLD"},
       {"dex.projection", projects, "another form than UNIFORM_MAP, which has no projection"},
       {"dex.w_d_init", [=](const auto& s) { return maps(s) && from_base(s); },
@@ -153,6 +157,7 @@ const std::vector<Effect>& effects() {
       {"early_stopping.min_delta", stops_early, "early_stopping.enabled"},
       {"early_stopping.warmup_evals", stops_early, "early_stopping.enabled"},
       {"early_stopping.restore_best", stops_early, "early_stopping.enabled"},
+      {"watchdog.max_rollbacks", rolls_back, "watchdog.on_trip ROLLBACK"},
       {"watchdog.base_guard.every_evals", guarded, "watchdog.base_guard.kl_max above 0"},
       {"watchdog.base_guard.on_trip", guarded, "watchdog.base_guard.kl_max above 0"},
       {"watchdog.base_guard.probe_file", [](const auto& s) { return proto::needs_probe(s); },

@@ -64,6 +64,9 @@ FineTuningJobSpec defaults(SizeClass size) {
   spec.mutable_watchdog()->set_non_finite_patience(3);
   spec.mutable_watchdog()->set_max_rollbacks(1);
   spec.mutable_watchdog()->set_stall_seconds(600);
+  spec.mutable_watchdog()->set_loss_factor(3);
+  spec.mutable_watchdog()->set_loss_patience(20);
+  spec.mutable_watchdog()->set_on_trip(v1::WatchdogOptions::ON_TRIP_ROLLBACK);
   auto& guard = *spec.mutable_watchdog()->mutable_base_guard();
   guard.set_kl_max(0);
   guard.set_every_evals(1);

@@ -107,7 +107,7 @@ base::Result<bool> Adapters::load(const auth::Principal& who,
         base::Code::kUnimplemented, "NOT_SUPPORTED",
         request.id() +
             " is a whole model and can't share an engine with adapters of its base; download it "
-            "and serve it as a base model of its own");
+            "and serve it as a base model of its own: its operator's dexctl models add does both");
   }
   DEX_ASSIGN_OR_RETURN(const auto key, identity_of(request, ids_));
   DEX_ASSIGN_OR_RETURN(const bool replayed,

@@ -25,6 +25,14 @@ std::string DataLayout::texts(const std::string& tenant, const std::string& job)
   return "jobs/" + tenant + "/" + job + "/texts.jsonl";
 }
 
+std::string DataLayout::job(const std::string& tenant, const std::string& job) {
+  return "jobs/" + tenant + "/" + job;
+}
+
+std::string DataLayout::uploaded_adapter(const std::string& tenant, const std::string& job) {
+  return DataLayout::job(tenant, job) + "/upload";
+}
+
 fs::path DataLayout::upload(const std::string& name) const {
   return all_uploads() / name;
 }

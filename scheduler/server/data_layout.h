@@ -24,6 +24,11 @@ class DataLayout {
                                            int64_t epoch);
   // "jobs/<tenant>/<job>/texts.jsonl": rows that came with the request of a preview.
   [[nodiscard]] static std::string texts(const std::string& tenant, const std::string& job);
+  // "jobs/<tenant>/<job>": everything that a job has on the disk.
+  [[nodiscard]] static std::string job(const std::string& tenant, const std::string& job);
+  // "jobs/<tenant>/<job>/upload": the files of an adapter that is imported, as they came.
+  [[nodiscard]] static std::string uploaded_adapter(const std::string& tenant,
+                                                    const std::string& job);
   // Folders to walk through: blobs two levels down, temporaries of uploads, findings of files, and
   // <tenant>/<job>/attempt-<epoch>.
   [[nodiscard]] std::filesystem::path all_blobs() const { return root_ / "files/sha256"; }

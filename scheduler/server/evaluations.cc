@@ -28,6 +28,20 @@ base::Status mismatch(const std::string& field, const std::string& what) {
       .with_violation(field, what);
 }
 
+// What a whole model can't be asked beside its base: what method diff makes has more heads.
+base::Status check_whole(const v1::EvaluationSpec& spec, const v1::Adapter& model) {
+  if (model.method() != "diff") return {};
+  for (int i = 0; i < spec.tasks_size(); ++i) {
+    if (!spec.tasks(i).has_head_analysis()) continue;
+    const std::string field = "tasks[" + std::to_string(i) + "].head_analysis";
+    const std::string what = "compares head by head, and " + model.id() +
+                             " of method diff has other heads than its base; leave one of them out";
+    return base::Status(base::Code::kInvalidArgument, "CONFLICTING_FIELDS", field + " " + what)
+        .with_violation(field, what);
+  }
+  return {};
+}
+
 bool matches(const v1::Evaluation& evaluation, const v1::ListEvaluationsRequest::Filter& filter) {
   const auto& states = filter.states();
   if (!states.empty() &&
@@ -60,17 +74,14 @@ base::Result<v1::Model> Evaluations::resolve_subjects(const std::string& tenant,
           .with_violation(at + "adapter", record.status().message());
     }
     const v1::Adapter adapter = adapter_view(*record);
-    if (adapter.artifact_class() == "MODEL") {
-      return base::Status(
-          base::Code::kUnimplemented, "NOT_SUPPORTED",
-          subject.adapter() +
-              " is a whole model and can't be measured beside its base; download it "
-              "and evaluate it as a base model of its own");
-    }
-    if (subject.has_dex_lambda_scale() && adapter.form() == "none") {
+    const bool whole = adapter.artifact_class() == "MODEL";
+    if (whole) DEX_RETURN_IF_ERROR(check_whole(spec, adapter));
+    if (subject.has_dex_lambda_scale() && (whole || adapter.form() == "none")) {
       const std::string field = at + "dex_lambda_scale";
-      const std::string what = "has no effect: " + subject.adapter() + " of method " +
-                               adapter.method() + " has no branch whose λ it scales";
+      const std::string what =
+          "has no effect: " + subject.adapter() +
+          (whole ? " is a whole model, with whatever branch it had inside its weights"
+                 : " of method " + adapter.method() + " has no branch whose λ it scales");
       return base::Status(base::Code::kInvalidArgument, "UNUSED_FIELD", field + " " + what)
           .with_violation(field, what);
     }

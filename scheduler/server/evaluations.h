@@ -43,7 +43,7 @@ class Evaluations {
 
   // Checks everything but the content of the files and queues the evaluation. Nothing is stored
   // when anything is wrong, nor with validate_only. INVALID_ARGUMENT with every bad field;
-  // MODEL_NOT_FOUND; ADAPTER_MISMATCH; NOT_SUPPORTED for an adapter that is a whole model;
+  // MODEL_NOT_FOUND; ADAPTER_MISMATCH; CONFLICTING_FIELDS for heads of what method diff made;
   // FILE_NOT_READY, FILE_INVALID; QUOTA_EXCEEDED.
   base::Result<Answer<v1::Evaluation>> create(const auth::Principal& who,
                                               const v1::CreateEvaluationRequest& request);

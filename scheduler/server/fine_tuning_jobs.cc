@@ -63,13 +63,27 @@ base::Result<core::StartAdapter> FineTuningJobs::start_adapter(const std::string
                                                              model.name() + " than there are now")
         .with_violation("model", "was made on other weights of its base");
   }
-  DEX_ASSIGN_OR_RETURN(const auto job, parts_.jobs.get(tenant, record->job));
-  core::StartAdapter start{id, effective_spec(job.spec), std::nullopt};
+  core::StartAdapter start{id, {}, std::nullopt};
+  DEX_ASSIGN_OR_RETURN(start.spec, maker_of(tenant, *record, adapter));
   // Of a layer that is adapted whatever the first one is; a λ that is not learned is the same in
   // all.
   if (const auto& layers = adapter.branch_effect().per_layer(); !layers.empty())
     start.lambda = layers.Get(layers.size() - 1).lambda();
   return start;
+}
+
+base::Result<v1::FineTuningJobSpec> FineTuningJobs::maker_of(const std::string& tenant,
+                                                             const store::AdapterRecord& record,
+                                                             const v1::Adapter& adapter) {
+  if (adapter.origin() != v1::Adapter::ORIGIN_IMPORTED) {
+    DEX_ASSIGN_OR_RETURN(const auto job, parts_.jobs.get(tenant, record.job));
+    return effective_spec(job.spec);
+  }
+  if (auto made = made_as(record)) return std::move(*made);
+  const std::string what = "gives its linears ranks or layers that no job's LoRA has";
+  return base::failed_precondition("ADAPTER_MISMATCH",
+                                   "The job can't go on from '" + record.id + "': it " + what)
+      .with_violation("model", what);
 }
 
 base::Result<core::TaskFiles> FineTuningJobs::gate_files(const std::string& tenant,
@@ -127,6 +141,12 @@ base::Result<FineTuningJobs::Plan> FineTuningJobs::plan(const std::string& tenan
         training_facts(parts_.files, tenant, guard.probe_file(), "watchdog.base_guard.probe_file")
             .status());
   }
+  const auto& calibration = spec.dex().head_selection().calibration();
+  if (calibration.has_file()) {
+    DEX_RETURN_IF_ERROR(training_facts(parts_.files, tenant, calibration.file(),
+                                       "dex.head_selection.calibration.file")
+                            .status());
+  }
   DEX_ASSIGN_OR_RETURN(input.gate_files, gate_files(tenant, spec));
   std::array<uint8_t, 4> seed{};
   parts_.random.fill(seed);
@@ -166,6 +186,8 @@ base::Result<store::NewJob> FineTuningJobs::new_job(const std::string& tenant, c
   if (spec.has_validation_file()) files.insert(spec.validation_file());
   const auto& guard = spec.watchdog().base_guard();
   if (guard.has_probe_file()) files.insert(guard.probe_file());
+  const auto& calibration = spec.dex().head_selection().calibration();
+  if (calibration.has_file()) files.insert(calibration.file());
   for (const core::NamedFile& file : core::gate_files(spec)) files.insert(file.id);
   job.files.assign(files.begin(), files.end());
   if (job.spec.size() > kLargestSpecBytes) {

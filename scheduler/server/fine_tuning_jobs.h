@@ -72,6 +72,10 @@ class FineTuningJobs {
   // weights.
   base::Result<core::StartAdapter> start_adapter(const std::string& tenant, const std::string& id,
                                                  const v1::Model& model);
+  // The effective spec of the job that made it, or would have made one that was imported.
+  base::Result<v1::FineTuningJobSpec> maker_of(const std::string& tenant,
+                                               const store::AdapterRecord& record,
+                                               const v1::Adapter& adapter);
   // What the tasks of its gates read; files that are not named are for core::resolve to refuse.
   base::Result<core::TaskFiles> gate_files(const std::string& tenant,
                                            const v1::FineTuningJobSpec& spec);

@@ -77,6 +77,9 @@ base::Status check_preview(const Request& request) {
   if (request.head_selection().has_reselect_every_steps())
     return unused("head_selection.reselect_every_steps");
   if (request.head_selection().has_soft_floor()) return unused("head_selection.soft_floor");
+  // It measures on the rows that it names itself.
+  if (request.head_selection().calibration().has_file())
+    return unused("head_selection.calibration.file");
   return check_texts(request);
 }
 

@@ -4,10 +4,13 @@
 #include <array>
 #include <cstdlib>
 #include <filesystem>
+#include <utility>
 
 #include "scheduler/core/public_state.h"
 #include "scheduler/core/warm_start.h"
+#include "scheduler/server/job_id.h"
 #include "scheduler/server/times.h"
+#include "services/base/ids.h"
 
 namespace dex::server {
 
@@ -206,7 +209,9 @@ v1::Adapter adapter_view(const store::AdapterRecord& record) {
   const auto result = parsed<iv1::AttemptResult>(record.info);
   v1::Adapter adapter = result.adapter();
   adapter.set_id(record.id);
-  adapter.set_job(record.job);
+  const bool imported = base::is_id(record.job, kImportPrefix);
+  adapter.set_origin(imported ? v1::Adapter::ORIGIN_IMPORTED : v1::Adapter::ORIGIN_TRAINED);
+  if (!imported) adapter.set_job(record.job);
   adapter.set_base_model(base_of_adapter(record.id));
   adapter.set_bytes(result.bytes());
   adapter.set_content_sha256(record.sha256);
@@ -220,6 +225,12 @@ v1::Adapter adapter_view(const store::AdapterRecord& record) {
                                                  : v1::Adapter::DESIRED_ABSENT);
   *adapter.mutable_create_time() = timestamp(record.created_ms);
   return adapter;
+}
+
+std::optional<v1::FineTuningJobSpec> made_as(const store::AdapterRecord& record) {
+  auto result = parsed<iv1::AttemptResult>(record.info);
+  if (!result.has_made_as()) return std::nullopt;
+  return std::move(*result.mutable_made_as());
 }
 
 }  // namespace dex::server

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "dex/internal/v1/worker.pb.h"
@@ -35,6 +36,9 @@ store::Checkpoint checkpoint_of(const iv1::CheckpointRef& ref);
 
 // Without replicas.
 v1::Adapter adapter_view(const store::AdapterRecord& record);
+// Method and λ of a job that would have made an imported adapter; nothing when none makes such a
+// one.
+std::optional<v1::FineTuningJobSpec> made_as(const store::AdapterRecord& record);
 // The base model in "ft:<base>:<tenant>:<suffix>:<ulid>".
 std::string base_of_adapter(const std::string& adapter_id);
 

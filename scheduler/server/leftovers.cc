@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "scheduler/server/job_id.h"
 #include "services/base/files.h"
 #include "services/base/ids.h"
 
@@ -49,9 +50,9 @@ std::vector<std::string> attempts_in(const fs::path& folder) {
   return names;
 }
 
-// A preview's folder has nothing that anybody asks for again; without its job it was never queued.
-base::Result<bool> preview_is_over(store::JobRepository& jobs, const fs::path& tenant,
-                                   const std::string& id, int64_t now_ms) {
+// A day after it was made: whether the job has ended, or was never queued.
+base::Result<bool> is_over(store::JobRepository& jobs, const fs::path& tenant,
+                           const std::string& id, int64_t now_ms) {
   const std::string ulid = id.substr(id.find('-') + 1);
   if (base::ulid_time_ms(ulid) + kLeftoverAge_ms > now_ms) return false;
   const auto job = jobs.get(tenant.filename().string(), id);
@@ -98,17 +99,24 @@ std::vector<std::string> needless_attempts(const store::JobRecord& job,
 base::Result<int64_t> remove_needless_attempts(const DataLayout& layout, store::JobRepository& jobs,
                                                int64_t now_ms, const std::stop_token& stop) {
   int64_t removed = 0;
+  std::error_code ignored;
   for (const fs::path& tenant : entries(layout.all_jobs())) {
     for (const fs::path& folder : entries(tenant)) {
       if (stop.stop_requested()) return removed;
       const std::string id = folder.filename().string();
-      if (base::is_id(id, "heads-")) {
-        DEX_ASSIGN_OR_RETURN(const bool over, preview_is_over(jobs, tenant, id, now_ms));
-        if (over) DEX_RETURN_IF_ERROR(base::remove_tree(folder));
-        removed += over ? 1 : 0;
-        continue;
+      const bool imported = base::is_id(id, kImportPrefix);
+      // Nobody asks for a preview again, and an export is kept for a day.
+      const bool passes = base::is_id(id, "heads-") || base::is_id(id, kExportPrefix);
+      if (passes || imported) {
+        DEX_ASSIGN_OR_RETURN(const bool over, is_over(jobs, tenant, id, now_ms));
+        // Of an import the adapter stays, if it became one, and what was uploaded goes.
+        const fs::path part = passes || attempts_in(folder).empty() ? folder : folder / "upload";
+        const bool there = over && fs::exists(part, ignored);
+        if (there) DEX_RETURN_IF_ERROR(base::remove_tree(part));
+        removed += there ? 1 : 0;
+        if (passes) continue;
       }
-      const bool is_job = base::is_id(id, "ftjob-") || base::is_id(id, "eval-");
+      const bool is_job = imported || base::is_id(id, "ftjob-") || base::is_id(id, "eval-");
       const auto attempts = is_job ? attempts_in(folder) : std::vector<std::string>();
       if (attempts.empty()) continue;
       const auto job = jobs.get(tenant.filename().string(), id);

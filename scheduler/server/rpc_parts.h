@@ -4,6 +4,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -92,6 +93,21 @@ grpc::ServerWriteReactor<Message>* watch_job(rpc::Room& room, JobWatches& watche
                       std::make_shared<WatchClient<Message, View>>(std::move(stream), view), last);
       },
       std::move(options));
+}
+
+// The bytes of an upload's next message, behind its header; nothing at its end. `reader` has
+// next(): rpc::Upload, rpc::PendingUpload.
+template <typename Reader>
+base::Result<std::optional<std::string>> next_chunk(Reader& reader) {
+  DEX_ASSIGN_OR_RETURN(auto message, reader.next());
+  if (!message) return std::optional<std::string>();
+  if (!message->has_chunk())
+    return base::invalid_field("chunk", "must follow the header, and nothing else");
+  if (message->chunk().size() > (1 << 20)) {
+    return base::Status(base::Code::kInvalidArgument, "TOO_LARGE", "a chunk may have 1 MiB at most")
+        .with_violation("chunk", "may have 1 MiB at most");
+  }
+  return std::optional<std::string>(std::move(*message->mutable_chunk()));
 }
 
 // A download writes everything itself, on a thread that may wait for its client.

@@ -94,19 +94,8 @@ grpc::ServerReadReactor<v1::UploadFileRequest>* FileRpc::UploadFile(Context* ctx
         if (!first || !first->has_header()) {
           return base::invalid_field("header", "must be the first message of an upload");
         }
-        const auto chunks = [&upload]() -> base::Result<std::optional<std::string>> {
-          DEX_ASSIGN_OR_RETURN(auto message, upload.next());
-          if (!message) return std::optional<std::string>();
-          if (!message->has_chunk())
-            return base::invalid_field("chunk", "must follow the header, and nothing else");
-          if (message->chunk().size() > (1 << 20)) {
-            return base::Status(base::Code::kInvalidArgument, "TOO_LARGE",
-                                "a chunk may have 1 MiB at most")
-                .with_violation("chunk", "may have 1 MiB at most");
-          }
-          return std::optional<std::string>(std::move(*message->mutable_chunk()));
-        };
-        return marked(call, files_.upload(call.principal(), first->header(), chunks));
+        return marked(call, files_.upload(call.principal(), first->header(),
+                                          [&upload] { return next_chunk(upload); }));
       });
 }
 
@@ -142,87 +131,6 @@ grpc::ServerWriteReactor<v1::DownloadFileResponse>* FileRpc::DownloadFile(
       [this](std::shared_ptr<rpc::ServerStream<Message>> stream,
              const v1::DownloadFileRequest& request) {
         stream->finish(files_.download(stream->call().principal(), request, chunk_sink(*stream)));
-      },
-      download_options<Message>());
-}
-
-// ---- AdapterService ----
-
-Unary* AdapterRpc::ListAdapters(Context* ctx, const v1::ListAdaptersRequest* in,
-                                v1::ListAdaptersResponse* out) {
-  return rpc::run(room_, ctx, in, out,
-                  [=, this](Call& call) { return adapters_.list(call.principal(), *in); });
-}
-
-Unary* AdapterRpc::GetAdapter(Context* ctx, const v1::GetAdapterRequest* in, v1::Adapter* out) {
-  return rpc::run(room_, ctx, in, out,
-                  [=, this](Call& call) { return adapters_.get(call.principal(), *in); });
-}
-
-Unary* AdapterRpc::UnloadAdapter(Context* ctx, const v1::UnloadAdapterRequest* in,
-                                 v1::Adapter* out) {
-  return rpc::run(room_, ctx, in, out, [=, this](Call& call) {
-    return marked(call, adapters_.unload(call.principal(), *in));
-  });
-}
-
-Unary* AdapterRpc::LoadAdapter(Context* ctx, const v1::LoadAdapterRequest* in,
-                               v1::LoadAdapterResponse* out) {
-  using Pending = rpc::Pending<v1::LoadAdapterResponse>;
-  const auto starter = [this](std::shared_ptr<Pending> pending,
-                              const v1::LoadAdapterRequest& request) {
-    const double wait = request.has_wait_seconds() ? request.wait_seconds() : 60;
-    if (!(wait >= 0 && wait <= 600)) {
-      return pending->answer(base::Status(base::Code::kInvalidArgument, "VALUE_OUT_OF_RANGE",
-                                          "wait_seconds must be between 0 and 600")
-                                 .with_violation("wait_seconds", "must be between 0 and 600"));
-    }
-    const auto who = pending->call().principal();
-    const auto replayed = adapters_.load(who, request);
-    if (!replayed.ok()) return pending->answer(replayed.status());
-    if (*replayed) pending->call().add_trailer("dex-replayed", "true");
-    const auto until =
-        std::chrono::steady_clock::now() + milliseconds(static_cast<int64_t>(wait * 1000));
-    waiters_.add([this, pending, who, until, id = request.id(), replayed = *replayed] {
-      if (!pending->alive()) return true;
-      auto loading = adapters_.loading(who, id);
-      if (!loading.ok() && loading.status().code() != base::Code::kUnavailable) {
-        pending->answer(loading.status());
-        return true;
-      }
-      // A repeat of a load that somebody has taken back since waits for nothing.
-      const bool over =
-          replayed && loading.ok() && loading->adapter.desired() == v1::Adapter::DESIRED_ABSENT;
-      if (over || (loading.ok() && loading->done)) {
-        v1::LoadAdapterResponse response;
-        *response.mutable_adapter() = std::move(loading->adapter);
-        pending->answer(std::move(response));
-        return true;
-      }
-      if (loading.ok() && !loading->failed.ok()) {
-        pending->answer(loading->failed);
-        return true;
-      }
-      if (std::chrono::steady_clock::now() < until) return false;
-      pending->answer(loading.ok()
-                          ? base::unavailable("ADAPTER_LOADING", id + ": " + loading->missing)
-                          : loading.status());
-      return true;
-    });
-  };
-  return rpc::run_async<v1::LoadAdapterRequest, v1::LoadAdapterResponse>(
-      room_, ctx, in, out, starter, milliseconds(610'000));
-}
-
-grpc::ServerWriteReactor<v1::DownloadAdapterResponse>* AdapterRpc::DownloadAdapter(
-    Context* ctx, const v1::DownloadAdapterRequest* in) {
-  using Message = v1::DownloadAdapterResponse;
-  return rpc::stream<Message>(
-      room_, ctx, in,
-      [this](std::shared_ptr<rpc::ServerStream<Message>> stream,
-             const v1::DownloadAdapterRequest& request) {
-        stream->finish(
-            adapters_.download(stream->call().principal(), request, chunk_sink(*stream)));
       },
       download_options<Message>());
 }

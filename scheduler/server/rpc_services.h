@@ -4,11 +4,9 @@
 
 #include "dex/internal/v1/routes.grpc.pb.h"
 #include "dex/internal/v1/worker.grpc.pb.h"
-#include "dex/v1/adapters.grpc.pb.h"
 #include "dex/v1/files.grpc.pb.h"
 #include "dex/v1/finetuning.grpc.pb.h"
 #include "dex/v1/models.grpc.pb.h"
-#include "scheduler/server/adapters.h"
 #include "scheduler/server/files.h"
 #include "scheduler/server/fine_tuning_jobs.h"
 #include "scheduler/server/head_previews.h"
@@ -75,26 +73,6 @@ class FileRpc final : public v1::FileService::CallbackService {
  private:
   rpc::Room& room_;
   Files& files_;
-};
-
-class AdapterRpc final : public v1::AdapterService::CallbackService {
- public:
-  AdapterRpc(rpc::Room& room, Adapters& adapters, Waiters& waiters)
-      : room_(room), adapters_(adapters), waiters_(waiters) {}
-
-  Unary* ListAdapters(Context* ctx, const v1::ListAdaptersRequest* in,
-                      v1::ListAdaptersResponse* out) override;
-  Unary* GetAdapter(Context* ctx, const v1::GetAdapterRequest* in, v1::Adapter* out) override;
-  Unary* LoadAdapter(Context* ctx, const v1::LoadAdapterRequest* in,
-                     v1::LoadAdapterResponse* out) override;
-  Unary* UnloadAdapter(Context* ctx, const v1::UnloadAdapterRequest* in, v1::Adapter* out) override;
-  grpc::ServerWriteReactor<v1::DownloadAdapterResponse>* DownloadAdapter(
-      Context* ctx, const v1::DownloadAdapterRequest* in) override;
-
- private:
-  rpc::Room& room_;
-  Adapters& adapters_;
-  Waiters& waiters_;
 };
 
 class ModelRpc final : public v1::ModelService::CallbackService {

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "scheduler/server/adapter_rpc.h"
 #include "scheduler/server/evaluation_rpc.h"
 #include "scheduler/server/janitor.h"
 #include "scheduler/server/metrics.h"
@@ -84,6 +85,8 @@ struct Scheduler::Parts {
   HeadPreviews preview_logic{{jobs, files, catalog, layout, metrics, ids}, {"cpu", on_change}};
   Files file_logic{files, blobs, layout, ids, {}};
   Adapters adapter_logic{adapters, workers, layout, ids, on_change};
+  AdapterJobs adapter_job_logic{{jobs, adapters, catalog, layout, metrics, ids},
+                                {"cpu", on_change}};
   Models model_logic{catalog, workers};
   Workers worker_logic{{store, jobs, files, adapters, workers, layout, metrics, random},
                        {options.beat_ms, on_change}};
@@ -97,7 +100,7 @@ struct Scheduler::Parts {
   FineTuningRpc job_rpc{room, job_logic, job_watches, preview_logic, watches};
   EvaluationRpc evaluation_rpc{room, evaluation_logic, job_watches};
   FileRpc file_rpc{room, file_logic};
-  AdapterRpc adapter_rpc{room, adapter_logic, watches};
+  AdapterRpc adapter_rpc{room, adapter_logic, adapter_job_logic, watches};
   ModelRpc model_rpc{room, model_logic};
   RouteRpc route_rpc{room, route_logic};
   WorkerRpc worker_rpc{workers_room, worker_logic, claims};

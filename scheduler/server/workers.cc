@@ -199,9 +199,15 @@ base::Result<iv1::ClaimedJob> Workers::granted(const store::ClaimedJob& claimed)
   job.set_attempt_dir(DataLayout::attempt(claimed.tenant, claimed.id, claimed.epoch));
   job.set_tenant(claimed.tenant);
   job.set_adapter_id(claimed.adapter);
-  DEX_RETURN_IF_ERROR(claimed.kind == kEvaluationKind ? add_evaluation(claimed, job)
-                                                      : add_training(claimed, job));
+  DEX_RETURN_IF_ERROR(add_work(claimed, job));
   return job;
+}
+
+base::Status Workers::add_work(const store::ClaimedJob& claimed, iv1::ClaimedJob& job) {
+  if (claimed.kind == kEvaluationKind) return add_evaluation(claimed, job);
+  if (claimed.kind == kAdapterImportKind) return add_import(claimed, job);
+  if (claimed.kind == kAdapterExportKind) return add_export(claimed, job);
+  return add_training(claimed, job);
 }
 
 base::Result<iv1::InputFile> Workers::input(const std::string& tenant, const std::string& id) {
@@ -237,6 +243,11 @@ base::Status Workers::add_training(const store::ClaimedJob& claimed, iv1::Claime
   if (guard.has_probe_file()) {
     DEX_ASSIGN_OR_RETURN(*job.mutable_probe_input(), input(claimed.tenant, guard.probe_file()));
   }
+  const auto& calibration = spec.dex().head_selection().calibration();
+  if (calibration.has_file()) {
+    DEX_ASSIGN_OR_RETURN(*job.mutable_calibration_input(),
+                         input(claimed.tenant, calibration.file()));
+  }
   return add_gate_files(claimed.tenant, job);
 }
 
@@ -261,13 +272,38 @@ base::Status Workers::add_evaluation(const store::ClaimedJob& claimed, iv1::Clai
   std::set<std::string> known;
   for (const auto& subject : job.evaluation().subjects()) {
     if (subject.adapter().empty() || !known.insert(subject.adapter()).second) continue;
-    const auto record = parts_.adapters.get(claimed.tenant, subject.adapter());
-    DEX_RETURN_IF_ERROR(record.status());
-    auto& adapter = *job.add_evaluated_adapters();
-    adapter.set_id(record->id);
-    adapter.set_path(record->uri);
-    adapter.set_content_sha256(record->sha256);
+    DEX_ASSIGN_OR_RETURN(*job.add_evaluated_adapters(),
+                         adapter_files(claimed.tenant, subject.adapter()));
   }
+  return {};
+}
+
+base::Result<iv1::EvaluatedAdapter> Workers::adapter_files(const std::string& tenant,
+                                                           const std::string& id) {
+  DEX_ASSIGN_OR_RETURN(const auto record, parts_.adapters.get(tenant, id));
+  iv1::EvaluatedAdapter adapter;
+  adapter.set_id(record.id);
+  adapter.set_path(record.uri);
+  adapter.set_content_sha256(record.sha256);
+  return adapter;
+}
+
+base::Status Workers::add_import(const store::ClaimedJob& claimed, iv1::ClaimedJob& job) {
+  v1::ImportAdapterRequest::Header header;
+  header.ParseFromString(claimed.spec);
+  job.set_base_model(header.base_model());
+  job.mutable_adapter_import()->set_path(DataLayout::uploaded_adapter(claimed.tenant, claimed.id));
+  return {};
+}
+
+base::Status Workers::add_export(const store::ClaimedJob& claimed, iv1::ClaimedJob& job) {
+  v1::ExportAdapterRequest request;
+  request.ParseFromString(claimed.spec);
+  job.set_base_model(base_of_adapter(request.adapter()));
+  auto& work = *job.mutable_adapter_export();
+  DEX_ASSIGN_OR_RETURN(*work.mutable_adapter(), adapter_files(claimed.tenant, request.adapter()));
+  if (request.dtype() == v1::ExportAdapterRequest::DTYPE_FP32) work.set_dtype("f32");
+  if (request.dtype() == v1::ExportAdapterRequest::DTYPE_BF16) work.set_dtype("bf16");
   return {};
 }
 

@@ -53,6 +53,11 @@ class Workers {
   base::Status add_training(const store::ClaimedJob& claimed, iv1::ClaimedJob& job);
   base::Status add_gate_files(const std::string& tenant, iv1::ClaimedJob& job);
   base::Status add_evaluation(const store::ClaimedJob& claimed, iv1::ClaimedJob& job);
+  base::Status add_import(const store::ClaimedJob& claimed, iv1::ClaimedJob& job);
+  base::Status add_export(const store::ClaimedJob& claimed, iv1::ClaimedJob& job);
+  base::Status add_work(const store::ClaimedJob& claimed, iv1::ClaimedJob& job);
+  base::Result<iv1::EvaluatedAdapter> adapter_files(const std::string& tenant,
+                                                    const std::string& id);
   base::Result<iv1::AttemptVerdict> beat(const std::string& worker, const iv1::AttemptBeat& beat);
   base::Status check_result(const iv1::FinishRequest& request) const;
 

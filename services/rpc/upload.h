@@ -3,6 +3,7 @@
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/server_callback.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -52,6 +53,11 @@ class UploadCall : public grpc::ServerReadReactor<Request>, public LiveCall {
   }
 
   void answer(const base::Status& status) { this->Finish(last_word(status)); }
+  // Why the call was over before its answer; nothing: it was not.
+  std::optional<base::Status> ended() {
+    const std::lock_guard lock(mutex_);
+    return ended_;
+  }
 
   void end(base::Status why) override {
     call().request_stop();
@@ -103,6 +109,37 @@ class Upload {
   detail::UploadCall<Request>& call_;
 };
 
+// What a client streams in, and the answer that somebody still owes. One handler reads; the answer
+// may come from any thread, once; what comes later is dropped. If it is destroyed unanswered the
+// call ends INTERNAL. alive() is false once deadline, drain or cancellation have ended the call;
+// then any answer only says so.
+template <typename Request, typename Reply>
+class PendingUpload {
+ public:
+  PendingUpload(std::shared_ptr<detail::UploadCall<Request>> call, Reply* out)
+      : call_(std::move(call)), out_(out) {}
+  ~PendingUpload() { answer(dropped_by_handler()); }
+  PendingUpload(const PendingUpload&) = delete;
+  PendingUpload& operator=(const PendingUpload&) = delete;
+
+  [[nodiscard]] Call& call() { return call_->call(); }
+  [[nodiscard]] bool alive() const { return !call_->call().stop().stop_requested(); }
+  // As Upload::next().
+  base::Result<std::optional<Request>> next() { return call_->next(); }
+
+  void answer(base::Result<Reply> reply) {
+    if (answered_.exchange(true)) return;
+    if (const auto ended = call_->ended()) return call_->answer(*ended);
+    if (reply.ok()) *out_ = std::move(reply).value();
+    call_->answer(reply.status());
+  }
+
+ private:
+  std::shared_ptr<detail::UploadCall<Request>> call_;
+  Reply* out_;  // gRPC's, valid until the call is answered
+  std::atomic<bool> answered_{false};
+};
+
 // Answers a client-streaming call. `handler(Call&, Upload<Request>&)` returns base::Result<Reply>;
 // it runs on the room's stream threads and may return before it has read everything.
 template <typename Request, typename Reply, typename Handler>
@@ -124,6 +161,31 @@ grpc::ServerReadReactor<Request>* upload(
   };
   if (!room.stream_threads().try_post(std::move(task))) {
     call->answer(overloaded(room.stream_threads().queued()));
+  }
+  return call.get();
+}
+
+// The same for an answer that comes long after the last message, without holding a thread until
+// then. `starter(std::shared_ptr<PendingUpload<Request, Reply>>)` runs on the room's stream
+// threads; it reads what it needs and returns soon after.
+template <typename Request, typename Reply, typename Starter>
+grpc::ServerReadReactor<Request>* upload_async(
+    Room& room, grpc::CallbackServerContext* context, Reply* out, Starter starter,
+    std::optional<std::chrono::milliseconds> cap = std::nullopt) {
+  auto principal = room.admit(*context, nullptr);
+  if (!principal.ok()) {
+    return new detail::RefusedUpload<Request>(refusal(*context, principal.status()));
+  }
+  auto call = std::make_shared<detail::UploadCall<Request>>(room, *context,
+                                                            std::move(principal).value(), cap);
+  call->open();
+  auto pending = std::make_shared<PendingUpload<Request, Reply>>(call, out);
+  // `pending` stays here until it is posted: letting go of it answers the call.
+  std::function<void()> task = [pending, starter = std::move(starter)]() mutable {
+    starter(std::move(pending));
+  };
+  if (!room.stream_threads().try_post(std::move(task))) {
+    pending->answer(overloaded(room.stream_threads().queued()));
   }
   return call.get();
 }

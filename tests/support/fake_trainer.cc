@@ -9,6 +9,7 @@
 //   silent-success exit code 0 without a result
 //   go-on          success if it was given the adapter of SlotTest to go on from, else exit code 10
 //   probe          success if it was given the probe file of SlotTest, else exit code 10
+//   calibration    success if it was given the calibration file of SlotTest, else exit code 10
 //   heads-only     success if it was told to choose heads and nothing else, else exit code 10
 //   prefix-cache     success if it was told where to keep what frozen layers compute, else 10
 //   no-prefix-cache  success if it was not, else 10
@@ -23,7 +24,8 @@
 //   too-large      out of memory
 //   crash          SIGABRT
 //   crash-once     SIGABRT when a task is done; as measured, if it is started again behind that
-//   task wait           until told to stop
+//   wait           until told to stop
+// Of a job about one adapter: success if it was given the files of SlotTest, else exit code 10.
 // With a first subject labelled "slow" it says before, for five seconds, that it stands where it
 // stood.
 
@@ -148,6 +150,10 @@ int behave(FrameChannel& channel, const iv1::TrainerStart& start) {
   if (how == "probe" && (!start.probe_path().ends_with("/files/p.jsonl") ||
                          !start.probe_path().starts_with("/") || start.probe_sha256() != "ee"))
     return 10;
+  if (how == "calibration" &&
+      (!start.calibration_path().ends_with("/files/c.jsonl") ||
+       !start.calibration_path().starts_with("/") || start.calibration_sha256() != "cc"))
+    return 10;
   if (how == "prefix-cache" &&
       (!start.prefix_cache_dir().ends_with("/cache/prefix") ||
        !start.prefix_cache_dir().starts_with("/") || start.prefix_cache_bytes() != 5 ||
@@ -253,6 +259,22 @@ int evaluate(FrameChannel& channel, const iv1::EvaluatorStart& start) {
   return 0;
 }
 
+// A job about one adapter: the uploaded folder, or the published one, of SlotTest.
+int make_artefact(FrameChannel& channel, const iv1::ArtefactStart& start) {
+  const std::string& uploaded = start.adapter_import().path();
+  const auto& exported = start.adapter_export();
+  const bool taken_in = start.has_adapter_import() && uploaded.starts_with("/") &&
+                        uploaded.ends_with("/jobs/default/import-1/upload");
+  const bool handed_out = start.has_adapter_export() && exported.dtype() == "bf16" &&
+                          exported.adapter().path().starts_with("/") &&
+                          exported.adapter().path().ends_with("/jobs/default/ftjob-0/final") &&
+                          exported.adapter().content_sha256() == "dd";
+  if (start.base_model_name() != "tiny" || start.base_weights_sha256() != "aa") return 10;
+  if (!taken_in && !handed_out) return 10;
+  send_result(channel, iv1::OUTCOME_SUCCESS, start.attempt_dir() + "/final");
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -261,6 +283,7 @@ int main(int argc, char** argv) {
   iv1::TrainerCommand command;
   if (!frame.ok() || !command.ParseFromString(*frame)) return 10;
   const bool evaluation = argc > 1 && std::string(argv[1]) == "evaluation";
+  if (evaluation && command.has_artefact()) return make_artefact(channel, command.artefact());
   if (evaluation != command.has_evaluate() || evaluation == command.has_start()) return 10;
   if (evaluation) return evaluate(channel, command.evaluate());
   if (command.start().spec().suffix() == "hang") std::signal(SIGTERM, SIG_IGN);

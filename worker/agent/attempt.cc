@@ -7,6 +7,7 @@
 
 #include "proto/gate_tasks.h"
 #include "services/base/files.h"
+#include "worker/agent/artefact_start.h"
 #include "worker/agent/evaluator_start.h"
 #include "worker/agent/gate_checkpoint.h"
 
@@ -19,7 +20,8 @@ constexpr const char* kFineTuning = "finetune";
 constexpr const char* kHeadSelection = "head_selection";
 
 bool is_known(const std::string& kind) {
-  return kind.empty() || kind == kFineTuning || kind == kHeadSelection || kind == kEvaluation;
+  return kind.empty() || kind == kFineTuning || kind == kHeadSelection || kind == kEvaluation ||
+         is_about_an_adapter(kind);
 }
 
 iv1::TrainerCommand::Stop::Reason reason_of(Order order) {
@@ -82,13 +84,13 @@ Verdict Attempt::run(int lock_fd) {
 
 base::Result<AttemptEnd> Attempt::execute(const iv1::TrainerCommand& first,
                                           const std::filesystem::path& attempt_dir, int lock_fd) {
-  const bool evaluation = first.has_evaluate();
-  auto options = evaluation ? options_.evaluator : options_.trainer;
-  options.log_file = attempt_dir / (evaluation ? "evaluator.log" : "trainer.log");
+  const bool by_engine = !first.has_start();
+  auto options = by_engine ? options_.evaluator : options_.trainer;
+  options.log_file = attempt_dir / (by_engine ? "evaluator.log" : "trainer.log");
   options.lock_fd = lock_fd;
   DEX_ASSIGN_OR_RETURN(const auto process, TrainerProcess::start(options, first));
   spdlog::info("job {} attempt {} epoch {}: {} {} started", job_id(), job_.attempt(), epoch(),
-               evaluation ? "evaluator" : "trainer", process->process().pid());
+               by_engine ? "evaluator" : "trainer", process->process().pid());
   return supervise(*process);
 }
 
@@ -98,6 +100,9 @@ base::Result<iv1::TrainerCommand> Attempt::first_command(const std::filesystem::
     DEX_ASSIGN_OR_RETURN(*command.mutable_evaluate(), evaluator_start(job_, models_, paths_));
     command.mutable_evaluate()->set_attempt_dir(attempt_dir.string());
     command.mutable_evaluate()->set_threads(options_.threads);
+  } else if (is_about_an_adapter(job_.kind())) {
+    DEX_ASSIGN_OR_RETURN(*command.mutable_artefact(), artefact_start(job_, models_, paths_));
+    command.mutable_artefact()->set_attempt_dir(attempt_dir.string());
   } else {
     DEX_ASSIGN_OR_RETURN(*command.mutable_start(), trainer_start());
     command.mutable_start()->set_attempt_dir(attempt_dir.string());
@@ -135,6 +140,11 @@ base::Result<iv1::TrainerStart> Attempt::trainer_start() {
     DEX_ASSIGN_OR_RETURN(const auto probe, paths_.absolute(job_.probe_input().path()));
     start.set_probe_path(probe.string());
     start.set_probe_sha256(job_.probe_input().sha256());
+  }
+  if (job_.has_calibration_input()) {
+    DEX_ASSIGN_OR_RETURN(const auto rows, paths_.absolute(job_.calibration_input().path()));
+    start.set_calibration_path(rows.string());
+    start.set_calibration_sha256(job_.calibration_input().sha256());
   }
   if (resumes()) {
     DEX_ASSIGN_OR_RETURN(const auto checkpoint, paths_.absolute(job_.checkpoint().uri()));

@@ -27,7 +27,8 @@ class Attempt {
  public:
   struct Options {
     TrainerProcess::Options trainer;
-    TrainerProcess::Options evaluator;  // of evaluations and gates: dex-engine evaluation
+    // Of evaluations, gates, and jobs about one adapter: dex-engine evaluation.
+    TrainerProcess::Options evaluator;
     StopSequence::Options stop;
     uint32_t threads = 0;                // 0: all cores
     int64_t prefix_cache_bytes = 0;      // bound of cache/prefix below the data directory; 0: none

@@ -15,6 +15,7 @@
 #include "services/base/sha256.h"
 #include "services/base/version.h"
 #include "worker/evaluate/kept_samples.h"
+#include "worker/serve/artefact_frames.h"
 #include "worker/serve/evaluation_messages.h"
 #include "worker/serve/evaluation_report.h"
 #include "worker/serve/evaluation_run.h"
@@ -376,9 +377,11 @@ int run_evaluation_frames(base::FrameChannel& channel, const base::StopSignals& 
   }
   TrainerCommand command;
   EvaluationEnd end;
-  if (!command.ParseFromString(*frame) || !command.has_evaluate()) {
+  const bool read = command.ParseFromString(*frame);
+  if (read && command.has_artefact()) return run_artefact_frames(command.artefact(), channel);
+  if (!read || !command.has_evaluate()) {
     end = failed(kTryAgain, internal::v1::OUTCOME_FAIL_RETRY, "internal",
-                 "the first frame must be EvaluatorStart");
+                 "the first frame must be EvaluatorStart or ArtefactStart");
   } else {
     end = run_start(command.evaluate(), channel, signals, clock);
   }

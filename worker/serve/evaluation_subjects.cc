@@ -1,10 +1,59 @@
 #include "worker/serve/evaluation_subjects.h"
 
 #include <limits>
+#include <nlohmann/json.hpp>
 
+#include "services/base/files.h"
+#include "services/base/sha256.h"
 #include "worker/model/config.h"
 
 namespace dex::serve {
+
+namespace {
+
+constexpr int64_t kLargestWholeJson = 1 << 20;
+
+[[noreturn]] void broken_whole(const std::filesystem::path& folder, const std::string& what) {
+  throw std::runtime_error(folder.string() + ": " + what);
+}
+
+nlohmann::json whole_json(const std::filesystem::path& folder, const std::string& name,
+                          const std::string& sha256) {
+  const auto text = base::read_file(folder / name, kLargestWholeJson);
+  if (!text.ok()) broken_whole(folder, text.status().message());
+  if (!sha256.empty() && base::sha256_hex(*text) != sha256)
+    broken_whole(folder, name + " is not the one that was published");
+  nlohmann::json json = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) broken_whole(folder, name + " is no JSON object");
+  return json;
+}
+
+bool is_whole(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  return !folder.empty() && std::filesystem::exists(folder / "config.json", ignored);
+}
+
+// The hash of a published model's weights, once everything beside them is what was published, and
+// made of this base.
+std::string whole_weights_sha256(const SubjectSource& source, const std::string& base_sha256) {
+  const std::filesystem::path& folder = source.adapter;
+  const auto sums = whole_json(folder, "checksums.json", source.content_sha256);
+  for (const auto& [name, sum] : sums.items()) {
+    if (name == "model.safetensors") continue;  // its loader hashes what it reads
+    const auto hash = base::sha256_file(folder / name);
+    if (!hash.ok()) broken_whole(folder, hash.status().message());
+    if (!sum.is_string() || sum.get<std::string>() != *hash)
+      broken_whole(folder, name + " has another SHA-256 than checksums.json says");
+  }
+  const auto provenance = whole_json(folder, "provenance.json", "");
+  if (provenance.value("base_weights_sha256", "") != base_sha256)
+    broken_whole(folder, "the model was made of another base");
+  const std::string weights = sums.value("model.safetensors", "");
+  if (weights.empty()) broken_whole(folder, "checksums.json has no model.safetensors");
+  return weights;
+}
+
+}  // namespace
 
 EvaluationSubjects::EvaluationSubjects(const Options& options, const base::Clock& clock) {
   int32_t trained = 0;
@@ -20,6 +69,10 @@ EvaluationSubjects::EvaluationSubjects(const Options& options, const base::Clock
   }
   const auto heads = std::make_shared<HeadsModel>(options.model, options.threads);
   for (const SubjectSource& source : options.subjects) {
+    if (is_whole(source.adapter)) {
+      add_whole(source, options, clock);
+      continue;
+    }
     subjects_.push_back(std::make_unique<EngineSubject>(*engine_, text_, load_adapter(source),
                                                         source.label, trained));
     subjects_.back()->show_heads(heads, source.adapter);
@@ -41,12 +94,41 @@ void EvaluationSubjects::load_base(const Options& options, const base::Clock& cl
     throw NoTokenizer("--model: its folder has no tokenizer.json, and evaluations read text");
   model_ = load_serving_model(options.model, parse_dtype(options.dtype), options.weights_sha256,
                               options.positions);
+  engine_ = engine_of(model_, options, clock);
+}
+
+std::unique_ptr<Engine> EvaluationSubjects::engine_of(
+    const std::shared_ptr<const ServingModel>& model, const Options& options,
+    const base::Clock& clock) const {
   // Slow machines and long contexts take their time; who is impatient stops the evaluation.
-  engine_ = std::make_unique<Engine>(
-      model_, text_.tokenizer.get(),
+  return std::make_unique<Engine>(
+      model, text_.tokenizer.get(),
       Engine::Options{.threads = options.threads,
                       .longest_timeout_ms = std::numeric_limits<int64_t>::max() / 2},
       clock);
+}
+
+void EvaluationSubjects::add_whole(const SubjectSource& source, const Options& options,
+                                   const base::Clock& clock) {
+  int32_t trained = 0;
+  Whole& whole = wholes_.emplace_back();
+  try {
+    if (source.dex_lambda_scale) {
+      broken_whole(source.adapter,
+                   "dex_lambda_scale has no effect: its branch is inside its weights");
+    }
+    whole.model =
+        load_serving_model(source.adapter, parse_dtype(options.dtype),
+                           whole_weights_sha256(source, model_->weights_sha256), options.positions);
+    trained = static_cast<int32_t>(model::load_config(source.adapter).max_position_embeddings);
+  } catch (const std::runtime_error& error) {
+    throw BrokenAdapter(error.what());
+  }
+  whole.engine = engine_of(whole.model, options, clock);
+  auto& subject = subjects_.emplace_back(
+      std::make_unique<EngineSubject>(*whole.engine, text_, nullptr, source.label, trained));
+  subject->show_heads(std::make_shared<HeadsModel>(source.adapter, options.threads), {});
+  list_.push_back(subject.get());
 }
 
 std::shared_ptr<const ServingAdapter> EvaluationSubjects::load_adapter(

@@ -18,10 +18,11 @@
 
 namespace dex::serve {
 
-// One thing to measure: the base, or an adapter of it.
+// One thing to measure: the base, an adapter of it, or a whole model that was made of it (the
+// artefact of methods full and diff, and of train full+dex).
 struct SubjectSource {
   std::string label;
-  std::filesystem::path adapter;  // its folder; empty: the base
+  std::filesystem::path adapter;  // its folder, or the model's; empty: the base
   std::string content_sha256;     // checked when set
   std::optional<double> dex_lambda_scale;
 };
@@ -42,8 +43,9 @@ class NoTokenizer : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// The subjects of an evaluation on one engine: the base is in memory once. Loads everything in its
-// constructor. One thread.
+// The subjects of an evaluation. Base and adapters share one engine, so the base is in memory once;
+// a whole model has weights and an engine of its own, and the base's tokenizer and template, which
+// are in its folder too. Loads everything in its constructor. One thread.
 class EvaluationSubjects {
  public:
   struct Options {
@@ -64,12 +66,23 @@ class EvaluationSubjects {
   }
 
  private:
+  // A model that answers beside the base.
+  struct Whole {
+    std::shared_ptr<const ServingModel> model;
+    std::unique_ptr<Engine> engine;
+  };
+
   void load_base(const Options& options, const base::Clock& clock);
+  [[nodiscard]] std::unique_ptr<Engine> engine_of(const std::shared_ptr<const ServingModel>& model,
+                                                  const Options& options,
+                                                  const base::Clock& clock) const;
+  void add_whole(const SubjectSource& source, const Options& options, const base::Clock& clock);
   std::shared_ptr<const ServingAdapter> load_adapter(const SubjectSource& source) const;
 
   TextModel text_;
   std::shared_ptr<const ServingModel> model_;
   std::unique_ptr<Engine> engine_;
+  std::vector<Whole> wholes_;
   std::vector<std::unique_ptr<EngineSubject>> subjects_;
   std::vector<evaluate::Subject*> list_;
 };

@@ -24,7 +24,7 @@ model::Batch probe(int64_t vocabulary) {
 
 }  // namespace
 
-void fold(const LocalModel& where, const std::filesystem::path& to, std::ostream& out) {
+FoldReport fold_into(const LocalModel& where, const std::filesystem::path& to) {
   if (where.adapter.empty()) throw std::runtime_error("--adapter: name the folder to fold in");
   if (where.dtype == "int8") {
     throw std::runtime_error(
@@ -52,13 +52,22 @@ void fold(const LocalModel& where, const std::filesystem::path& to, std::ostream
                                : where.dtype == "bf16" ? at::kBFloat16
                                                        : stored;
   model::export_folded(to, where.model, config, adapter.adaptation, dtype, certificate);
+  return {.dtype = model::torch_name(dtype),
+          .tokens = kProbeTokens,
+          .largest_logit_difference = certificate.largest,
+          .mean_logit_difference = certificate.mean,
+          .within_bound = certificate.within_bound()};
+}
+
+void fold(const LocalModel& where, const std::filesystem::path& to, std::ostream& out) {
+  const FoldReport made = fold_into(where, to);
   nlohmann::json report = {{"folder", to.string()},
-                           {"dtype", model::torch_name(dtype)},
-                           {"tokens", kProbeTokens},
-                           {"within_bound", certificate.within_bound()},
-                           {"largest_logit_difference", certificate.largest},
-                           {"mean_logit_difference", certificate.mean}};
-  if (!certificate.within_bound()) {
+                           {"dtype", made.dtype},
+                           {"tokens", made.tokens},
+                           {"within_bound", made.within_bound},
+                           {"largest_logit_difference", made.largest_logit_difference},
+                           {"mean_logit_difference", made.mean_logit_difference}};
+  if (!made.within_bound) {
     report["warning"] =
         "the difference is above the 1e-4 that rounding explains; compare the folded model with "
         "the adapter before using it";

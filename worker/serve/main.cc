@@ -219,8 +219,10 @@ int main(int argc, char** argv) {
   auto* heads_app = add_heads(app, heads);
   serve::EvaluateDoor evaluate(app);
   auto* serve_app = app.add_subcommand("serve", "answers an agent's frames");
-  auto* evaluation_app =
-      app.add_subcommand("evaluation", "runs an evaluation that an agent describes in frames");
+  auto* evaluation_app = app.add_subcommand(
+      "evaluation",
+      "runs what an agent describes in frames: an evaluation, or taking an adapter in or a folded "
+      "model out");
   for (auto* framed : {serve_app, evaluation_app})
     framed->add_option("--frames-fd", frames_fd, "inherited socket to the agent")->required();
   try {

@@ -205,6 +205,20 @@ std::vector<Example> general_examples(const TextModel& model) {
   return out;
 }
 
+// As the training rows are encoded, but for their length: heads are measured on the first tokens.
+std::vector<Example> load_calibration(const JobSpec& spec, const model::Config& config) {
+  checked_hash(spec.calibration_path, spec.calibration_sha256);
+  JobSpec as_calibration = spec;
+  as_calibration.hyperparameters.truncation = text::Truncation::kRight;
+  const Loader loader(as_calibration, config);
+  const int64_t limit =
+      std::min<int64_t>(spec.calibration.seq_length, config.max_position_embeddings);
+  data::EncodedDataset loaded = loader.load(spec.calibration_path, static_cast<int32_t>(limit), "");
+  std::vector<Example> rows = examples_of(loaded);
+  if (rows.empty()) bad_data(spec.calibration_path, "too_few_rows: no row is left to measure on");
+  return rows;
+}
+
 }  // namespace
 
 std::vector<Example> load_probe(const JobSpec& spec, const model::Config& config) {
@@ -266,6 +280,7 @@ Dataset load_dataset(const JobSpec& spec, const model::Config& config, Session& 
   if (out.train.empty()) {
     bad_data(spec.training_path, "too_few_rows: no row is left to train on");
   }
+  if (!spec.calibration_path.empty()) out.calibration = load_calibration(spec, config);
   report(out, training, session);
   report_warnings(out, training, session);
   return out;

@@ -16,15 +16,22 @@ namespace dex::train {
 struct Dataset {
   std::vector<Example> train,
       validation;  // each at most max_seq_length tokens, with something to train on
+  std::vector<Example> calibration;  // of the spec's calibration file; empty without one
   int32_t max_seq_length = 0;
   std::string training_sha256, validation_sha256;      // of the files; the second empty without one
   std::string tokenizer_sha256, chat_template_sha256;  // empty where the model's folder has none
+
+  // Rows on which heads are measured.
+  [[nodiscard]] const std::vector<Example>& measured() const {
+    return calibration.empty() ? train : calibration;
+  }
 };
 
 // Reads, encodes, checks and splits the data files (api.md §5): both layers, since a trainer may
 // run alone. Needs the model's tokenizer only for rows of text. Emits validation_complete with
 // counts, and a warning for each kind of row that is left out or cut, for held-out rows that are
-// trained on (valid_overlaps_train), and for rows that don't suit the spec's preset. Throws Failure
+// trained on (valid_overlaps_train), and for rows that don't suit the spec's preset. Rows of a
+// calibration file are cut to the calibration's seq_length. Throws Failure
 // invalid_training_file naming file, line and code when the file can't be used or more rows than
 // skip_budget_ratio are left out, and invalid_hyperparameter for a sequence length beyond the
 // model's context.

@@ -159,7 +159,7 @@ void Job::select_heads() {
     JobSpec spec = spec_;
     if (start_) spec.heads = heads_of(*start_);
     kernels::LinearCrossEntropy cross_entropy;
-    selection_ = select(spec, *llama_, {}, data_.train, nullptr, cross_entropy,
+    selection_ = select(spec, *llama_, {}, data_.measured(), nullptr, cross_entropy,
                         [this] { controls_.stop_here(); });
     selection_log_ = json::array({json::parse(selection_report(spec, selection_, 0))}).dump();
     const std::string by = start_ ? spec_.start_adapter + " has"
@@ -221,8 +221,8 @@ void Job::prepare_training() {
   checkpoints_ = std::make_unique<CheckpointStore>(store, clock_, files_);
   training_ = std::make_unique<Training>(
       Training::Parts{spec_, resolved_, *llama_, adaptation_, *parameters_, *optimizer_, *plan_,
-                      data_.train, held_out_, *checkpoints_, identity_, session_, controls_,
-                      metrics_, clock_, probe_.get(), prefix_.get()});
+                      data_.train, data_.measured(), held_out_, *checkpoints_, identity_, session_,
+                      controls_, metrics_, clock_, probe_.get(), prefix_.get()});
   if (fresh) {
     training_->begin(selection_.heads, selection_log_);
   } else {

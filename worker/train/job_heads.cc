@@ -16,7 +16,7 @@ using nlohmann::json;
 Published Job::publish_heads() {
   select_heads();
   kernels::LinearCrossEntropy cross_entropy;
-  const auto stability = selection_stability(spec_, *llama_, data_.train, cross_entropy,
+  const auto stability = selection_stability(spec_, *llama_, data_.measured(), cross_entropy,
                                              [this] { controls_.stop_here(); });
   json log = json::parse(selection_log_);
   log[0]["stability_ratio"] = stability ? json(*stability) : json(nullptr);

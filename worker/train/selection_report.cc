@@ -152,7 +152,7 @@ std::string selection_report(const JobSpec& spec, const Selection& selection, in
   const evaluate::HeadScores& scores = selection.scores;
   json calibration = nullptr;  // nothing is measured for ALL and EXPLICIT
   if (scores.sequences > 0) {
-    calibration = {{"source", "training_file"},
+    calibration = {{"source", spec.calibration_path.empty() ? "training_file" : "calibration_file"},
                    {"n_sequences", spec.calibration.n_sequences},
                    {"seq_length", spec.calibration.seq_length},
                    {"sequences", scores.sequences},

@@ -94,6 +94,8 @@ struct JobSpec {
   BaseGuardPolicy base_guard;
   std::filesystem::path probe_path;  // empty: the general text (general_text.h)
   std::string probe_sha256;
+  std::filesystem::path calibration_path;  // rows on which heads are measured; empty: those trained
+  std::string calibration_sha256;
   std::vector<Gate> gates;
   // Whether anything measures KL to the base.
   [[nodiscard]] bool needs_probe() const {

@@ -90,6 +90,13 @@ void read_policies(const pb::FineTuningJobSpec& in, JobSpec& out) {
     out.watchdog.non_finite_patience = static_cast<int32_t>(watchdog.non_finite_patience());
   if (watchdog.has_max_rollbacks())
     out.watchdog.max_rollbacks = static_cast<int32_t>(watchdog.max_rollbacks());
+  if (watchdog.has_loss_factor()) out.watchdog.loss_factor = watchdog.loss_factor();
+  if (watchdog.has_loss_patience())
+    out.watchdog.loss_patience = static_cast<int32_t>(watchdog.loss_patience());
+  if (watchdog.on_trip() == pb::WatchdogOptions::ON_TRIP_FAIL)
+    out.watchdog.on_trip = Watchdog::OnTrip::kFail;
+  if (watchdog.on_trip() == pb::WatchdogOptions::ON_TRIP_WARN)
+    out.watchdog.on_trip = Watchdog::OnTrip::kWarn;
   const auto& guard = watchdog.base_guard();
   out.base_guard.kl_max = guard.kl_max();
   if (guard.has_every_evals()) out.base_guard.every_evals = guard.every_evals();
@@ -146,6 +153,8 @@ JobSpec from_message(const Start& start) {
   out.validation_sha256 = start.validation_sha256();
   out.probe_path = start.probe_path();
   out.probe_sha256 = start.probe_sha256();
+  out.calibration_path = start.calibration_path();
+  out.calibration_sha256 = start.calibration_sha256();
   out.base_weights_sha256 = start.base_weights_sha256();
   out.attempt = static_cast<int32_t>(std::max(1u, start.attempt()));
   out.oom_retries = static_cast<int32_t>(start.oom_retries());
@@ -183,6 +192,10 @@ JobSpec from_message(const Start& start) {
     throw bad_spec(bad.front().path, bad.front().what);
   if (spec.watchdog().base_guard().has_probe_file() && out.probe_path.empty())
     throw bad_spec("probe_path", "must be the file that watchdog.base_guard.probe_file names");
+  if (spec.dex().head_selection().calibration().has_file() && out.calibration_path.empty()) {
+    throw bad_spec("calibration_path",
+                   "must be the file that dex.head_selection.calibration.file names");
+  }
   detail::read_method(spec, out);
   out.dex.first_layer = spec.hyperparameters().first_layer();
   out.hyperparameters.learning_rate = model::usual_learning_rate(out.dex.train);

@@ -186,7 +186,7 @@ void Training::reselect() {
   parts_.session.progress(Phase::kSelectingHeads, progress());
   set_branch(state_.step);
   const evaluate::HeadSets present = masks_->selected();
-  Selection selection = select(parts_.spec, parts_.llama, parts_.adaptation, parts_.examples,
+  Selection selection = select(parts_.spec, parts_.llama, parts_.adaptation, parts_.measured,
                                &present, updater_.cross_entropy(), [&] { parts_.controls.poll(); });
   advise(selection_share(parts_.spec.heads, selection.scores, selection.ratio));
   const bool kept = keep_some(parts_.spec, present, selection);

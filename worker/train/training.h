@@ -44,6 +44,7 @@ class Training {
     AdamW& optimizer;
     DataPlan& plan;
     const std::vector<Example>& examples;
+    const std::vector<Example>& measured;                 // for re-selections of heads
     std::span<const evaluate::SupervisedBatch> held_out;  // may be empty: no evaluation
     CheckpointStore& checkpoints;
     const Identity& identity;

@@ -101,6 +101,10 @@ TEST_F(BadInputTest, InvalidFile) {
   bad.mutable_watchdog()->mutable_base_guard()->set_kl_max(0.1);
   bad.mutable_watchdog()->mutable_base_guard()->set_probe_file(file->id());
   refused(bad, base::Code::kFailedPrecondition, "FILE_INVALID", "watchdog.base_guard.probe_file");
+  bad = spec(file_);
+  bad.mutable_dex()->mutable_head_selection()->mutable_calibration()->set_file(file->id());
+  refused(bad, base::Code::kFailedPrecondition, "FILE_INVALID",
+          "dex.head_selection.calibration.file");
 }
 
 TEST_F(BadInputTest, AllBadFieldsAtOnce) {

@@ -79,6 +79,24 @@ TEST_F(CycleTest, AJobIsOnlyGivenToAWorkerThatHasItsModel) {
   EXPECT_EQ(claim("w2").job().job_id(), created.id());
 }
 
+TEST_F(CycleTest, TheCalibrationFileGoesToTheWorkerAndIsInUse) {
+  enlist();
+  v1::CreateFineTuningJobRequest request;
+  const std::string rows = upload_good();
+  *request.mutable_spec() = spec(upload_good());
+  request.mutable_spec()->mutable_dex()->mutable_head_selection()->mutable_calibration()->set_file(
+      rows);
+  const auto created = create(request);
+  ASSERT_TRUE(created.ok()) << created.status().to_string();
+  const auto claimed = claim();
+  ASSERT_TRUE(claimed.has_job());
+  EXPECT_EQ(claimed.job().calibration_input().file(), rows);
+  EXPECT_FALSE(claimed.job().calibration_input().sha256().empty());
+  v1::DeleteFileRequest remove;
+  remove.set_id(rows);
+  EXPECT_EQ(call(*files_, &FileStub::DeleteFile, remove).status().reason(), "FILE_IN_USE");
+}
+
 TEST_F(CycleTest, TheGuardsProbeFileGoesToTheWorkerAndIsInUse) {
   enlist();
   v1::CreateFineTuningJobRequest request;

@@ -281,11 +281,30 @@ TEST_F(EvaluationTest, BadRequestsNameTheirFields) {
             0);
 }
 
-TEST_F(EvaluationTest, AnAdapterThatIsAWholeModelIsRefused) {
-  const std::string whole = train_adapter("MODEL");
-  auto request = perplexity_of(upload_evals("some text\n", "a.raw").id());
-  request.mutable_spec()->add_subjects()->set_adapter(whole);
-  refused(request, "NOT_SUPPORTED", "");
+// full, full+dex, diff: weights of its own beside the base's.
+TEST_F(EvaluationTest, AWholeModelIsMeasuredBesideItsBase) {
+  const std::string whole = train_adapter("MODEL", "paper", "dex");
+  const std::string file = upload_evals("some text\n", "a.raw").id();
+  auto request = perplexity_of(file);
+  auto& subject = *request.mutable_spec()->add_subjects();
+  subject.set_adapter(whole);
+  subject.set_dex_lambda_scale(0.5);
+  refused(request, "UNUSED_FIELD", "subjects[1].dex_lambda_scale");
+  subject.clear_dex_lambda_scale();
+  request.mutable_spec()->add_tasks()->mutable_head_analysis()->set_file(file);
+  const auto made = create_evaluation(request);
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  const auto claimed = claim();
+  ASSERT_TRUE(claimed.has_job());
+  ASSERT_EQ(claimed.job().evaluated_adapters_size(), 1);
+  EXPECT_EQ(claimed.job().evaluated_adapters(0).id(), whole);
+  EXPECT_FALSE(claimed.job().evaluated_adapters(0).content_sha256().empty());
+  EXPECT_EQ(publish(claimed.job()), "SUCCEEDED");
+
+  subject.set_adapter(train_adapter("MODEL", "none", "diff"));
+  refused(request, "CONFLICTING_FIELDS", "tasks[1].head_analysis");
+  request.mutable_spec()->mutable_tasks()->RemoveLast();
+  EXPECT_TRUE(create_evaluation(request).ok());
 }
 
 TEST_F(EvaluationTest, AScaleOfLambdaReachesTheWorkerAndNeedsABranch) {

@@ -283,6 +283,9 @@ TEST_F(HeadPreviewTest, RefusesByFieldBeforeAnyWorkerIsAsked) {
   auto later = of_texts();
   later.mutable_head_selection()->set_reselect_every_steps(5);
   refused(later, "UNUSED_FIELD", "head_selection.reselect_every_steps");
+  auto elsewhere = of_texts();
+  elsewhere.mutable_head_selection()->mutable_calibration()->set_file("file-1");
+  refused(elsewhere, "UNUSED_FIELD", "head_selection.calibration.file");
   auto missing = of_texts();
   missing.clear_texts();
   missing.set_file("file-01jd0000000000000000000000");

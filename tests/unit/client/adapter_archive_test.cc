@@ -116,5 +116,65 @@ TEST_F(AdapterArchiveTest, LeavesAFolderWithContentAlone) {
   EXPECT_TRUE(fs::exists(folder_ / "mine"));
 }
 
+// A folder with these files.
+void write_folder(const fs::path& folder,
+                  const std::vector<std::pair<std::string, std::string>>& files) {
+  fs::create_directories(folder);
+  for (const auto& [name, content] : files) std::ofstream(folder / name) << content;
+}
+
+std::string packed(const fs::path& folder) {
+  std::string bytes;
+  const auto status = pack_adapter(folder, [&bytes](std::string_view piece) {
+    bytes += piece;
+    return true;
+  });
+  EXPECT_TRUE(status.ok()) << status.to_string();
+  return bytes;
+}
+
+TEST_F(AdapterArchiveTest, WhatIsPackedUnpacksAsItWas) {
+  auto files = artefact();
+  files[2].second = std::string(700'000, 'w');  // more than a piece
+  files[0].second = nlohmann::json{{"adapter_config.json", base::sha256_hex("{}")},
+                                   {"adapter_model.safetensors", base::sha256_hex(files[2].second)}}
+                        .dump();
+  write_folder(root_ / "mine", files);
+  write_folder(root_ / "mine", {{"optimizer.pt", "stays here"}, {"README.md", "too"}});
+  const std::string bytes = packed(root_ / "mine");
+  EXPECT_EQ(bytes.size() % 512, 0U);
+  EXPECT_EQ(bytes, packed(root_ / "mine")) << "a repeat has the same bytes";
+  ASSERT_TRUE(unpack(bytes).ok());
+  std::ifstream in(folder_ / "adapter_model.safetensors");
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}), files[2].second);
+  EXPECT_FALSE(fs::exists(folder_ / "optimizer.pt"));
+}
+
+TEST_F(AdapterArchiveTest, OnlyAnAdaptersFolderIsPacked) {
+  const auto refusal = [this] {
+    bool asked = false;
+    const auto status = pack_adapter(root_ / "mine", [&asked](std::string_view) {
+      asked = true;
+      return true;
+    });
+    EXPECT_FALSE(asked);
+    return status;
+  };
+  EXPECT_EQ(refusal().reason(), "RESOURCE_NOT_FOUND");
+  write_folder(root_ / "mine", {{"adapter_config.json", "{}"}, {"adapter_model.bin", "pickle"}});
+  EXPECT_THAT(refusal().message(), HasSubstr("safe_serialization"));
+}
+
+TEST_F(AdapterArchiveTest, NobodyWhoTakesItEndsThePacking) {
+  write_folder(root_ / "mine", artefact());
+  int pieces = 0;
+  const auto status = pack_adapter(root_ / "mine", [&pieces](std::string_view) {
+    ++pieces;
+    return false;
+  });
+  EXPECT_EQ(status.code(), base::Code::kCancelled);
+  EXPECT_GE(pieces, 1);
+}
+
 }  // namespace
 }  // namespace dex::client

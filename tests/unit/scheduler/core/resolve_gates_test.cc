@@ -147,14 +147,20 @@ TEST(ResolveTest, TasksOfGatesThatCannotBeAreRefused) {
                 gate.mutable_evaluation()->mutable_perplexity()->set_context_length(8193);
               }),
               HasSubstr("VALUE_OUT_OF_RANGE: gates[0].evaluation.perplexity.context_length"));
-  EXPECT_THAT(words([](auto& in, auto&) { in.spec.mutable_full(); }),
-              HasSubstr("CONFLICTING_FIELDS: gates[0].evaluation needs an adapter"));
-  EXPECT_THAT(words([](auto& in, auto&) { in.spec.mutable_diff(); }),
-              HasSubstr("CONFLICTING_FIELDS: gates[0].evaluation needs an adapter"));
-  EXPECT_THAT(words([](auto& in, auto&) {
-                in.spec.mutable_dex()->set_train(v1::DexMethod::TRAIN_FULL_DEX);
-              }),
-              HasSubstr("gates[0].evaluation needs an adapter"));
+}
+
+// Methods that publish a whole model are measured beside their base as adapters are.
+TEST(ResolveTest, TasksOfGatesGoWithEveryMethod) {
+  for (const char* method : {"full", "diff", "full+dex"}) {
+    auto in = input();
+    add_task_gate(in);
+    in.gate_files = {{"file-9", {"wiki.test.raw", 4000}}};
+    if (method == std::string("full")) in.spec.mutable_full();
+    if (method == std::string("diff")) in.spec.mutable_diff();
+    if (method == std::string("full+dex"))
+      in.spec.mutable_dex()->set_train(v1::DexMethod::TRAIN_FULL_DEX);
+    EXPECT_TRUE(resolve(in).ok()) << method << ": " << resolve(in).status().to_string();
+  }
 }
 
 // 2 FLOP a parameter and token, each of 1,000 tokens in two windows, base and adapter: both gates

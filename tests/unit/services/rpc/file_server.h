@@ -29,6 +29,8 @@ class Files final : public v1::FileService::CallbackService {
   std::function<void(std::shared_ptr<Pending<v1::DeleteFileResponse>>)> remove;
   std::function<void(Chunks)> download;
   std::function<base::Result<v1::File>(Call&, Upload<v1::UploadFileRequest>&)> upload;
+  // In its place, when set.
+  std::function<void(std::shared_ptr<PendingUpload<v1::UploadFileRequest, v1::File>>)> upload_later;
   std::optional<std::chrono::milliseconds> cap;
   StreamOptions<v1::DownloadFileResponse> stream_options;
 
@@ -55,6 +57,9 @@ class Files final : public v1::FileService::CallbackService {
   }
   grpc::ServerReadReactor<v1::UploadFileRequest>* UploadFile(grpc::CallbackServerContext* context,
                                                              v1::File* out) override {
+    if (upload_later) {
+      return upload_async<v1::UploadFileRequest, v1::File>(room_, context, out, upload_later);
+    }
     return rpc::upload<v1::UploadFileRequest>(
         room_, context, out,
         [this](Call& call, Upload<v1::UploadFileRequest>& reader) { return upload(call, reader); });

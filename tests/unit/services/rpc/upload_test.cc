@@ -123,5 +123,63 @@ TEST_F(UploadTest, AChunkAboveTheMessageLimitIsRefused) {
               ::testing::AnyOf(base::Code::kResourceExhausted, base::Code::kCancelled));
 }
 
+// Answers whose uploads end long before them.
+class PendingUploadTest : public UploadTest {
+ protected:
+  using PendingFile = PendingUpload<v1::UploadFileRequest, v1::File>;
+
+  // Reads one chunk, keeps the call and says so.
+  void keep_one() {
+    files_->upload_later = [this](std::shared_ptr<PendingFile> pending) {
+      EXPECT_TRUE(pending->next().ok());
+      kept_ = std::move(pending);
+      kept_it_.set();
+    };
+  }
+
+  std::shared_ptr<PendingFile> kept_;
+  Event kept_it_;
+};
+
+TEST_F(PendingUploadTest, TheAnswerComesFromAnotherThreadLater) {
+  start();
+  keep_one();
+  open();
+  ASSERT_TRUE(writer_->Write(upload_chunk("x")));
+  writer_->WritesDone();
+  ASSERT_TRUE(kept_it_.wait());
+  EXPECT_TRUE(kept_->alive());
+  v1::File file;
+  file.set_bytes(7);
+  kept_->answer(file);
+  kept_->answer(base::internal("a second one"));
+  ASSERT_TRUE(finish().ok());
+  EXPECT_EQ(reply_.bytes(), 7);
+}
+
+TEST_F(PendingUploadTest, OneThatIsLetGoEndsTheCall) {
+  start();
+  keep_one();
+  open();
+  ASSERT_TRUE(writer_->Write(upload_chunk("x")));
+  writer_->WritesDone();
+  ASSERT_TRUE(kept_it_.wait());
+  kept_.reset();
+  EXPECT_EQ(finish().code(), base::Code::kInternal);
+}
+
+TEST_F(PendingUploadTest, AfterADrainAnyAnswerSaysSo) {
+  start();
+  keep_one();
+  open();
+  ASSERT_TRUE(writer_->Write(upload_chunk("x")));
+  writer_->WritesDone();
+  ASSERT_TRUE(kept_it_.wait());
+  room_->drain();
+  EXPECT_FALSE(kept_->alive());
+  kept_->answer(v1::File());
+  EXPECT_EQ(finish().reason(), "SERVER_DRAINING");
+}
+
 }  // namespace
 }  // namespace dex::rpc

@@ -48,6 +48,22 @@ TEST_F(SlotTest, TheGuardsProbeFileReachesTheTrainer) {
   EXPECT_EQ(finished().outcome(), iv1::OUTCOME_SUCCESS);
 }
 
+TEST_F(SlotTest, TheCalibrationFileReachesTheTrainer) {
+  iv1::ClaimedJob job;
+  job.set_job_id("ftjob-1");
+  job.set_epoch(5);
+  job.set_attempt(1);
+  job.mutable_spec()->set_model("tiny");
+  job.mutable_spec()->set_suffix("calibration");
+  job.set_attempt_dir(kAttemptDir);
+  job.mutable_training_input()->set_path("files/a.jsonl");
+  job.mutable_calibration_input()->set_path("files/c.jsonl");
+  job.mutable_calibration_input()->set_sha256("cc");
+  scheduler_.offer(job);
+  start();
+  EXPECT_EQ(finished().outcome(), iv1::OUTCOME_SUCCESS);
+}
+
 TEST_F(SlotTest, ThePrefixCacheIsBelowTheDataDirectory) {
   attempt_.prefix_cache_bytes = 5;
   start();
@@ -91,6 +107,42 @@ TEST_F(SlotTest, EveryEventArrivesOnceAndBeforeFinish) {
     }
   }
   EXPECT_EQ(next, 300);
+}
+
+TEST_F(SlotTest, JobsAboutOneAdapterAreGivenItsFiles) {
+  start();
+  iv1::ClaimedJob uploaded;
+  uploaded.set_job_id("import-1");
+  uploaded.set_kind("adapter_import");
+  uploaded.set_epoch(5);
+  uploaded.set_base_model("tiny");
+  uploaded.mutable_adapter_import()->set_path("jobs/default/import-1/upload");
+  uploaded.set_attempt_dir("jobs/default/import-1/attempt-5");
+  scheduler_.offer(uploaded);
+  const auto imported = finished();
+  EXPECT_EQ(imported.outcome(), iv1::OUTCOME_SUCCESS) << imported.message();
+  EXPECT_EQ(imported.result().uri(), "jobs/default/import-1/attempt-5/final");
+
+  iv1::ClaimedJob made;
+  made.set_job_id("export-1");
+  made.set_kind("adapter_export");
+  made.set_epoch(6);
+  made.set_base_model("tiny");
+  made.mutable_adapter_export()->set_dtype("bf16");
+  made.mutable_adapter_export()->mutable_adapter()->set_id("ft:tiny:default::01");
+  made.mutable_adapter_export()->mutable_adapter()->set_path("jobs/default/ftjob-0/final");
+  made.mutable_adapter_export()->mutable_adapter()->set_content_sha256("dd");
+  made.set_attempt_dir("jobs/default/export-1/attempt-6");
+  scheduler_.offer(made);
+  ASSERT_TRUE(scheduler_.wait([](const Heard& h) { return h.finishes.size() >= 2; }));
+  EXPECT_EQ(scheduler_.heard().finishes[1].outcome(), iv1::OUTCOME_SUCCESS);
+
+  made.set_job_id("export-2");
+  made.set_base_model("another");
+  made.set_attempt_dir("jobs/default/export-2/attempt-6");
+  scheduler_.offer(made);
+  ASSERT_TRUE(scheduler_.wait([](const Heard& h) { return h.finishes.size() >= 3; }));
+  EXPECT_EQ(scheduler_.heard().finishes[2].outcome(), iv1::OUTCOME_RELEASE);
 }
 
 TEST_F(SlotTest, AnEvaluationRunsInItsOwnProgram) {

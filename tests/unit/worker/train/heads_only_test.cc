@@ -85,6 +85,36 @@ TEST_F(HeadsOnlyTest, TrainsNothingAndPublishesReportAndPicture) {
               HasSubstr("Heads chosen before training"));
 }
 
+// What another job that trains on these rows would measure, whatever this one trains on.
+TEST_F(HeadsOnlyTest, HeadsAreMeasuredOnTheCalibrationFile) {
+  const auto rows = directory_ / "calibration.jsonl";
+  write_rows(rows, tiny_rows(40, 30, 91));
+  JobSpec own = selecting(evaluate::Criterion::kThreshold, "own");
+  own.calibration_path = rows;
+  own.calibration_sha256 = base::sha256_hex(bytes_of(rows));
+  JobSpec other = selecting(evaluate::Criterion::kThreshold, "other");
+  other.training_path = rows;
+  other.validation_path = directory_ / "validation.jsonl";
+  const json measured = preview(own), expected = preview(other);
+  for (const char* key : {"entropy", "importance", "selected", "stability_ratio"})
+    EXPECT_EQ(measured.at(key), expected.at(key)) << key;
+  EXPECT_EQ(measured.at("calibration").at("tokens"), expected.at("calibration").at("tokens"));
+  EXPECT_EQ(measured.at("calibration").at("source"), "calibration_file");
+  EXPECT_EQ(expected.at("calibration").at("source"), "training_file");
+  EXPECT_NE(measured.at("entropy"),
+            preview(selecting(evaluate::Criterion::kThreshold, "trained")).at("entropy"));
+  // The job measures as its preview.
+  RecordingSession session;
+  own.attempt_dir = directory_ / "job";
+  run(own, session);
+  EXPECT_EQ(json::parse(bytes_of(own.attempt_dir / "head_selection.json")).at(0).at("entropy"),
+            measured.at("entropy"));
+  own.calibration_sha256 = std::string(64, 'c');
+  own.attempt_dir = directory_ / "changed";
+  RecordingSession none;
+  EXPECT_NE(failure_of(own, none).exit(), Exit::kSuccess) << "other bytes than were uploaded";
+}
+
 TEST_F(HeadsOnlyTest, SaysWithNumbersWhenTheRowsAreFewOrShort) {
   JobSpec spec = selecting(evaluate::Criterion::kEntropy, "few");
   spec.calibration = {.n_sequences = 1000, .seq_length = 24, .skip_rows = 24};

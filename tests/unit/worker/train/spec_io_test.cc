@@ -312,5 +312,42 @@ TEST(SpecIoTest, RefusesGatesThatAskForWhatIsNotThere) {
                  "probe_path");
 }
 
+TEST(SpecIoTest, ReadsTheWatchdogsLimits) {
+  const auto watchdog = [](const std::string& body) {
+    return parse_spec_json(start(R"({"watchdog": {)" + body + "}}"), "spec.json").watchdog;
+  };
+  const auto unset = watchdog("");
+  EXPECT_EQ(unset.loss_factor, 3);  // api.md §3
+  EXPECT_EQ(unset.loss_patience, 20);
+  EXPECT_EQ(unset.on_trip, Watchdog::OnTrip::kRollback);
+  const auto set = watchdog(R"("lossFactor": 1.5, "lossPatience": 7, "onTrip": "ON_TRIP_FAIL")");
+  EXPECT_EQ(set.loss_factor, 1.5);
+  EXPECT_EQ(set.loss_patience, 7);
+  EXPECT_EQ(set.on_trip, Watchdog::OnTrip::kFail);
+  EXPECT_EQ(watchdog(R"("onTrip": "ON_TRIP_WARN")").on_trip, Watchdog::OnTrip::kWarn);
+  EXPECT_EQ(watchdog(R"("onTrip": "ON_TRIP_ROLLBACK")").on_trip, Watchdog::OnTrip::kRollback);
+  expect_refused(start(R"({"watchdog": {"lossFactor": 1}})"), "watchdog.loss_factor");
+  expect_refused(start(R"({"watchdog": {"lossPatience": 0}})"), "watchdog.loss_patience");
+}
+
+TEST(SpecIoTest, ACalibrationFileComesWithItsPath) {
+  const std::string spec = R"({"dex": {"headSelection": {"calibration": {"file": "file-1"}}}})";
+  expect_refused(start(spec), "calibration_path");
+  const auto read = parse_spec_json(
+      R"({"modelDir": "/m", "trainingPath": "/t.jsonl", "calibrationPath": "/c.jsonl",
+          "calibrationSha256": "cc", "spec": )" +
+          spec + "}",
+      "spec.json");
+  EXPECT_EQ(read.calibration_path, "/c.jsonl");
+  EXPECT_EQ(read.calibration_sha256, "cc");
+}
+
+TEST(SpecIoTest, APrecisionThatIsNotThereIsRefusedByName) {
+  expect_refused(start(R"({"hyperparameters": {"precision": "PRECISION_BF16"}})"),
+                 "hyperparameters.precision: must be PRECISION_FP32");
+  (void)parse_spec_json(start(R"({"hyperparameters": {"precision": "PRECISION_FP32"}})"),
+                        "spec.json");
+}
+
 }  // namespace
 }  // namespace dex::train
