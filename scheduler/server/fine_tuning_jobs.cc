@@ -132,6 +132,7 @@ base::Result<store::NewJob> FineTuningJobs::new_job(const std::string& tenant, c
   store::NewJob job;
   job.id = parts_.ids.make("ftjob-");
   job.pool = spec.pool();
+  job.base_model = core::base_model_of(spec.model());
   job.priority = static_cast<int>(spec.has_priority() ? spec.priority() : 4);
   job.max_fail = static_cast<int>(spec.has_max_retries() ? spec.max_retries() : 2);
   job.cost_gpu_seconds = plan.estimate.expected_duration_seconds();

@@ -85,7 +85,7 @@ base::Result<JobRepository::Submitted> JobRepository::submit(const std::string& 
          std::to_string(job.max_fail), std::to_string(job.max_crash), job.unique_name,
          std::to_string(job.cost_gpu_seconds), std::to_string(job.gpus),
          std::to_string(job.deadline_ms), job.adapter, job.hold ? "hold" : "run", job.spec,
-         join_words(job.files), job.queued_message});
+         join_words(job.files), job.queued_message, job.base_model});
   }
   DEX_ASSIGN_OR_RETURN(const Reply reply, store_.run("submit", std::move(args)));
   if (reply.str(0) == "OK") return Submitted{tail(reply), false};

@@ -38,6 +38,7 @@ struct NewJob {
   int64_t deadline_ms = 0;  // from now; 0: none
   std::string adapter;      // id under which the result is published; empty: none
   bool hold = false;        // pause after validation
+  std::string base_model;   // only workers that have it are given the job; empty: any worker
   std::string spec;         // opaque, ≤ 32 KiB
   std::vector<std::string> files;
   std::string queued_message = "The job is queued.";
@@ -114,8 +115,9 @@ struct WorkerRecord {
   std::string state;  // up draining gone
   std::vector<std::string> pools;
   int slots = 0;
-  std::string info;  // opaque: how it registered
-  std::string live;  // opaque: what its engines hold
+  std::vector<std::string> models;  // base models it can run jobs of; empty: any job
+  std::string info;                 // opaque: how it registered
+  std::string live;                 // opaque: what its engines hold
 };
 
 // A page of a list and where the next one starts.

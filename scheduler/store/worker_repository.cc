@@ -15,6 +15,7 @@ WorkerRecord worker_from(const Fields& f) {
   worker.state = text(f, "state");
   worker.pools = split_words(text(f, "pools"));
   worker.slots = static_cast<int>(number(f, "slots"));
+  worker.models = split_words(text(f, "models"));
   worker.info = text(f, "info");
   worker.live = text(f, "live");
   return worker;
@@ -38,7 +39,7 @@ base::Result<WorkerRepository::Sign> WorkerRepository::sign(std::vector<std::str
 
 base::Result<WorkerRepository::Sign> WorkerRepository::enlist(const WorkerRecord& worker) {
   return sign({"register", worker.id, worker.host, worker.version, join_words(worker.pools),
-               std::to_string(worker.slots), worker.info});
+               std::to_string(worker.slots), worker.info, join_words(worker.models)});
 }
 base::Result<WorkerRepository::Sign> WorkerRepository::alive(const std::string& id,
                                                              const std::string& live) {

@@ -2,7 +2,7 @@
 -- Submit (T1): 1 to 64 jobs, all or none. No allow-oom: a full Redis takes no new work.
 -- ARGV: clock, tenant, request_id, req_sha, ttl_ms, auto hash or '', auto_ttl_ms, repeat 0|1, number of jobs; for each job:
 --   id, kind, pool, prio, delay_ms, max_fail, max_crash, uniq, cost, gpus, deadline_ms from now (0 = none), adapter, want,
---   spec, files separated by spaces, queued message
+--   spec, files separated by spaces, queued message, base model that its worker needs or ''
 -- Replies: OK ids… | DUP ids… | CONFLICT ids… | IDTAKEN id | NOTUNIQUE job | NOFILE id state-or-'' | QUOTA queued max
 local t, request_id, sha, ttl = arg(), arg(), arg(), arg()
 local auto, auto_ttl, repeated, n = arg(), arg(), arg(), num(arg())
@@ -15,8 +15,8 @@ local jobs, uniq_here, ids = {}, {}, {}
 for i = 1, n do
   local j = {id = arg(), kind = arg(), pool = arg(), prio = arg(), delay = num(arg()), max_fail = arg(), max_crash = arg(),
              uniq = arg(), cost = arg(), gpus = arg(), deadline = num(arg()), adapter = arg(), want = arg(), spec = arg(),
-             files = arg(), message = arg()}
-  if not j.message then return {'BADARG', 'too few arguments'} end
+             files = arg(), message = arg(), base = arg()}
+  if not j.base then return {'BADARG', 'too few arguments'} end
   if call('EXISTS', P .. 'job:' .. j.id) == 1 then return {'IDTAKEN', j.id} end
   if j.uniq ~= '' then
     local holder = call('GET', P .. 'uniq:' .. t .. ':' .. j.uniq) or uniq_here[j.uniq]
@@ -42,7 +42,7 @@ for _, new in ipairs(jobs) do
   put(j, 'v', '1', 'id', j.id, 'kind', new.kind, 'tenant', t, 'pool', new.pool, 'prio', new.prio, 'req_sha', sha,
       'files', new.files, 'adapter', new.adapter, 'rev', '0', 'want', new.want, 'epoch', '0', 'attempt', '0',
       'failures', '0', 'crashes', '0', 'preempts', '0', 'ooms', '0', 'fulls', '0', 'max_fail', new.max_fail,
-      'max_crash', new.max_crash, 'seq', '0', 'cost', new.cost, 'gpus', new.gpus, 'uniq', new.uniq,
+      'max_crash', new.max_crash, 'seq', '0', 'cost', new.cost, 'gpus', new.gpus, 'uniq', new.uniq, 'base', new.base,
       'created_ms', stamp, 'enter_ms', fmt(now + new.delay), 'deadline_ms',
       new.deadline > 0 and fmt(now + new.deadline) or '0')
   call('SET', P .. 'spec:' .. j.id, new.spec)

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Workers: one hash each, and `workers`, a zset of those that are up or draining by last heartbeat.
 -- ARGV: clock, op, worker, and for
---   register: host, version, pools (spaces between), slots, info (opaque)
+--   register: host, version, pools (spaces between), slots, info (opaque), base models it can run jobs of ('': any)
 --   alive: live (opaque: what its engines hold) → also the revisions
 --   drain, gone: –
 -- Replies: OK desired_rev routes_rev draining 0|1 | UNKNOWN (register again)
@@ -11,9 +11,9 @@ local state = call('HGET', key, 'state')
 local function changed() call('HINCRBY', CFG, 'routes_rev', '1') end
 
 if op == 'register' then
-  local host, version, pools, slots, info = arg(), arg(), arg(), arg(), arg()
+  local host, version, pools, slots, info, models = arg(), arg(), arg(), arg(), arg(), arg()
   call('HSET', key, 'id', id, 'host', host, 'version', version, 'pools', pools, 'slots', slots, 'info', info,
-       'state', 'up', 'live', '', 'registered_ms', fmt(now))
+       'models', models, 'state', 'up', 'live', '', 'registered_ms', fmt(now))
   for pool in string.gmatch(pools, '%S+') do call('SADD', P .. 'pools', pool) end
   call('ZADD', P .. 'workers', fmt(now), id)
   state = 'up'
