@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <random>
 
-#include "tests/integration/scheduler_store/invariants.h"
+#include "tests/support/invariants.h"
 #include "tests/integration/scheduler_store/store_fixture.h"
 
 namespace dex::store {
