@@ -1,7 +1,7 @@
 // Idempotency, replays and fences: what happens when calls are lost, repeated or late.
 #include <thread>
 
-#include "tests/integration/scheduler_store/invariants.h"
+#include "tests/support/invariants.h"
 #include "tests/integration/scheduler_store/store_fixture.h"
 
 namespace dex::store {

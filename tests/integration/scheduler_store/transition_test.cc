@@ -1,5 +1,5 @@
 // Each transition of jobs.md §2 and the refusals beside it.
-#include "tests/integration/scheduler_store/invariants.h"
+#include "tests/support/invariants.h"
 #include "tests/integration/scheduler_store/store_fixture.h"
 
 namespace dex::store {
