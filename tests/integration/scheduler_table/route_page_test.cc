@@ -53,6 +53,22 @@ TEST_F(RoutePageTest, AnIndexWithoutItsRecordIsNoRoute) {
   EXPECT_EQ(routes.adapters[0].id, "ft:base:alice::00002");
 }
 
+TEST_F(RoutePageTest, EveryAdapterThatIsWantedIsThere) {
+  publish("alice", 230);
+  server().call(
+      {"EVAL",
+       "for _, id in ipairs(redis.call('ZRANGE', KEYS[1] .. 'tadapters:alice', 0, -1)) do "
+       "redis.call('ZADD', KEYS[1] .. 'desired', '7', id) end",
+       "1", store_->prefix()});
+  server().call({"ZADD", store_->key("desired"), "8", "ft:base:alice::gone"});
+  const auto wanted = adapters_->wanted();
+  ASSERT_TRUE(wanted.ok()) << wanted.status().to_string();
+  std::set<std::string> ids;
+  for (const AdapterRecord& adapter : wanted->adapters) ids.insert(adapter.id);
+  EXPECT_EQ(ids.size(), 230U);
+  EXPECT_EQ(wanted->adapters.size(), 230U);
+}
+
 TEST_F(RoutePageTest, EveryWorkerIsThereOnce) {
   for (int i = 0; i < 120; ++i) {
     if (i % 30 == 0) clock_.advance_ms(1);
