@@ -68,7 +68,6 @@ Verdict Attempt::measure_gates(const std::filesystem::path& attempt_dir, int loc
   start->set_threads(options_.threads);
   iv1::TrainerCommand first;
   *first.mutable_evaluate() = std::move(start).value();
-  stepped_ = false;  // until its first sign it may load as long as a trainer may
   const auto end = execute(first, attempt_dir, lock_fd);
   if (!end.ok()) {
     result_.reset();
@@ -132,15 +131,12 @@ Verdict Attempt::judge_gates(const AttemptEnd& end) {
 }
 
 void Attempt::tell_gate(const dex::v1::GateResult& result) {
-  dex::v1::FineTuningEvent event;
-  event.set_type("gate_result");
-  event.set_message(proto::gate_sentence(result));
-  event.set_level(result.passed() ? dex::v1::FineTuningEvent::LEVEL_INFO
-                                  : dex::v1::FineTuningEvent::LEVEL_WARN);
-  event.set_attempt(job_.attempt());
-  stamp(clock_.now_ms(), *event.mutable_create_time());
-  *event.mutable_gate_result() = result;
-  log_.add_event(std::move(event));
+  auto told = event(
+      "gate_result",
+      result.passed() ? dex::v1::FineTuningEvent::LEVEL_INFO : dex::v1::FineTuningEvent::LEVEL_WARN,
+      proto::gate_sentence(result));
+  *told.mutable_gate_result() = result;
+  log_.add_event(std::move(told));
 }
 
 }  // namespace dex::agent
