@@ -40,6 +40,11 @@ void FakeScheduler::set_verdict(iv1::AttemptVerdict::Verdict verdict) {
   verdict_ = verdict;
 }
 
+void FakeScheduler::set_checkpoint_request(const std::string& request) {
+  const std::lock_guard lock(mutex_);
+  checkpoint_request_ = request;
+}
+
 void FakeScheduler::set_desired(const std::vector<iv1::DesiredAdapter>& desired) {
   const std::lock_guard lock(mutex_);
   desired_ = desired;
@@ -147,6 +152,7 @@ grpc::Status FakeScheduler::Heartbeat(grpc::ServerContext*, const iv1::Heartbeat
     verdict.set_epoch(attempt.epoch());
     verdict.set_verdict(verdict_);
     verdict.set_expires_in_ms(3000);
+    verdict.set_checkpoint_request(checkpoint_request_);
   }
   out->set_desired_revision(desired_revision_);
   if (in->desired_revision() != desired_revision_) {

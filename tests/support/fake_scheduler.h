@@ -27,6 +27,7 @@ class FakeScheduler final : public iv1::WorkerService::Service {
 
   void offer(const iv1::ClaimedJob& job);
   void set_verdict(iv1::AttemptVerdict::Verdict verdict);
+  void set_checkpoint_request(const std::string& request);  // in every answer to a beat
   void set_desired(const std::vector<iv1::DesiredAdapter>& desired);
   // Calls fail UNAVAILABLE, before or after they took effect.
   enum class Outage { kNone, kBefore, kAfter };
@@ -69,6 +70,7 @@ class FakeScheduler final : public iv1::WorkerService::Service {
   std::deque<iv1::ClaimedJob> jobs_;
   std::map<std::string, iv1::ClaimedJob> given_;  // by claim id
   iv1::AttemptVerdict::Verdict verdict_ = iv1::AttemptVerdict::VERDICT_OK;
+  std::string checkpoint_request_;
   std::vector<iv1::DesiredAdapter> desired_;
   int64_t desired_revision_ = 1;
   Outage outage_ = Outage::kNone;

@@ -287,6 +287,17 @@ TEST_F(SlotTest, AStalledTrainerIsKilled) {
   EXPECT_EQ(finish.code(), "stalled");
 }
 
+// Frames come all the time, but none says that it gets any further.
+TEST_F(SlotTest, ATrainerThatOnlyTalksIsStalled) {
+  attempt_.default_stall_ms = 300;
+  attempt_.first_sign_ms = 300;
+  start();
+  offer("babble");
+  const auto finish = finished();
+  EXPECT_EQ(finish.outcome(), iv1::OUTCOME_FAIL_RETRY);
+  EXPECT_EQ(finish.code(), "stalled");
+}
+
 TEST_F(SlotTest, DrainGivesTheJobBackWithItsCheckpoint) {
   start();
   offer("wait");
