@@ -61,6 +61,11 @@ void FakeScheduler::set_outage_of_finish(bool on) {
   finish_away_ = on;
 }
 
+void FakeScheduler::set_finish_state(const std::string& state) {
+  const std::lock_guard lock(mutex_);
+  finish_state_ = state;
+}
+
 void FakeScheduler::refuse_success(bool on) {
   const std::lock_guard lock(mutex_);
   refuse_success_ = on;
@@ -169,7 +174,7 @@ grpc::Status FakeScheduler::Finish(grpc::ServerContext*, const iv1::FinishReques
     return {grpc::StatusCode::INVALID_ARGUMENT, "no checksums.json"};
   }
   heard_.finishes.push_back(*in);
-  out->set_state("DONE");
+  out->set_state(finish_state_);
   const bool away = finish_away_;
   const auto status = changed(lock);
   return away ? kAway : status;

@@ -32,9 +32,10 @@ class FakeScheduler final : public iv1::WorkerService::Service {
   // Calls fail UNAVAILABLE, before or after they took effect.
   enum class Outage { kNone, kBefore, kAfter };
   void set_outage(Outage outage);
-  void set_outage_of_finish(bool on);  // Finish alone, after it took effect
-  void refuse_success(bool on);        // Finish of a success: INVALID_ARGUMENT
-  void forget_worker();                // the next beat and claim answer "unknown"
+  void set_outage_of_finish(bool on);               // Finish alone, after it took effect
+  void set_finish_state(const std::string& state);  // of every answer to Finish; DONE at first
+  void refuse_success(bool on);                     // Finish of a success: INVALID_ARGUMENT
+  void forget_worker();                             // the next beat and claim answer "unknown"
 
   // Waits until `condition` holds of what was heard; false after 30 s.
   struct Heard {
@@ -76,6 +77,7 @@ class FakeScheduler final : public iv1::WorkerService::Service {
   Outage outage_ = Outage::kNone;
   bool finish_away_ = false;
   bool refuse_success_ = false;
+  std::string finish_state_ = "DONE";
   bool known_ = false;
   bool closing_ = false;
   int port_ = 0;

@@ -25,7 +25,9 @@ bool StallClock::is_sign(const iv1::TrainerReport& report) {
       return new_step || new_phase;
     }
     case iv1::TrainerReport::kEvent:
-      return seen_.insert("event " + report.event().type()).second;
+      // Gates are judged one after the other, each over all held-out rows.
+      return seen_.insert("event " + report.event().type() + report.event().gate_result().gate())
+          .second;
     case iv1::TrainerReport::kCheckpoint:
       return seen_.insert("checkpoint").second;
     case iv1::TrainerReport::kReady:

@@ -12,8 +12,8 @@ namespace dex::agent {
 namespace iv1 = dex::internal::v1;
 
 // For how long a process has not got any further (jobs.md §4). A trainer gets further with each new
-// step, and at one step with each phase, each type of event and a checkpoint that it had not
-// reached there before: saving and publishing are no steps and take their time too. A loop that
+// step, and at one step with each phase, each type of event, each gate and a checkpoint that it had
+// not reached there before: saving and publishing are no steps and take their time too. A loop that
 // goes round repeats itself, so it can't pass for work. An evaluator has no steps that say as much;
 // each of its frames comes from the loop that computes. Pure: the time is given. Not thread-safe.
 class StallClock {

@@ -198,6 +198,18 @@ TEST_F(SlotTest, FinishIsRepeatedUntilItIsAnswered) {
   }
 }
 
+// LOST is an answer: the job has gone on elsewhere, and nothing is gained by saying it again.
+TEST_F(SlotTest, AFinishAfterTheLeaseIsSaidOnce) {
+  scheduler_.set_finish_state("LOST");
+  start();
+  offer("success");
+  (void)finished();
+  const auto claims = scheduler_.heard().claims.size();
+  ASSERT_TRUE(scheduler_.wait([&](const Heard& h) { return h.claims.size() > claims; }))
+      << "the slot goes on";
+  EXPECT_EQ(scheduler_.heard().finishes.size(), 1U);
+}
+
 struct ExitCase {
   const char* behaviour;
   iv1::Outcome outcome;

@@ -63,6 +63,18 @@ TEST(StallClockTest, PhasesAndACheckpointOfAStepAreSignsOnce) {
   EXPECT_FALSE(clock.stalled(570));
 }
 
+TEST(StallClockTest, EachGateIsASignOfItsOwn) {
+  StallClock clock(kTrainerClock, 0);
+  clock.heard(progress(40, dex::v1::JOB_PHASE_EXPORTING), 0);
+  int64_t now = 0;
+  for (const char* gate : {"held_out.loss", "base_guard.kl", "base_guard.kl"}) {
+    auto judged = event_of("gate_result");
+    judged.mutable_event()->mutable_gate_result()->set_gate(gate);
+    clock.heard(judged, now += 90);
+  }
+  EXPECT_EQ(clock.silent_ms(270), 90) << "the third is the second again";
+}
+
 TEST(StallClockTest, GoingBackToAnEarlierStepIsASign) {
   StallClock clock(kTrainerClock, 0);
   clock.heard(progress(7, dex::v1::JOB_PHASE_TRAINING), 0);
