@@ -121,7 +121,7 @@ base::Result<AttemptEnd> Attempt::execute(const iv1::TrainerCommand& first,
   DEX_ASSIGN_OR_RETURN(const auto process, TrainerProcess::start(options, first));
   spdlog::info("job {} attempt {} epoch {}: {} {} started", job_id(), job_.attempt(), epoch(),
                evaluation ? "evaluator" : "trainer", process->process().pid());
-  return supervise(*process, !evaluation);
+  return supervise(*process, first.has_start());
 }
 
 base::Result<iv1::TrainerCommand> Attempt::first_command(const std::filesystem::path& attempt_dir) {
