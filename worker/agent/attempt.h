@@ -121,7 +121,7 @@ class Attempt {
   std::string request_;  // of ask_checkpoint; guarded by request_mutex_
 
   // Of run()'s thread.
-  std::optional<iv1::CheckpointRef> checkpoint_;  // to begin from; none: from the start
+  std::optional<iv1::CheckpointRef> checkpoint_;  // to begin from; nothing: from the start
   std::optional<iv1::AttemptResult> result_;
   std::optional<iv1::TrainedState> trained_;  // since the training is done and gates are measured
   uint32_t last_step_ = 0;
