@@ -111,10 +111,16 @@ std::string marked_text(Context& context, v1::Estimate estimate) {
   return estimate_text(estimate, context.output.terminal());
 }
 
-int estimate(Context& context, const SpecFlags& flags, Upload upload) {
-  const auto spec = spec_with_files(context, flags, upload);
+struct EstimateArguments {
+  SpecFlags spec;
+  bool probe = false;
+};
+
+int estimate(Context& context, const EstimateArguments& arguments, Upload upload) {
+  const auto spec = spec_with_files(context, arguments.spec, upload);
   if (!spec.ok()) return context.output.failure(spec.status());
-  const auto estimate = context.client.estimate_job(*spec);
+  if (arguments.probe) context.output.note("a worker does one update of it …");
+  const auto estimate = context.client.estimate_job(*spec, arguments.probe);
   if (!estimate.ok()) return context.output.failure(estimate.status());
   if (context.output.format() == Format::kTable) {
     context.output.out() << marked_text(context, *estimate) << std::flush;
@@ -125,7 +131,7 @@ int estimate(Context& context, const SpecFlags& flags, Upload upload) {
 }
 
 int create(Context& context, const CreateArguments& arguments) {
-  if (arguments.dry_run) return estimate(context, arguments.spec, Upload::kRefused);
+  if (arguments.dry_run) return estimate(context, {arguments.spec, false}, Upload::kRefused);
   if (!arguments.yes && !context.output.terminal().can_ask) {
     context.output.failure(base::invalid_argument(
         "MISSING_FIELD", "without a terminal nobody can be asked: give --yes"));
@@ -235,8 +241,11 @@ void add_create_and_estimate(CLI::App& noun, Action& action) {
   verb = add_verb(
       noun, "estimate", "what a job would take: time, memory, sizes; nothing is started",
       "dexctl jobs estimate --model smollm2-135m-instruct --training-file file-01… --preset paper");
-  auto estimated = std::make_shared<SpecFlags>();
-  add_spec_flags(*verb, *estimated);
+  auto estimated = std::make_shared<EstimateArguments>();
+  add_spec_flags(*verb, estimated->spec);
+  verb->add_flag("--probe", estimated->probe,
+                 "let a worker do one update, on the longest rows, and say what that took; waits "
+                 "for it, 5 minutes at most");
   verb->callback([&action, estimated] {
     action = [=](Context& c) { return estimate(c, *estimated, Upload::kAllowed); };
   });

@@ -49,7 +49,8 @@ std::vector<std::string> attempts_in(const fs::path& folder) {
   return names;
 }
 
-// A preview's folder has nothing that anybody asks for again; without its job it was never queued.
+// A preview's or probe's folder has nothing that anybody asks for again; without its job it was
+// never queued.
 base::Result<bool> preview_is_over(store::JobRepository& jobs, const fs::path& tenant,
                                    const std::string& id, int64_t now_ms) {
   const std::string ulid = id.substr(id.find('-') + 1);
@@ -102,7 +103,7 @@ base::Result<int64_t> remove_needless_attempts(const DataLayout& layout, store::
     for (const fs::path& folder : entries(tenant)) {
       if (stop.stop_requested()) return removed;
       const std::string id = folder.filename().string();
-      if (base::is_id(id, "heads-")) {
+      if (base::is_id(id, "heads-") || base::is_id(id, "probe-")) {
         DEX_ASSIGN_OR_RETURN(const bool over, preview_is_over(jobs, tenant, id, now_ms));
         if (over) DEX_RETURN_IF_ERROR(base::remove_tree(folder));
         removed += over ? 1 : 0;

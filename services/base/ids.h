@@ -17,7 +17,7 @@ class UlidGenerator {
  public:
   UlidGenerator(const Clock& clock, RandomSource& random);  // both outlive this object
   std::string next();
-  // make("ftjob-") → "ftjob-01jd…". Prefixes in use: file- ftjob- ftckpt- eval- heads- key-.
+  // make("ftjob-") → "ftjob-01jd…". Prefixes in use: file- ftjob- ftckpt- eval- heads- probe- key-.
   std::string make(std::string_view prefix);
 
  private:

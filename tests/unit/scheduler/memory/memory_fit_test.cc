@@ -58,34 +58,35 @@ TEST_F(MemoryFitTest, HalvesTheMicroBatchFirst) {
   EXPECT_GT(rest_, int64_t{134'515'008} * 4) << "the base model alone";
   EXPECT_THAT(fit(need(4, 512)), IsEmpty()) << "it fits as it is";
   EXPECT_THAT(fit(need(4, 512) - 1),
-              UnorderedElementsAre(Pair("hyperparameters.micro_batch_size", 2)));
-  EXPECT_THAT(fit(need(2, 512)), UnorderedElementsAre(Pair("hyperparameters.micro_batch_size", 2)));
+              UnorderedElementsAre(Pair("hyperparameters.micro_batch_size", 2U)));
+  EXPECT_THAT(fit(need(2, 512)),
+              UnorderedElementsAre(Pair("hyperparameters.micro_batch_size", 2U)));
   EXPECT_THAT(fit(need(2, 512) - 1),
-              UnorderedElementsAre(Pair("hyperparameters.micro_batch_size", 1)));
+              UnorderedElementsAre(Pair("hyperparameters.micro_batch_size", 1U)));
 }
 
 TEST_F(MemoryFitTest, ThenTheSequence) {
   EXPECT_THAT(fit(need(1, 512) - 1),
-              UnorderedElementsAre(Pair("hyperparameters.micro_batch_size", 1),
-                                   Pair("hyperparameters.max_seq_length", 256)));
-  EXPECT_THAT(fit(need(1, 16)), UnorderedElementsAre(Pair("hyperparameters.micro_batch_size", 1),
-                                                     Pair("hyperparameters.max_seq_length", 16)));
+              UnorderedElementsAre(Pair("hyperparameters.micro_batch_size", 1U),
+                                   Pair("hyperparameters.max_seq_length", 256U)));
+  EXPECT_THAT(fit(need(1, 16)), UnorderedElementsAre(Pair("hyperparameters.micro_batch_size", 1U),
+                                                     Pair("hyperparameters.max_seq_length", 16U)));
   EXPECT_THAT(fit(need(1, 16) - 1), IsEmpty()) << "nothing fits";
 }
 
 TEST_F(MemoryFitTest, AJobThatFailedNeedsLessThanItsPeakAndThanItself) {
   // The estimate was right, or too low: at least the next step down.
   EXPECT_THAT(after(4, need(4, 512)),
-              UnorderedElementsAre(Pair("hyperparameters.micro_batch_size", 2)));
+              UnorderedElementsAre(Pair("hyperparameters.micro_batch_size", 2U)));
   EXPECT_THAT(after(4, 2 * need(4, 512)),
-              UnorderedElementsAre(Pair("hyperparameters.micro_batch_size", 2)));
+              UnorderedElementsAre(Pair("hyperparameters.micro_batch_size", 2U)));
   // It got less than it was to have.
   EXPECT_THAT(after(4, need(1, 512) + 1),
-              UnorderedElementsAre(Pair("hyperparameters.micro_batch_size", 1)));
+              UnorderedElementsAre(Pair("hyperparameters.micro_batch_size", 1U)));
   EXPECT_THAT(after(4, need(1, 16) - 1), IsEmpty());
   // A second attempt ran with half of what the spec says.
   EXPECT_THAT(after(2, need(2, 512)),
-              UnorderedElementsAre(Pair("hyperparameters.micro_batch_size", 1)));
+              UnorderedElementsAre(Pair("hyperparameters.micro_batch_size", 1U)));
 }
 
 TEST_F(MemoryFitTest, AnEstimateThatDoesNotFitNamesTheNearestSettingThatDoes) {
@@ -95,8 +96,8 @@ TEST_F(MemoryFitTest, AnEstimateThatDoesNotFitNamesTheNearestSettingThatDoes) {
   EXPECT_EQ(small.method(), v1::Estimate::METHOD_FORMULA);
   EXPECT_FALSE(small.fits());
   EXPECT_THAT(small.nearest_fit(),
-              UnorderedElementsAre(Pair("hyperparameters.micro_batch_size", 1),
-                                   Pair("hyperparameters.max_seq_length", 256)));
+              UnorderedElementsAre(Pair("hyperparameters.micro_batch_size", 1U),
+                                   Pair("hyperparameters.max_seq_length", 256U)));
   EXPECT_THAT(small.blockers(0), HasSubstr("micro_batch_size 1, max_seq_length 256 would fit"));
   device.memory_bytes = need(4, 512);
   EXPECT_THAT(estimate(resolved_, smollm2(), device).nearest_fit(), IsEmpty());
