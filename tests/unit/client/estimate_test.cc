@@ -26,8 +26,15 @@ class EstimatingJobs final : public v1::FineTuningService::Service {
     *reply = answer;
     return grpc::Status::OK;
   }
+  grpc::Status CreateFineTuningJob(grpc::ServerContext*, const v1::CreateFineTuningJobRequest*,
+                                   v1::FineTuningJob* reply) override {
+    ++created;
+    reply->set_id("ftjob-1");
+    return grpc::Status::OK;
+  }
   v1::Estimate::Method asked = v1::Estimate::METHOD_UNSPECIFIED;
   v1::Estimate answer;
+  int created = 0;
 };
 
 class EstimateCommandTest : public testing::Test {
@@ -40,11 +47,12 @@ class EstimateCommandTest : public testing::Test {
     server_ = builder.BuildAndStart();
     address_ = "127.0.0.1:" + std::to_string(port);
   }
-  int run(const std::string& more) {
+  int run(const std::string& more, const std::string& verb = "estimate") {
     CLI::App app;
     Action action;
     add_jobs(app, action);
-    app.parse("jobs estimate --model small --training-file file-01jd0000000000000000000000" + more);
+    app.parse("jobs " + verb + " --model small --training-file file-01jd0000000000000000000000" +
+              more);
     std::ostringstream out, err;
     Output output(Format::kTable, Terminal{}, false, out, err);
     client::Client client({.server = address_});
@@ -84,6 +92,16 @@ TEST_F(EstimateCommandTest, WhatDoesNotFitComesWithWhatWould) {
   EXPECT_THAT(said_, HasSubstr("a worker tried: out of memory"));
   EXPECT_THAT(said_, HasSubstr("--set hyperparameters.max_seq_length=256 --set "
                                "hyperparameters.micro_batch_size=1"));
+}
+
+TEST_F(EstimateCommandTest, WithAProbeOnlyWhatFitsIsStarted) {
+  EXPECT_EQ(run(" --probe --yes", "create"), kCapacity);
+  EXPECT_EQ(jobs_.asked, v1::Estimate::METHOD_PROBE);
+  EXPECT_EQ(jobs_.created, 0);
+  jobs_.answer.set_allowed_to_proceed(true);
+  EXPECT_EQ(run(" --probe --yes", "create"), kDone);
+  EXPECT_EQ(jobs_.created, 1);
+  EXPECT_THROW(run(" --probe --dry-run", "create"), CLI::ParseError);
 }
 
 TEST(JobDetailsTest, AnOutOfMemoryErrorNamesTheNearestSettingThatFits) {
