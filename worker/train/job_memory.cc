@@ -97,8 +97,8 @@ OutOfMemoryFailure Job::report_out_of_memory() {
   std::string text = sentence(out);
   auto level = Event::Level::kWarn;
   if (out.retry_micro_batch_size) {
-    text += "; tried again with micro_batch_size " + std::to_string(*out.retry_micro_batch_size) +
-            " and the same batch_size";
+    text += "; the next attempt has micro_batch_size " +
+            std::to_string(*out.retry_micro_batch_size) + " and the same batch_size";
   } else if (out.micro_batch_size > 0) {
     level = Event::Level::kError;
   }

@@ -107,7 +107,7 @@ TEST_F(OutOfMemoryTest, TheForwardPassIsTriedAgainWithHalfTheMicroBatch) {
   EXPECT_EQ(last_event(session).level, Event::Level::kWarn);
   EXPECT_THAT(last_event(session).message, HasSubstr("in the forward pass after 2 updates: peak "));
   EXPECT_THAT(last_event(session).message,
-              HasSubstr("tried again with micro_batch_size 1 and the same batch_size"));
+              HasSubstr("the next attempt has micro_batch_size 1 and the same batch_size"));
 }
 
 // The allocation that fails moves on through a micro-batch: forward, then backward.
