@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdio>
 #include <ctime>
+#include <map>
 
 #include "client/cli/names.h"
 #include "proto/gates.h"
@@ -86,6 +87,16 @@ std::string scalar_text(const google::protobuf::Message& message,
 
 using Sources = google::protobuf::Map<std::string, std::string>;
 
+// "--set hyperparameters.micro_batch_size=1 …": what to give instead.
+std::string changes_text(const google::protobuf::Map<std::string, uint32_t>& changes) {
+  std::map<std::string, uint32_t> sorted;
+  for (const auto& [path, value] : changes) sorted[path] = value;
+  std::string text;
+  for (const auto& [path, value] : sorted)
+    text += (text.empty() ? "--set " : " --set ") + path + "=" + std::to_string(value);
+  return text;
+}
+
 // Scalars of a message as rows of path, value, source, depth first. Paths and values are as --set
 // takes them.
 void add_values(const google::protobuf::Message& message, const std::string& prefix,
@@ -164,6 +175,7 @@ Table job_details(const v1::FineTuningJob& job) {
   add("adapter", job.fine_tuned_model());
   for (const auto& warning : job.warnings()) add("warning", warning);
   if (!job.error().code().empty()) add("error", job.error().code() + ": " + job.error().message());
+  add("nearest that fits", changes_text(job.error().out_of_memory().nearest_fit()));
   return table;
 }
 
@@ -193,8 +205,17 @@ std::string estimate_text(const v1::Estimate& estimate, const Terminal& terminal
   facts.push_back({"  time", human_seconds(estimate.expected_duration_seconds()) + "  (" +
                                  human_seconds(estimate.low_seconds()) + " to " +
                                  human_seconds(estimate.high_seconds()) + ")"});
+  const auto& probe = estimate.probe();
   facts.push_back(
-      {"  peak memory", human_bytes(static_cast<double>(estimate.peak_host_memory_bytes()))});
+      {"  peak memory", human_bytes(static_cast<double>(estimate.peak_host_memory_bytes())) +
+                            (estimate.has_probe() ? ", measured" : "")});
+  if (estimate.has_probe()) {
+    facts.push_back({"  measured", "an update of " + std::to_string(probe.step_tokens()) +
+                                       " tokens in " + number(probe.step_seconds(), "%.1f") +
+                                       " s; micro-batch " +
+                                       std::to_string(probe.micro_batch_size()) + ", longest row " +
+                                       std::to_string(probe.longest_row_tokens()) + " tokens"});
+  }
   facts.push_back({"  trained parameters",
                    human_count(static_cast<double>(estimate.trained_parameters())) + ", added " +
                        human_count(static_cast<double>(estimate.added_parameters()))});
@@ -203,6 +224,8 @@ std::string estimate_text(const v1::Estimate& estimate, const Terminal& terminal
   text += render(facts, terminal);
   for (const auto& warning : estimate.warnings()) text += "  ! " + warning + "\n";
   for (const auto& blocker : estimate.blockers()) text += red(terminal, "  x " + blocker) + "\n";
+  if (!estimate.nearest_fit().empty())
+    text += "  the nearest that fits: " + changes_text(estimate.nearest_fit()) + "\n";
   return text;
 }
 

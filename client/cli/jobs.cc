@@ -20,6 +20,7 @@ namespace {
 struct CreateArguments {
   SpecFlags spec;
   bool dry_run = false;
+  bool probe = false;
   bool follow = false;
   bool yes = false;
 };
@@ -116,10 +117,21 @@ std::string marked_text(Context& context, v1::Estimate estimate) {
   return estimate_text(estimate, context.output.terminal());
 }
 
-int estimate(Context& context, const SpecFlags& flags, Upload upload) {
-  const auto spec = spec_with_files(context, flags, upload);
+struct EstimateArguments {
+  SpecFlags spec;
+  bool probe = false;
+};
+
+base::Result<v1::Estimate> estimate_of(Context& context, const v1::FineTuningJobSpec& spec,
+                                       bool probe) {
+  if (probe) context.output.note("a worker does one update of it …");
+  return context.client.estimate_job(spec, probe);
+}
+
+int estimate(Context& context, const EstimateArguments& arguments, Upload upload) {
+  const auto spec = spec_with_files(context, arguments.spec, upload);
   if (!spec.ok()) return context.output.failure(spec.status());
-  const auto estimate = context.client.estimate_job(*spec);
+  const auto estimate = estimate_of(context, *spec, arguments.probe);
   if (!estimate.ok()) return context.output.failure(estimate.status());
   if (context.output.format() == Format::kTable) {
     context.output.out() << marked_text(context, *estimate) << std::flush;
@@ -130,7 +142,7 @@ int estimate(Context& context, const SpecFlags& flags, Upload upload) {
 }
 
 int create(Context& context, const CreateArguments& arguments) {
-  if (arguments.dry_run) return estimate(context, arguments.spec, Upload::kRefused);
+  if (arguments.dry_run) return estimate(context, {arguments.spec, false}, Upload::kRefused);
   if (!arguments.yes && !context.output.terminal().can_ask) {
     context.output.failure(base::invalid_argument(
         "MISSING_FIELD", "without a terminal nobody can be asked: give --yes"));
@@ -138,9 +150,13 @@ int create(Context& context, const CreateArguments& arguments) {
   }
   const auto spec = spec_with_files(context, arguments.spec, Upload::kAllowed);
   if (!spec.ok()) return context.output.failure(spec.status());
-  const auto estimate = context.client.estimate_job(*spec);
+  const auto estimate = estimate_of(context, *spec, arguments.probe);
   if (!estimate.ok()) return context.output.failure(estimate.status());
   context.output.note(marked_text(context, *estimate));
+  if (arguments.probe && !estimate->allowed_to_proceed()) {
+    context.output.note("nothing was started");
+    return kCapacity;
+  }
   if (!arguments.yes && !confirmed(context)) {
     context.output.note("nothing was started");
     return kInterrupted;
@@ -229,9 +245,14 @@ void add_create_and_estimate(CLI::App& noun, Action& action) {
                         "rows.jsonl --preset code --follow");
   auto created = std::make_shared<CreateArguments>();
   add_spec_flags(*verb, created->spec);
-  verb->add_flag("--dry-run", created->dry_run,
-                 "only show effective values and estimate; nothing changes on the server, so files "
-                 "must be there already");
+  auto* dry_run = verb->add_flag(
+      "--dry-run", created->dry_run,
+      "only show effective values and estimate; nothing changes on the server, so files "
+      "must be there already");
+  verb->add_flag("--probe", created->probe,
+                 "before anything is queued let a worker do one update, on the longest rows; what "
+                 "does not fit is not started")
+      ->excludes(dry_run);
   verb->add_flag("--follow", created->follow,
                  "watch until the job has ended; the last line is the finished job");
   verb->add_flag("-y,--yes", created->yes, "don't ask");
@@ -240,8 +261,11 @@ void add_create_and_estimate(CLI::App& noun, Action& action) {
   verb = add_verb(
       noun, "estimate", "what a job would take: time, memory, sizes; nothing is started",
       "dexctl jobs estimate --model smollm2-135m-instruct --training-file file-01… --preset paper");
-  auto estimated = std::make_shared<SpecFlags>();
-  add_spec_flags(*verb, *estimated);
+  auto estimated = std::make_shared<EstimateArguments>();
+  add_spec_flags(*verb, estimated->spec);
+  verb->add_flag("--probe", estimated->probe,
+                 "let a worker do one update, on the longest rows, and say what that took; waits "
+                 "for it, 5 minutes at most");
   verb->callback([&action, estimated] {
     action = [=](Context& c) { return estimate(c, *estimated, Upload::kAllowed); };
   });

@@ -130,11 +130,12 @@ Result<v1::FineTuningJob> Client::cancel_job(const std::string& id) {
   return call(*jobs_, &v1::FineTuningService::Stub::CancelFineTuningJob, request, options_.timeout);
 }
 
-Result<v1::Estimate> Client::estimate_job(const v1::FineTuningJobSpec& spec) {
+Result<v1::Estimate> Client::estimate_job(const v1::FineTuningJobSpec& spec, bool probe) {
   v1::EstimateFineTuningJobRequest request;
   *request.mutable_spec() = spec;
+  if (probe) request.set_mode(v1::Estimate::METHOD_PROBE);
   return call(*jobs_, &v1::FineTuningService::Stub::EstimateFineTuningJob, request,
-              options_.timeout);
+              probe ? options_.probe : options_.timeout);
 }
 
 Result<v1::HeadSelectionReport> Client::preview_head_selection(

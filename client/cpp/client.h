@@ -34,7 +34,8 @@ class Client {
     std::chrono::milliseconds timeout{60'000};  // of one call, repeats included
     // Of one generation, preview, download, import or export.
     std::chrono::milliseconds generation{600'000};
-    std::stop_token stop;  // ends waits and streams early with CANCELLED
+    std::chrono::milliseconds probe{300'000};  // of one estimate that a worker measures
+    std::stop_token stop;                      // ends waits and streams early with CANCELLED
   };
   explicit Client(Options options);
 
@@ -42,7 +43,8 @@ class Client {
   Result<v1::FineTuningJob> get_job(const std::string& id, bool with_head_selection = false);
   Result<v1::ListFineTuningJobsResponse> list_jobs(const v1::ListFineTuningJobsRequest& request);
   Result<v1::FineTuningJob> cancel_job(const std::string& id);
-  Result<v1::Estimate> estimate_job(const v1::FineTuningJobSpec& spec);
+  // With `probe` a worker does one update: waits up to Options::probe.
+  Result<v1::Estimate> estimate_job(const v1::FineTuningJobSpec& spec, bool probe = false);
   // Waits for a worker: up to Options::generation.
   Result<v1::HeadSelectionReport> preview_head_selection(
       const v1::PreviewHeadSelectionRequest& request);

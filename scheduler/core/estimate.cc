@@ -7,6 +7,7 @@
 
 #include "proto/gates.h"
 #include "scheduler/core/dex_shape.h"
+#include "scheduler/core/memory_fit.h"
 #include "scheduler/core/methods.h"
 
 namespace dex::core {
@@ -198,6 +199,19 @@ ParameterCount count_parameters(const dex::v1::FineTuningJobSpec& spec,
   return count;
 }
 
+int64_t peak_host_memory(const dex::v1::FineTuningJobSpec& spec, const dex::v1::Model& model) {
+  return peak_memory(spec, model, count_parameters(spec, model).trained);
+}
+
+double flops_per_trained_token(const dex::v1::FineTuningJobSpec& spec,
+                               const dex::v1::Model& model) {
+  const dex::v1::Model adapted = adapted_part(spec, model);
+  return flops_per_token(model, adapted.layers(), count_parameters(spec, model).trained,
+                         lora_parameters(spec, adapted) + adapter_parameters(spec, adapted) +
+                             second_map_parameters(spec, adapted),
+                         spec.hyperparameters().max_seq_length(), spec.has_diff());
+}
+
 dex::v1::Estimate estimate(const Resolved& resolved, const dex::v1::Model& model,
                            const DeviceFacts& device) {
   const auto& spec = resolved.config.spec();
@@ -205,16 +219,12 @@ dex::v1::Estimate estimate(const Resolved& resolved, const dex::v1::Model& model
   const ParameterCount count = count_parameters(spec, model);
 
   dex::v1::Estimate out;
+  out.set_method(dex::v1::Estimate::METHOD_FORMULA);
   out.set_train_tokens_per_step(work.tokens_per_update);
   out.set_total_steps(work.updates);
   out.set_train_tokens(work.tokens_per_update * work.updates);
   out.set_valid_tokens(std::min<int64_t>(work.validation_tokens, spec.evaluation().max_tokens()));
-  const dex::v1::Model adapted = adapted_part(spec, model);
-  const double per_token =
-      flops_per_token(model, adapted.layers(), count.trained,
-                      lora_parameters(spec, adapted) + adapter_parameters(spec, adapted) +
-                          second_map_parameters(spec, adapted),
-                      spec.hyperparameters().max_seq_length(), spec.has_diff());
+  const double per_token = flops_per_trained_token(spec, model);
   const double evaluations =
       2.0 + static_cast<double>(work.updates) / std::max(1u, spec.evaluation().every_steps());
   // Evaluation is a forward pass: about 2.3 of the 6.3 units that a trained token costs.
@@ -243,9 +253,12 @@ dex::v1::Estimate estimate(const Resolved& resolved, const dex::v1::Model& model
   out.set_fits(device.memory_bytes == 0 || out.peak_host_memory_bytes() <= device.memory_bytes);
   out.set_allowed_to_proceed(out.fits());
   if (!out.fits()) {
+    const SettingChanges fit = nearest_fit(spec, model, device.memory_bytes);
+    out.mutable_nearest_fit()->insert(fit.begin(), fit.end());
     out.add_blockers("needs about " + std::to_string(out.peak_host_memory_bytes() >> 20) +
                      " MiB, the largest worker has " + std::to_string(device.memory_bytes >> 20) +
-                     " MiB; lower micro_batch_size or max_seq_length");
+                     " MiB; lower micro_batch_size or max_seq_length" +
+                     (fit.empty() ? "" : ": " + text_of(fit) + " would fit"));
   }
   for (const auto& warning : resolved.warnings) out.add_warnings(warning);
   *out.mutable_effective_config() = resolved.config;

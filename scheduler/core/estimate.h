@@ -24,6 +24,12 @@ struct ParameterCount {
 ParameterCount count_parameters(const dex::v1::FineTuningJobSpec& spec,
                                 const dex::v1::Model& model);
 
+// Peak memory of the process that trains an effective spec, in bytes (performance.md §2).
+int64_t peak_host_memory(const dex::v1::FineTuningJobSpec& spec, const dex::v1::Model& model);
+
+// Arithmetic of one token that is trained on, forward and backward.
+double flops_per_trained_token(const dex::v1::FineTuningJobSpec& spec, const dex::v1::Model& model);
+
 // Time, memory and sizes by formula (performance.md §2, §3). The band is as wide as shared machines
 // vary.
 dex::v1::Estimate estimate(const Resolved& resolved, const dex::v1::Model& model,

@@ -155,13 +155,18 @@ base::Result<FineTuningJobs::Plan> FineTuningJobs::plan(const std::string& tenan
                int64_t{seed[3] & 0x7f} << 24;
   Plan plan;
   DEX_ASSIGN_OR_RETURN(plan.resolved, core::resolve(input));
-  plan.estimate = core::estimate(plan.resolved, model, device());
+  plan.model = model;
+  plan.device = device();
+  plan.estimate = core::estimate(plan.resolved, model, plan.device);
   return plan;
 }
 
 base::Result<v1::Estimate> FineTuningJobs::estimate(
     const auth::Principal& who, const v1::EstimateFineTuningJobRequest& request) {
   DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kJobsRead));
+  if (request.mode() != v1::Estimate::METHOD_UNSPECIFIED &&
+      request.mode() != v1::Estimate::METHOD_FORMULA)
+    return base::invalid_field("mode", "must be METHOD_FORMULA or METHOD_PROBE");
   DEX_ASSIGN_OR_RETURN(Plan plan, this->plan(who.tenant(), request.spec()));
   if (!plan.estimate.has_effective_config())
     *plan.estimate.mutable_effective_config() = plan.resolved.config;

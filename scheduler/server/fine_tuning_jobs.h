@@ -58,16 +58,23 @@ class FineTuningJobs {
                                                     const v1::ListFineTuningJobsRequest& request);
   base::Result<Answer<v1::FineTuningJob>> cancel(const auth::Principal& who,
                                                  const v1::CancelFineTuningJobRequest& request);
+  // By formula; METHOD_PROBE is MemoryProbes'.
   base::Result<v1::Estimate> estimate(const auth::Principal& who,
                                       const v1::EstimateFineTuningJobRequest& request);
   base::Result<v1::ListFineTuningEventsResponse> events(
       const auth::Principal& who, const v1::ListFineTuningEventsRequest& request);
 
- private:
+  // What a job would be, and the job: what create, estimate and probes (memory_probes.h) share.
   struct Plan {
     core::Resolved resolved;
-    v1::Estimate estimate;
+    v1::Estimate estimate;  // by formula
+    v1::Model model;        // the base
+    core::DeviceFacts device;
   };
+  base::Result<Plan> plan(const std::string& tenant, const v1::FineTuningJobSpec& spec);
+  base::Result<store::NewJob> new_job(const std::string& tenant, const Plan& plan);
+
+ private:
   // The adapter that spec.model names, made on `model`; ADAPTER_MISMATCH if it was made on other
   // weights.
   base::Result<core::StartAdapter> start_adapter(const std::string& tenant, const std::string& id,
@@ -81,8 +88,6 @@ class FineTuningJobs {
                                            const v1::FineTuningJobSpec& spec);
   // The machine that a job may count on: the largest of those that are up.
   core::DeviceFacts device();
-  base::Result<Plan> plan(const std::string& tenant, const v1::FineTuningJobSpec& spec);
-  base::Result<store::NewJob> new_job(const std::string& tenant, const Plan& plan);
   base::Result<Answer<v1::FineTuningJob>> submit(const std::string& tenant,
                                                  store::JobRepository::Submission submission);
 

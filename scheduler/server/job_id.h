@@ -7,11 +7,12 @@
 // What the services over the job queue share: kinds, and ids as clients send them.
 namespace dex::server {
 
-// NewJob::kind, and what the ids of that kind begin with: "ftjob-", "eval-", "heads-", "import-",
-// "export-".
+// NewJob::kind, and what the ids of that kind begin with: "ftjob-", "eval-", "heads-", "probe-",
+// "import-", "export-".
 inline constexpr const char* kFineTuningKind = "finetune";
 inline constexpr const char* kEvaluationKind = "evaluation";
 inline constexpr const char* kHeadSelectionKind = "head_selection";  // previews (head_previews.h)
+inline constexpr const char* kProbeKind = "probe";                   // memory_probes.h
 inline constexpr const char* kAdapterImportKind = "adapter_import";
 inline constexpr const char* kAdapterExportKind = "adapter_export";
 inline constexpr const char* kImportPrefix = "import-";

@@ -105,8 +105,9 @@ base::Result<int64_t> remove_needless_attempts(const DataLayout& layout, store::
       if (stop.stop_requested()) return removed;
       const std::string id = folder.filename().string();
       const bool imported = base::is_id(id, kImportPrefix);
-      // Nobody asks for a preview again, and an export is kept for a day.
-      const bool passes = base::is_id(id, "heads-") || base::is_id(id, kExportPrefix);
+      // Nobody asks for a preview or a probe again, and an export is kept for a day.
+      const bool passes = base::is_id(id, "heads-") || base::is_id(id, "probe-") ||
+                          base::is_id(id, kExportPrefix);
       if (passes || imported) {
         DEX_ASSIGN_OR_RETURN(const bool over, is_over(jobs, tenant, id, now_ms));
         // Of an import the adapter stays, if it became one, and what was uploaded goes.

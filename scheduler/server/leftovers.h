@@ -29,10 +29,10 @@ std::vector<std::string> needless_attempts(const store::JobRecord& job,
                                            const std::vector<std::string>& attempts,
                                            int64_t now_ms);
 
-// Removes them for all jobs; the whole folder of a preview (head_previews.h) or an export
-// (adapter_jobs.h) that is over or was never queued; and of an import what was uploaded.
-// Directories of other jobs that the store does not know are left alone. Ends early, and well, when
-// `stop` is requested. Answers how many went.
+// Removes them for all jobs; the whole folder of a preview (head_previews.h), a probe
+// (memory_probes.h) or an export (adapter_jobs.h) that is over or was never queued; and of an
+// import what was uploaded. Directories of other jobs that the store does not know are left alone.
+// Ends early, and well, when `stop` is requested. Answers how many went.
 base::Result<int64_t> remove_needless_attempts(const DataLayout& layout, store::JobRepository& jobs,
                                                int64_t now_ms, const std::stop_token& stop);
 

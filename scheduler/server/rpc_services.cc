@@ -42,8 +42,31 @@ Unary* FineTuningRpc::CancelFineTuningJob(Context* ctx, const v1::CancelFineTuni
 Unary* FineTuningRpc::EstimateFineTuningJob(Context* ctx,
                                             const v1::EstimateFineTuningJobRequest* in,
                                             v1::Estimate* out) {
-  return rpc::run(room_, ctx, in, out,
-                  [=, this](Call& call) { return jobs_.estimate(call.principal(), *in); });
+  if (in->mode() != v1::Estimate::METHOD_PROBE) {
+    return rpc::run(room_, ctx, in, out,
+                    [=, this](Call& call) { return jobs_.estimate(call.principal(), *in); });
+  }
+  using Pending = rpc::Pending<v1::Estimate>;
+  const auto starter = [this](std::shared_ptr<Pending> pending,
+                              const v1::EstimateFineTuningJobRequest& request) {
+    const auto who = pending->call().principal();
+    auto begun = probes_.begin(who, request);
+    if (!begun.ok()) return pending->answer(begun.status());
+    waiters_.add([this, pending, who, begun = std::move(begun).value()] {
+      if (!pending->alive()) return probes_.abandon(who, begun);
+      auto estimate = probes_.look(who, begun);
+      if (estimate.ok() && !estimate->has_value()) return false;
+      if (estimate.status().code() == base::Code::kUnavailable) return false;
+      if (estimate.ok()) {
+        pending->answer(std::move(**estimate));
+      } else {
+        pending->answer(estimate.status());
+      }
+      return true;
+    });
+  };
+  return rpc::run_async<v1::EstimateFineTuningJobRequest, v1::Estimate>(
+      room_, ctx, in, out, starter, milliseconds(300'000));
 }
 
 Unary* FineTuningRpc::PreviewHeadSelection(Context* ctx, const v1::PreviewHeadSelectionRequest* in,

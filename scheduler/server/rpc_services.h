@@ -11,6 +11,7 @@
 #include "scheduler/server/fine_tuning_jobs.h"
 #include "scheduler/server/head_previews.h"
 #include "scheduler/server/job_watches.h"
+#include "scheduler/server/memory_probes.h"
 #include "scheduler/server/models.h"
 #include "scheduler/server/routes.h"
 #include "scheduler/server/waiters.h"
@@ -27,8 +28,13 @@ using Unary = grpc::ServerUnaryReactor;
 class FineTuningRpc final : public v1::FineTuningService::CallbackService {
  public:
   FineTuningRpc(rpc::Room& room, FineTuningJobs& jobs, JobWatches& watches, HeadPreviews& previews,
-                Waiters& waiters)
-      : room_(room), jobs_(jobs), watches_(watches), previews_(previews), waiters_(waiters) {}
+                MemoryProbes& probes, Waiters& waiters)
+      : room_(room),
+        jobs_(jobs),
+        watches_(watches),
+        previews_(previews),
+        probes_(probes),
+        waiters_(waiters) {}
 
   Unary* CreateFineTuningJob(Context* ctx, const v1::CreateFineTuningJobRequest* in,
                              v1::FineTuningJob* out) override;
@@ -52,6 +58,7 @@ class FineTuningRpc final : public v1::FineTuningService::CallbackService {
   FineTuningJobs& jobs_;
   JobWatches& watches_;
   HeadPreviews& previews_;
+  MemoryProbes& probes_;
   Waiters& waiters_;
 };
 

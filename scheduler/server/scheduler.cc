@@ -83,12 +83,13 @@ struct Scheduler::Parts {
   Evaluations evaluation_logic{{store, jobs, files, adapters, catalog, layout, metrics, ids},
                                {"cpu", on_change}};
   HeadPreviews preview_logic{{jobs, files, catalog, layout, metrics, ids}, {"cpu", on_change}};
+  MemoryProbes probe_logic{{job_logic, jobs, metrics, ids}, {on_change}};
   Files file_logic{files, blobs, layout, ids, {}};
   Adapters adapter_logic{adapters, workers, layout, ids, on_change};
   AdapterJobs adapter_job_logic{{jobs, adapters, catalog, layout, metrics, ids},
                                 {"cpu", on_change}};
   Models model_logic{catalog, workers};
-  Workers worker_logic{{store, jobs, files, adapters, workers, layout, metrics, random},
+  Workers worker_logic{{store, jobs, files, adapters, workers, layout, metrics, random, catalog},
                        {options.beat_ms, on_change}};
 
   // Long polls look once a second for jobs of other replicas (jobs.md §4), watches more often.
@@ -97,7 +98,7 @@ struct Scheduler::Parts {
   JobWatches job_watches{jobs, watches};
   Routes route_logic{workers, catalog, watches};
 
-  FineTuningRpc job_rpc{room, job_logic, job_watches, preview_logic, watches};
+  FineTuningRpc job_rpc{room, job_logic, job_watches, preview_logic, probe_logic, watches};
   EvaluationRpc evaluation_rpc{room, evaluation_logic, job_watches};
   FileRpc file_rpc{room, file_logic};
   AdapterRpc adapter_rpc{room, adapter_logic, adapter_job_logic, watches};

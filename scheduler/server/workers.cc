@@ -5,6 +5,7 @@
 #include <set>
 
 #include "scheduler/core/gate_tasks.h"
+#include "scheduler/core/memory_fit.h"
 #include "scheduler/core/warm_start.h"
 #include "scheduler/server/evaluation_view.h"
 #include "scheduler/server/job_id.h"
@@ -113,6 +114,13 @@ iv1::DesiredAdapter desired_adapter(const store::AdapterRecord& record) {
   desired.set_path(record.uri);
   desired.set_content_sha256(record.sha256);
   return desired;
+}
+
+// For those who see no details.
+std::string fit_text(const v1::OutOfMemory& failed) {
+  core::SettingChanges fit;
+  for (const auto& [path, value] : failed.nearest_fit()) fit[path] = value;
+  return fit.empty() ? "" : "; by the estimate, " + core::text_of(fit) + " would fit";
 }
 
 std::string finish_outcome(const std::string& state, const std::string& code) {
@@ -378,6 +386,22 @@ base::Status Workers::check_result(const iv1::FinishRequest& request) const {
   return base::invalid_field("result.manifest_sha256", "is not the hash of checksums.json");
 }
 
+v1::OutOfMemory Workers::post_mortem(const iv1::FinishRequest& request) {
+  v1::OutOfMemory out = request.out_of_memory();
+  // Both are not the worker's to say here, and could be long.
+  out.clear_retry_with();
+  out.clear_nearest_fit();
+  // Without the spec or its model the rest still holds.
+  const auto record = parts_.jobs.get(request.tenant(), request.job_id());
+  if (!record.ok()) return out;
+  const auto spec = effective_spec(record->spec);
+  const auto model = parts_.models.find(core::base_model_of(spec.model()));
+  if (!model.ok()) return out;
+  const core::SettingChanges fit = core::nearest_fit(spec, *model, out);
+  out.mutable_nearest_fit()->insert(fit.begin(), fit.end());
+  return out;
+}
+
 base::Result<iv1::FinishResponse> Workers::finish(const iv1::FinishRequest& request) {
   DEX_RETURN_IF_ERROR(check_name("worker_id", request.worker_id(), 64));
   if (request.outcome() == iv1::OUTCOME_SUCCESS) DEX_RETURN_IF_ERROR(check_result(request));
@@ -393,10 +417,11 @@ base::Result<iv1::FinishResponse> Workers::finish(const iv1::FinishRequest& requ
   }
   finish.checkpoint = checkpoint_of(request.checkpoint());
   finish.why_code = request.code();
-  finish.why = request.message().substr(0, kLargestWhy);
   v1::JobError details;
   details.set_param(request.param());
   if (request.progress().step() > 0) details.set_step(request.progress().step());
+  if (request.has_out_of_memory()) *details.mutable_out_of_memory() = post_mortem(request);
+  finish.why = (request.message() + fit_text(details.out_of_memory())).substr(0, kLargestWhy);
   finish.why_details = details.SerializeAsString();
   finish.progress = progress_bytes(request.progress());
   finish.events = new_events(finish.id, request.events());

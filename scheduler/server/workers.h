@@ -32,6 +32,7 @@ class Workers {
     const DataLayout& layout;
     Metrics& metrics;
     base::RandomSource& random;
+    const ModelCatalog& models;
   };
   struct Options {
     int64_t beat_ms = 10000;
@@ -59,6 +60,8 @@ class Workers {
   base::Result<iv1::EvaluatedAdapter> adapter_files(const std::string& tenant,
                                                     const std::string& id);
   base::Result<iv1::AttemptVerdict> beat(const std::string& worker, const iv1::AttemptBeat& beat);
+  // As the job's error shows it: with what would have fit, by the estimate.
+  v1::OutOfMemory post_mortem(const iv1::FinishRequest& request);
   base::Status check_result(const iv1::FinishRequest& request) const;
 
   Parts parts_;

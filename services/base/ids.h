@@ -17,8 +17,8 @@ class UlidGenerator {
  public:
   UlidGenerator(const Clock& clock, RandomSource& random);  // both outlive this object
   std::string next();
-  // make("ftjob-") → "ftjob-01jd…". Prefixes in use: file- ftjob- ftckpt- eval- heads- import-
-  // export- key-.
+  // make("ftjob-") → "ftjob-01jd…". Prefixes in use: file- ftjob- ftckpt- eval- heads- probe-
+  // import- export- key-.
   std::string make(std::string_view prefix);
 
  private:

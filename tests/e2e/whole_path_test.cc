@@ -113,6 +113,25 @@ TEST_F(WholePathTest, EstimatePresetsAndModelsAnswer) {
   ASSERT_EQ(estimate.code, 0) << estimate.err;
   EXPECT_EQ(estimate.json().at("total_steps"), "40");
   EXPECT_GT(estimate.json().at("expected_duration_seconds"), 1.0);
+  // A worker does one update: more than the weights of the base in fp32, and not far from the
+  // formula.
+  const std::vector<std::string> probed = {
+      "jobs",         "estimate", "--model",     kModel,  "--training-file",
+      file,           "--method", "kvo_only",    "--set", "hyperparameters.micro_batch_size=2",
+      "--batch-size", "2",        "--max-steps", "40",    "--max-seq-length",
+      "128"};
+  const auto formula = platform_.ctl(probed), probe = platform_.ctl(with(probed, {"--probe"}));
+  ASSERT_EQ(probe.code, 0) << probe.err;
+  EXPECT_EQ(formula.json().at("method"), "METHOD_FORMULA");
+  EXPECT_EQ(probe.json().at("method"), "METHOD_PROBE");
+  const auto bytes = [](const Outcome& outcome) {
+    return std::stod(outcome.json().at("peak_host_memory_bytes").get<std::string>());
+  };
+  EXPECT_GT(bytes(probe), 4.0 * 134515008);
+  EXPECT_LT(bytes(probe), 2 * bytes(formula));
+  EXPECT_GT(probe.json().at("probe").at("step_seconds"), 0.0);
+  EXPECT_EQ(probe.json().at("total_steps"), "40");
+  EXPECT_EQ(platform_.ctl({"jobs", "list"}).out.find("probe-"), std::string::npos);
   const auto models = platform_.ctl({"models", "list"}).json();
   EXPECT_EQ(models.at("models").at(0).at("parameters"), "134515008");
   EXPECT_EQ(platform_.ctl({"presets", "list"}).json().at("presets").size(), 7u);

@@ -18,6 +18,8 @@
 //   go-on          success if it was given the adapter of SlotTest to go on from, else exit code 10
 //   probe          success if it was given the probe file of SlotTest, else exit code 10
 //   calibration    success if it was given the calibration file of SlotTest, else exit code 10
+//   oom-<n>        out of memory in the backward pass, with n as micro_batch_size
+//   probe-only     success with what it measured if it is told to do one update, else exit code 10
 //   heads-only     success if it was told to choose heads and nothing else, else exit code 10
 //   prefix-cache     success if it was told where to keep what frozen layers compute, else 10
 //   no-prefix-cache  success if it was not, else 10
@@ -200,6 +202,30 @@ int wait_for_stop(FrameChannel& channel, const std::string& attempt_dir) {
   }
 }
 
+int run_out_of_memory(FrameChannel& channel, unsigned long micro_batch_size) {
+  send_step(channel, 1);
+  iv1::TrainerReport report;
+  auto& result = *report.mutable_result();
+  result.set_outcome(iv1::OUTCOME_OOM);
+  result.set_code("out_of_memory");
+  result.set_message("out of memory in the backward pass");
+  auto& memory = *result.mutable_out_of_memory();
+  memory.set_where(dex::v1::OutOfMemory::WHERE_BACKWARD);
+  memory.set_longest_row_tokens(512);
+  memory.set_micro_batch_size(static_cast<uint32_t>(micro_batch_size));
+  send(channel, report);
+  return 13;
+}
+
+void send_probe(FrameChannel& channel, const std::string& final_dir) {
+  iv1::TrainerReport report;
+  auto& result = *report.mutable_result();
+  result.set_outcome(iv1::OUTCOME_SUCCESS);
+  result.mutable_result()->set_uri(final_dir);
+  result.mutable_result()->mutable_memory_probe()->set_peak_memory_bytes(123);
+  send(channel, report);
+}
+
 [[noreturn]] void hang(FrameChannel& channel) {
   for (uint32_t step = 1;; ++step) {
     send_step(channel, step);
@@ -235,6 +261,12 @@ int behave(FrameChannel& channel, const iv1::TrainerStart& start) {
   }
   if (how == "silent-success") return 0;
   if (how == "heads-only" && !start.heads_only()) return 10;
+  if (how.starts_with("oom-")) return run_out_of_memory(channel, std::stoul(how.substr(4)));
+  if (how == "probe-only") {
+    if (!start.probe_only() || start.oom_retries() != 0) return 10;
+    send_probe(channel, start.attempt_dir() + "/final");
+    return 0;
+  }
   if (how == "go-on") {
     const bool given = start.start_adapter() == "ft:tiny:default::01" &&
                        start.start_adapter_dir().ends_with("/jobs/default/ftjob-0/final") &&

@@ -22,7 +22,7 @@ constexpr const char* kHeadSelection = "head_selection";
 
 bool is_known(const std::string& kind) {
   return kind.empty() || kind == kFineTuning || kind == kHeadSelection || kind == kEvaluation ||
-         is_about_an_adapter(kind);
+         kind == kProbe || is_about_an_adapter(kind);
 }
 
 iv1::TrainerCommand::Stop::Reason reason_of(Order order) {
@@ -80,7 +80,8 @@ Verdict Attempt::run(int lock_fd) {
   const auto end = execute_job(*attempt_dir, lock_fd);
   if (!end.ok()) return cannot_start(end.status());
   Verdict verdict = finish(*end);
-  if (verdict.outcome != iv1::OUTCOME_SUCCESS || !proto::has_task_gates(job_.spec()))
+  if (verdict.outcome != iv1::OUTCOME_SUCCESS || !proto::has_task_gates(job_.spec()) ||
+      job_.kind() == kProbe)
     return verdict;
   trained_.emplace();
   *trained_->mutable_result() = *result_;
@@ -158,6 +159,7 @@ base::Result<iv1::TrainerStart> Attempt::trainer_start() {
   iv1::TrainerStart start;
   start.set_job_id(job_.job_id());
   start.set_heads_only(job_.kind() == kHeadSelection);
+  start.set_probe_only(job_.kind() == kProbe);
   *start.mutable_spec() = job_.spec();
   start.set_model_dir(model->folder.string());
   start.set_base_model_name(model->name);
@@ -387,7 +389,7 @@ dex::v1::FineTuningEvent Attempt::event(const std::string& type,
 }
 
 Verdict Attempt::finish(const AttemptEnd& end) {
-  Verdict verdict = judge(end);
+  Verdict verdict = judge_training(end, job_);
   if (verdict.outcome == iv1::OUTCOME_SUCCESS) {
     result_ = end.result->result();
     const auto uri = paths_.relative(result_->uri());

@@ -60,6 +60,7 @@ class Attempt {
 
   AttemptLog& log() { return log_; }
   [[nodiscard]] const std::string& job_id() const { return job_.job_id(); }
+  [[nodiscard]] const std::string& tenant() const { return job_.tenant(); }
   [[nodiscard]] int64_t epoch() const { return job_.epoch(); }
   // What a successful trainer left, with a path relative to the data directory.
   [[nodiscard]] const std::optional<iv1::AttemptResult>& result() const { return result_; }

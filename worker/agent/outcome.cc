@@ -1,5 +1,9 @@
 #include "worker/agent/outcome.h"
 
+#include <algorithm>
+
+#include "worker/agent/evaluator_start.h"
+
 namespace dex::agent {
 
 namespace {
@@ -36,6 +40,7 @@ Verdict by_frame(const iv1::TrainerReport::TrainerResult& result) {
   verdict.code = result.code();
   verdict.message = result.message();
   verdict.param = result.param();
+  if (result.has_out_of_memory()) verdict.out_of_memory = result.out_of_memory();
   return verdict;
 }
 
@@ -67,6 +72,15 @@ Verdict by_exit(const base::ExitStatus& exit) {
   }
 }
 
+// Of the attempt that ended; 0: nobody knows.
+uint32_t micro_batch_of(const Verdict& verdict, const iv1::ClaimedJob& job) {
+  if (verdict.out_of_memory) return verdict.out_of_memory->micro_batch_size();
+  const auto& hyper = job.spec().hyperparameters();
+  if (!hyper.has_micro_batch_size() || !hyper.has_batch_size()) return 0;
+  const uint32_t first = std::min(hyper.micro_batch_size(), hyper.batch_size());
+  return std::max(1u, first >> std::min(job.oom_retries(), 31u));
+}
+
 }  // namespace
 
 Verdict judge(const AttemptEnd& end) {
@@ -96,6 +110,15 @@ Verdict judge(const AttemptEnd& end) {
     result.outcome = iv1::OUTCOME_RELEASE;
   }
   result.out_of_service = end.exit.signal == 0 && end.exit.code == kExitBadBase;
+  return result;
+}
+
+Verdict judge_training(const AttemptEnd& end, const iv1::ClaimedJob& job) {
+  Verdict result = judge(end);
+  if (result.outcome != iv1::OUTCOME_OOM || job.kind() == kEvaluation) return result;
+  if (job.kind() != kProbe && micro_batch_of(result, job) != 1) return result;
+  result.outcome = iv1::OUTCOME_FAIL_FINAL;
+  result.code = "out_of_memory";
   return result;
 }
 

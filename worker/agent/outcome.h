@@ -5,12 +5,16 @@
 
 #include "dex/internal/v1/frames.pb.h"
 #include "dex/internal/v1/worker.pb.h"
+#include "dex/v1/events.pb.h"
 #include "services/base/status.h"
 #include "services/base/subprocess.h"
 
 namespace dex::agent {
 
 namespace iv1 = dex::internal::v1;
+
+// ClaimedJob::kind of a fine-tuning job that ends after one update on its longest rows.
+inline constexpr const char* kProbe = "probe";
 
 // What an attempt was told to do, the gravest last; an order only ever gets graver.
 enum class Order { kNone, kDrain, kPause, kCancel, kLost };
@@ -31,6 +35,7 @@ struct Verdict {
   std::string code;  // error code of api.md §3, empty where none belongs
   std::string message;
   std::string param;
+  std::optional<dex::v1::OutOfMemory> out_of_memory;  // with code out_of_memory, if it is known
   bool out_of_service = false;  // the fault is this worker's, such as a broken base: claim no more
   bool lacking = false;         // the job needs what this worker never had: a model, a newer agent
 };
@@ -38,6 +43,10 @@ struct Verdict {
 // The table of jobs.md §6: the result frame if there is a usable one, else our own order, else the
 // exit status. Pure.
 Verdict judge(const AttemptEnd& end);
+
+// The same for a trainer's end, where the job decides too: out of memory is final if there is no
+// smaller micro-batch to try (jobs.md §6), and for a probe, which answers for one setting.
+Verdict judge_training(const AttemptEnd& end, const iv1::ClaimedJob& job);
 
 // The trainer refused its checkpoint, and nobody stopped it meanwhile: another one, or none, may
 // do.

@@ -155,6 +155,10 @@ void Slot::finish(Attempt& attempt, const Verdict& verdict, const std::stop_toke
   request.set_code(verdict.code);
   request.set_message(verdict.message);
   request.set_param(verdict.param);
+  if (verdict.out_of_memory) {
+    *request.mutable_out_of_memory() = *verdict.out_of_memory;
+    request.set_tenant(attempt.tenant());
+  }
   if (attempt.result()) *request.mutable_result() = *attempt.result();
   if (const auto checkpoint = attempt.log().checkpoint()) {
     *request.mutable_checkpoint() = *checkpoint;

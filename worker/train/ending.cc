@@ -14,6 +14,8 @@ Ending ending_of(const std::exception& error) {
     ending.exit = failure->exit();
     ending.code = failure->code();
     ending.param = failure->param();
+    if (const auto* memory = dynamic_cast<const OutOfMemoryFailure*>(failure))
+      ending.out_of_memory = memory->post_mortem();
   } else if (dynamic_cast<const std::bad_alloc*>(&error) ||
              ending.message.find("DefaultCPUAllocator") != std::string::npos) {
     ending.exit = Exit::kOutOfMemory;

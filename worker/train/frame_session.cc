@@ -88,6 +88,31 @@ void fill(const GateResult& in, pb::GateResult& out) {
   out.set_condition(in.condition);
 }
 
+void fill(const MemoryProbe& in, pb::MemoryProbe& out) {
+  out.set_peak_memory_bytes(in.peak_memory_bytes);
+  out.set_step_seconds(in.step_seconds);
+  out.set_step_tokens(in.step_tokens);
+  out.set_longest_row_tokens(in.longest_row_tokens);
+  out.set_micro_batch_size(static_cast<uint32_t>(in.micro_batch_size));
+  out.set_max_seq_length(static_cast<uint32_t>(in.max_seq_length));
+  out.set_total_steps(in.total_steps);
+}
+
+void fill(const OutOfMemory& in, pb::OutOfMemory& out) {
+  pb::OutOfMemory::Where where = pb::OutOfMemory::WHERE_UNSPECIFIED;
+  pb::OutOfMemory::Where_Parse(std::string("WHERE_") + name(in.where), &where);
+  out.set_where(where);
+  out.set_longest_row_tokens(in.longest_row_tokens);
+  out.set_peak_memory_bytes(in.peak_memory_bytes);
+  out.set_micro_batch_size(static_cast<uint32_t>(in.micro_batch_size));
+  out.set_max_seq_length(static_cast<uint32_t>(in.max_seq_length));
+  out.set_step(static_cast<uint32_t>(in.step));
+  if (in.retry_micro_batch_size) {
+    (*out.mutable_retry_with())["hyperparameters.micro_batch_size"] =
+        static_cast<uint32_t>(*in.retry_micro_batch_size);
+  }
+}
+
 void fill(const Published& in, internal::AttemptResult& out) {
   out.set_uri(in.path);
   out.set_manifest_sha256(in.manifest_sha256);
@@ -97,6 +122,7 @@ void fill(const Published& in, internal::AttemptResult& out) {
   fill(in.branch_effect, *out.mutable_branch_effect());
   for (const GateResult& result : in.gate_results) fill(result, *out.add_gate_results());
   out.set_promotable(in.promotable);
+  if (in.memory_probe) fill(*in.memory_probe, *out.mutable_memory_probe());
   auto& adapter = *out.mutable_adapter();
   adapter.set_base_model(in.base_model);
   adapter.set_start_adapter(in.start_adapter);
@@ -228,6 +254,7 @@ void FrameSession::end(const Ending& ending) {
   out.set_message(ending.message);
   out.set_param(ending.param);
   if (ending.published) fill(*ending.published, *out.mutable_result());
+  if (ending.out_of_memory) fill(*ending.out_of_memory, *out.mutable_out_of_memory());
   send(report.SerializeAsString());
 }
 

@@ -35,16 +35,30 @@ evaluate::SelectionRule heads_of(const model::Adapter& adapter) {
 
 }  // namespace
 
-Published Job::run() {
+Published Job::run() try { return whole(); } catch (const std::exception& error) {
+  if (ending_of(error).exit != Exit::kOutOfMemory) throw;
+  throw report_out_of_memory();
+}
+
+Published Job::whole() {
   begin_ms_ = clock_.steady_ms();
   load_model();
   load_data();
-  if (spec_.heads_only) return publish_heads();
+  if (spec_.heads_only) {
+    place_ = MemoryPlace::kEvaluation;
+    return publish_heads();
+  }
   plan();
+  place_ = MemoryPlace::kEvaluation;
   select_heads();
   make_probe();
+  place_ = MemoryPlace::kOptimizer;
   prepare_training();
+  if (spec_.probe_only) return publish_probe();
+  trains_ = true;
   training_->run();
+  trains_ = false;
+  place_ = MemoryPlace::kEvaluation;
   return publish();
 }
 

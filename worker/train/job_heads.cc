@@ -22,12 +22,16 @@ Published Job::publish_heads() {
   log[0]["stability_ratio"] = stability ? json(*stability) : json(nullptr);
 
   enter(Phase::kFinalizing);
+  return publish_files(
+      {{"head_selection.json", log.dump()}, {"head_selection.svg", selection_picture(log.dump())}});
+}
+
+Published Job::publish_files(const std::vector<std::pair<std::string, std::string>>& files) {
   const std::filesystem::path directory = spec_.attempt_dir / "final";
   throw_if_bad(base::remove_tree(directory));  // an attempt's directory used twice
   auto folder = base::AtomicDirectory::create(directory, files_);
   throw_if_bad(folder.status());
-  throw_if_bad(folder->write("head_selection.json", log.dump()));
-  throw_if_bad(folder->write("head_selection.svg", selection_picture(log.dump())));
+  for (const auto& [name, content] : files) throw_if_bad(folder->write(name, content));
   Published out;
   json checksums = json::object();
   for (const auto& entry : folder->entries()) {

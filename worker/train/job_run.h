@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "services/base/clock.h"
@@ -19,14 +20,16 @@
 #include "worker/train/dataset.h"
 #include "worker/train/document_prefix.h"
 #include "worker/train/metrics_file.h"
+#include "worker/train/out_of_memory.h"
 #include "worker/train/report.h"
 #include "worker/train/resolve.h"
 #include "worker/train/selection.h"
 #include "worker/train/spec.h"
 #include "worker/train/training.h"
+#include "worker/train/updater.h"
 
-// Private to this room: what job.cc, job_gates.cc, job_heads.cc, job_prefix.cc and job_publish.cc
-// share.
+// Private to this room: what job.cc, job_gates.cc, job_heads.cc, job_memory.cc, job_prefix.cc and
+// job_publish.cc share.
 namespace dex::train::detail {
 
 inline constexpr int64_t kEvaluationBatchTokens = 512;  // as a micro-batch (performance.md §3)
@@ -50,9 +53,11 @@ class Job {
         controls_(session),
         metrics_(spec.attempt_dir / "metrics.jsonl") {}
 
+  // Throws OutOfMemoryFailure, and tells the session, when an allocation fails.
   Published run();
 
  private:
+  Published whole();  // run() without that
   // Tells the session; before training a stop ends the job here.
   void enter(Phase phase);
   void warn(const std::string& text);
@@ -69,6 +74,13 @@ class Job {
   void report_prefix();
   void select_heads();
   Published publish_heads();  // of a job that ends here
+  Published publish_probe();  // likewise, after one update
+  // final/ with these files (name, content) and checksums.json.
+  Published publish_files(const std::vector<std::pair<std::string, std::string>>& files);
+  // What memory is used for just now, and the longest row there, in tokens.
+  [[nodiscard]] MemoryPlace place() const;
+  [[nodiscard]] int64_t longest_row() const;
+  OutOfMemoryFailure report_out_of_memory();
   // Where something measures KL to the base: the base's side of it.
   void make_probe();
   [[nodiscard]] model::Adaptation base_adaptation() const;  // under which *llama_ is the base
@@ -96,6 +108,8 @@ class Job {
   Controls controls_;
   MetricsFile metrics_;
   int64_t begin_ms_ = 0;
+  MemoryPlace place_ = MemoryPlace::kBefore;  // outside training
+  bool trains_ = false;                       // *training_ knows the place
 
   model::Config config_;
   model::Weights base_;
@@ -116,6 +130,7 @@ class Job {
   std::unique_ptr<CheckpointStore> checkpoints_;
   std::unique_ptr<evaluate::BaseProbe> probe_;
   std::unique_ptr<Training> training_;
+  std::unique_ptr<Updater> probe_updater_;  // of publish_probe()
 };
 
 }  // namespace dex::train::detail

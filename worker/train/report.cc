@@ -12,6 +12,8 @@ const char* name(Phase phase) {
       return "VALIDATING";
     case Phase::kSelectingHeads:
       return "SELECTING_HEADS";
+    case Phase::kProbing:
+      return "PROBING";
     case Phase::kTraining:
       return "TRAINING";
     case Phase::kEvaluating:

@@ -8,6 +8,7 @@
 #include "worker/evaluate/branch_effect_report.h"
 #include "worker/train/failure.h"
 #include "worker/train/gates.h"
+#include "worker/train/out_of_memory.h"
 
 namespace dex::train {
 
@@ -16,6 +17,7 @@ enum class Phase {
   kLoadingDataset,
   kValidating,
   kSelectingHeads,
+  kProbing,
   kTraining,
   kEvaluating,
   kSavingCheckpoint,
@@ -51,6 +53,14 @@ struct CheckpointReport {
   std::string error;  // empty: written and read back
 };
 
+// One update on the longest rows (finetuning.proto, MemoryProbe).
+struct MemoryProbe {
+  int64_t peak_memory_bytes = 0, step_tokens = 0, longest_row_tokens = 0;
+  double step_seconds = 0;
+  int32_t micro_batch_size = 0, max_seq_length = 0;
+  int64_t total_steps = 0;  // of the job
+};
+
 // What a finished job leaves.
 struct Published {
   std::string path, manifest_sha256;  // final/ and the hash of its checksums.json
@@ -70,6 +80,7 @@ struct Published {
   std::string start_adapter;  // gone on from; empty: the base
   std::string base_model, base_weights_sha256, tokenizer_sha256, chat_template_sha256;
   std::string method, form, projection, train, artifact_class;
+  std::optional<MemoryProbe> memory_probe;  // of a job that is one
 };
 
 enum class StopReason { kCancel, kPause, kDrain };
@@ -89,7 +100,8 @@ struct Ending {
   Exit exit = Exit::kSuccess;
   std::optional<StopReason> stopped;  // with Exit::kStopped
   std::string code, message, param;
-  std::optional<Published> published;  // with Exit::kSuccess
+  std::optional<Published> published;        // with Exit::kSuccess
+  std::optional<OutOfMemory> out_of_memory;  // with Exit::kOutOfMemory
 };
 
 struct Command {

@@ -107,6 +107,7 @@ struct JobSpec {
   double skip_budget_ratio = 0.01;
   uint64_t seed = 0;
   bool heads_only = false;  // choose heads, publish head_selection.json, and end
+  bool probe_only = false;  // do one update on the longest rows, publish probe.json, and end
 
   // Where what frozen layers compute is kept (prefix_store.h), and its bound; empty or 0: nowhere.
   std::filesystem::path prefix_cache_dir;

@@ -207,6 +207,9 @@ JobSpec from_message(const Start& start) {
   out.heads_only = start.heads_only();
   if (out.heads_only && (!out.dex.has_branch() || out.goes_on()))
     throw bad_spec("heads_only", "needs method dex on a base model: nothing else selects heads");
+  out.probe_only = start.probe_only();
+  if (out.probe_only && (out.heads_only || !out.checkpoint_dir.empty()))
+    throw bad_spec("probe_only", "can't be together with heads_only or checkpoint_dir");
   return out;
 }
 

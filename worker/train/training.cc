@@ -81,10 +81,12 @@ void Training::run() {
 void Training::boundary() {
   parts_.controls.poll();
   if (evaluation_due()) {
+    evaluating_ = true;
     try {
       evaluate();
     } catch (const EvaluationInterrupted&) {
     }
+    evaluating_ = false;
   }
   const auto stop = parts_.controls.stop();
   // Before the first update there is nothing that a fresh start would not have.
@@ -118,8 +120,11 @@ AdamW::Rates Training::rates() const {
 }
 
 void Training::update() {
-  if (masks_ && reselects_at(state_.step, parts_.spec.reselect_every, parts_.resolved.updates))
+  if (masks_ && reselects_at(state_.step, parts_.spec.reselect_every, parts_.resolved.updates)) {
+    evaluating_ = true;
     reselect();
+    evaluating_ = false;
+  }
   const int64_t begin_ms = parts_.clock.steady_ms();
   set_branch(state_.step);
   const DataPlan::Update data = parts_.plan.update(state_.step);

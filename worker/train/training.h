@@ -20,6 +20,7 @@
 #include "worker/train/flat_parameters.h"
 #include "worker/train/head_masks.h"
 #include "worker/train/metrics_file.h"
+#include "worker/train/out_of_memory.h"
 #include "worker/train/report.h"
 #include "worker/train/resolve.h"
 #include "worker/train/speed.h"
@@ -74,6 +75,11 @@ class Training {
   void choose_published();
   int64_t served_step() const { return served_step_.value_or(state_.step); }  // n of method.md §1
 
+  // What run() was doing with memory when it ended or threw, and the longest row of the micro-batch
+  // that was computed; 0: none was.
+  MemoryPlace place() const { return evaluating_ ? MemoryPlace::kEvaluation : updater_.place(); }
+  int64_t longest_row() const { return evaluating_ ? 0 : updater_.longest_row(); }
+
   const TrainState& state() const { return state_; }
   const Speed& speed() const { return speed_; }
   // KL to the base of what is published; after choose_published() and with λ and masks of
@@ -127,6 +133,7 @@ class Training {
   int64_t divergence_step_ = -1;
   std::optional<HeadMasks> masks_;
   TrainState state_;
+  bool evaluating_ = false;  // or choosing heads again: a pass that trains nothing
   Speed speed_;
   Progress figures_;  // the latest, of the last update
   // The newest, and the newest that was saved while no loss lay above the watchdog's limit: what

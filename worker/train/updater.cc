@@ -21,6 +21,15 @@ std::vector<evaluate::Document> documents_of(std::span<const Pack> packs,
   return documents;
 }
 
+int64_t longest_of(std::span<const Pack> packs, const std::vector<Example>& examples) {
+  int64_t longest = 0;
+  for (const Pack& pack : packs) {
+    for (const uint32_t index : pack)
+      longest = std::max(longest, static_cast<int64_t>(examples[index].ids.size()));
+  }
+  return longest;
+}
+
 double weight_of(std::span<const Pack> packs, const std::vector<Example>& examples) {
   double weight = 0;
   for (const Pack& pack : packs) {
@@ -43,11 +52,14 @@ Updater::Gradients Updater::accumulate(int64_t update, std::span<const Pack> pac
                                        const std::vector<Example>& examples,
                                        const std::function<void()>& between) {
   Gradients out;
+  place_ = MemoryPlace::kForward;
   parameters_.zero_gradients();
   const double weight = weight_of(packs, examples);
   const auto micro = static_cast<size_t>(options_.micro_batch_size);
   for (size_t begin = 0; begin < packs.size(); begin += micro) {
     const auto part = packs.subspan(begin, std::min(micro, packs.size() - begin));
+    place_ = MemoryPlace::kForward;
+    longest_row_ = longest_of(part, examples);
     evaluate::SupervisedBatch batch = evaluate::supervise(documents_of(part, examples));
     // A function of the update, not of what came before: a resumed job drops the same entries.
     batch.batch.noise =
@@ -56,12 +68,15 @@ Updater::Gradients Updater::accumulate(int64_t update, std::span<const Pack> pac
     const at::Tensor hidden = llama_.hidden(batch.batch, adaptation_);
     const at::Tensor loss = cross_entropy_.loss(hidden, llama_.lm_head(adaptation_), batch.targets,
                                                 batch.weights.div(weight));
+    place_ = MemoryPlace::kBackward;
     loss.backward();
     out.loss += loss.item<double>();
     out.tokens += batch.tokens();
     out.labels += batch.labels;
     if (between) between();
   }
+  place_ = MemoryPlace::kOptimizer;
+  longest_row_ = 0;
   out.norm = parameters_.gradient_norm();
   return out;
 }

@@ -10,6 +10,7 @@
 #include "worker/train/adamw.h"
 #include "worker/train/examples.h"
 #include "worker/train/flat_parameters.h"
+#include "worker/train/out_of_memory.h"
 #include "worker/train/packing.h"
 
 namespace dex::train {
@@ -46,6 +47,11 @@ class Updater {
 
   kernels::LinearCrossEntropy& cross_entropy() { return cross_entropy_; }
 
+  // What the latest call was at when it ended or threw, and the longest row of its micro-batch; 0:
+  // it was at none.
+  MemoryPlace place() const { return place_; }
+  int64_t longest_row() const { return longest_row_; }
+
  private:
   const model::Llama& llama_;
   const model::Adaptation& adaptation_;
@@ -53,6 +59,8 @@ class Updater {
   AdamW& optimizer_;
   Options options_;
   kernels::LinearCrossEntropy cross_entropy_;
+  MemoryPlace place_ = MemoryPlace::kForward;
+  int64_t longest_row_ = 0;  // tokens
 };
 
 }  // namespace dex::train

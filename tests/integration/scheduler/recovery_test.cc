@@ -185,7 +185,7 @@ TEST_F(RecoveryTest, AttemptsThatNobodyNeedsGoADayAfterTheEnd) {
   EXPECT_TRUE(fs::exists(unknown / "attempt-1")) << "of a job that this store does not know";
 }
 
-// A preview leaves nothing that anybody asks for again: its whole folder goes.
+// A preview or probe leaves nothing that anybody asks for again: its whole folder goes.
 TEST_F(RecoveryTest, FoldersOfPreviewsGoADayAfterTheyWereAskedFor) {
   store::JobRepository jobs(store_);
   const base::SystemClock clock;
@@ -209,6 +209,12 @@ TEST_F(RecoveryTest, FoldersOfPreviewsGoADayAfterTheyWereAskedFor) {
   ASSERT_TRUE(jobs.cancel("default", preview.id, "gone").ok());
   EXPECT_EQ(*remove_needless_attempts(layout_, jobs, asked_ms + kLeftoverAge_ms, {}), 1);
   EXPECT_FALSE(fs::exists(folder(preview.id)));
+
+  const std::string probe = ids.make("probe-");
+  fs::create_directories(folder(probe) / "attempt-1");
+  const int64_t probed_ms = base::ulid_time_ms(probe.substr(6));
+  EXPECT_EQ(*remove_needless_attempts(layout_, jobs, probed_ms + kLeftoverAge_ms, {}), 1);
+  EXPECT_FALSE(fs::exists(folder(probe)));
 }
 
 }  // namespace

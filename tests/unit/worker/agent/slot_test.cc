@@ -211,14 +211,14 @@ TEST_F(SlotTest, OnlyAPreviewIsToldSo) {
 TEST_F(SlotTest, AJobOfAnUnknownKindIsGivenBack) {
   start();
   iv1::ClaimedJob job;
-  job.set_job_id("probe-1");
-  job.set_kind("probe");
+  job.set_job_id("distil-1");
+  job.set_kind("distil");
   job.set_epoch(5);
-  job.set_attempt_dir("jobs/default/probe-1/attempt-5");
+  job.set_attempt_dir("jobs/default/distil-1/attempt-5");
   scheduler_.offer(job);
   const auto finish = finished();
   EXPECT_EQ(finish.outcome(), iv1::OUTCOME_RELEASE);
-  EXPECT_NE(finish.message().find("probe"), std::string::npos);
+  EXPECT_NE(finish.message().find("distil"), std::string::npos);
 }
 
 // The scheduler stores each beat but its answers are lost: what is repeated is the same, and

@@ -92,6 +92,17 @@ TEST(SpecIoTest, OnlyAMethodThatSelectsHeadsMayEndThere) {
   expect_refused(with(R"({"kvoOnly": {}})", ""), "heads_only: needs method dex");
 }
 
+TEST(SpecIoTest, AProbeBeginsAtTheStartAndTrainsMoreThanHeads) {
+  const auto with = [](const std::string& more) {
+    return R"({"modelDir": "/m", "trainingPath": "/t.jsonl", "probeOnly": true, )" + more +
+           R"("spec": {}})";
+  };
+  EXPECT_TRUE(parse_spec_json(with(""), "spec.json").probe_only);
+  EXPECT_FALSE(parse_spec_json(start("{}"), "spec.json").probe_only);
+  expect_refused(with(R"("headsOnly": true, )"), "probe_only: can't be together with");
+  expect_refused(with(R"("checkpointDir": "/c", )"), "probe_only: can't be together with");
+}
+
 TEST(SpecIoTest, ReadsEveryOptionOfTheMethod) {
   const auto dex = [](const std::string& body) {
     return parse_spec_json(start("{\"dex\": {" + body + "}}"), "spec.json").dex;
