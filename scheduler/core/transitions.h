@@ -8,26 +8,24 @@
 // their event streams against it.
 namespace dex::core {
 
-// When a row holds, beyond the rules of its script (owner, tenant). Rows of one (from, script,
-// outcome) have different guards; exactly one of them is true.
+// When a row holds, beyond the rules of its script (owner, tenant, arguments).
 enum class Guard {
-  kAlways,
-  kNoDelay,    // submit without a delay; a failure whose back-off is 0
-  kDelay,      // submit with a delay; a failure with a back-off
-  kWantRun,    // nobody wants the job paused
+  kAlways,     // in every other case, where rows with other guards stand above
+  kAtLimit,    // the counter is at its limit and this is one more
   kWantPause,  // a pause waits
   kWantHold,   // the job is to stop after its validation
-  kAtLimit,    // one more than the counter's limit
+  kDelay,      // submit with a delay; a failure with a back-off, a crash that is not the first
+  kMarked,     // purge mark has been there
 };
 
 struct Transition {
-  std::string_view from;    // stored state; "": no job
-  std::string_view script;  // its name in scheduler/store/lua
-  std::string_view
-      outcome;  // finish: its outcome; sweep: lease, due, deadline; purge: mark, commit
-  Guard guard;
+  std::string_view from;     // stored state; "": no job
+  std::string_view script;   // its name in scheduler/store/lua
+  std::string_view outcome;  // what finish and purge are told and sweep finds; else ""
+  Guard guard;               // of rows with the same beginning the first whose guard is true holds
   std::string_view to;       // stored state afterwards; "": no job
   std::string_view counter;  // of the job, raised by one; "": none
+  bool event;                // it writes an entry to the event stream
 };
 
 std::span<const Transition> transitions();
@@ -40,10 +38,10 @@ struct Act {
 };
 std::span<const Act> acts();
 
-// Whether some row leads from one state to the other: what consecutive entries of the event stream
-// may be.
+// Whether some row with an event leads from one state to the other: what consecutive entries of one
+// job in the event stream may be.
 bool may_follow(std::string_view from, std::string_view to);
-// Whether some row begins so; else the scripts refuse it, or do nothing.
+// Whether some row begins so; else the script refuses it or has nothing to do, and changes no key.
 bool may_act(std::string_view from, std::string_view script, std::string_view outcome);
 
 }  // namespace dex::core

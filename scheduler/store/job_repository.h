@@ -61,7 +61,7 @@ class JobRepository {
   struct Update {
     std::string etag;  // JobRecord::revision as text; empty: whatever it is
     std::optional<int> priority;
-    std::optional<std::string> metadata;  // opaque, ≤ 2 KiB
+    std::optional<std::string> metadata;  // opaque, ≤ 16 KiB
     std::optional<std::string> name;
   };
   // ABORTED ETAG_MISMATCH; JOB_STATE_CONFLICT for the priority of a job that ended.
@@ -108,7 +108,9 @@ class JobRepository {
     int64_t sequence = 0, archived = 0;  // archived < sequence: events are not in the archive yet
     bool purging = false;
   };
-  // Jobs of every tenant that ended after (cursor_ms, cursor_id), oldest first, at most 100.
+  // Jobs of every tenant that ended after (cursor_ms, cursor_id), the last row of the page before;
+  // -1: from the oldest. Oldest first, at most 100; fewer than `count`: the last page. An entry
+  // without a tenant is no job any more and only keeps its place in the page.
   base::Result<std::vector<FinishedJob>> finished(int64_t cursor_ms, const std::string& cursor_id,
                                                   int count);
   // The events of a job up to `sequence` lie in its archive; the log keeps the last 50 and what

@@ -112,6 +112,8 @@ class Store {
   base::Result<int64_t> fix_jobs(const std::vector<std::string>& ids);
   base::Result<int64_t> fix_set(const std::string& set);
   base::Result<int64_t> fix_all_jobs();
+  // Ids of every key of a family ("job:"), sorted.
+  base::Result<std::vector<std::string>> scan(const std::string& family);
   base::Result<std::vector<std::string>> sets_of_jobs();
 
   const Options options_;

@@ -41,6 +41,7 @@ class WorkerRepository {
 
  private:
   base::Result<Sign> sign(std::vector<std::string> args);
+  base::Result<std::vector<AdapterRecord>> routable_adapters();
   Store& store_;
 };
 
