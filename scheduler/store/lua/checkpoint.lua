@@ -10,7 +10,7 @@ if op == 'look' then
   if not j or j.tenant ~= t then return {'NOTFOUND'} end
   local written = call('HGET', P .. 'ckpts:' .. id, checkpoint)
   if not written then return {j.ckreq == checkpoint and 'PENDING' or 'NONE'} end
-  return {'WRITTEN', string.match(written, '^(%d+)\n(%d*)\n([^\n]*)\n(.*)$')}
+  return {'WRITTEN', string.match(written, '^([0-9]+)\n([0-9]*)\n([^\n]*)\n(.*)$')}
 elseif op == 'ask' then
   local request_id, sha, ttl = arg(), arg(), arg()
   local made = done_by(t, request_id, sha)

@@ -268,7 +268,7 @@ local function point_to(j, uri, sha, step)
     local key, oldest, oldest_ms = P .. 'ckpts:' .. j.id, nil, math.huge
     local all = call('HGETALL', key)
     for i = 1, #all, 2 do
-      local ms = num(string.match(all[i + 1], '^%d+'))
+      local ms = num(string.match(all[i + 1], '^[0-9]+'))
       if ms < oldest_ms then oldest, oldest_ms = all[i], ms end
     end
     if #all >= 128 then call('HDEL', key, oldest) end  -- 64 are kept
