@@ -26,14 +26,14 @@ World::World(support::RedisServer& server, Tally& tally, Options options)
   server_.call(
       {"CONFIG", "SET", "appendfsync", "no"});  // a kill leaves the page cache; this is fast
   for (int i = 0; i < 2; ++i) schedulers_.push_back(new_scheduler());
-  (void)schedulers_[0]->store.sweep();
+  (void)schedulers_[0]->shard.sweep();
   for (const std::string who : {"a", "b", "c"}) {
     store::FileRecord file;
     file.id = "file-" + who;
     file.state = "READY";
     file.sha256 = "sha";
     (void)schedulers_[0]->files.put(who, {}, file, 10);
-    (void)schedulers_[0]->store.set_tenant(who, 1, 12, 3, 0);
+    (void)schedulers_[0]->shard.set_tenant(who, 1, 12, 3, 0);
   }
   for (int i = 0; i < 3; ++i) {
     store::WorkerRecord record;
@@ -52,7 +52,7 @@ std::unique_ptr<World::Scheduler> World::new_scheduler() {
   options.clock_ms = [this] { return clock_.now_ms(); };
   options.scripts = options_.scripts;
   auto made = std::make_unique<Scheduler>(options);
-  (void)made->store.command({"PING"});  // connects, which says hello
+  (void)made->shard.command({"PING"});  // connects, which says hello
   return made;
 }
 
@@ -126,7 +126,7 @@ std::vector<std::string> World::step(const Command& command) {
 
 std::vector<std::string> World::end() {
   wrong_.clear();
-  const auto fixes = schedulers_[0]->store.reconcile();
+  const auto fixes = schedulers_[0]->shard.reconcile();
   if (!fixes.ok()) {
     say("reconcile: " + fixes.status().to_string());
   } else if (*fixes != 0) {
@@ -179,7 +179,7 @@ void World::move_clock() {
 
 void World::sweep() {
   Scheduler& who = scheduler();
-  const auto call = [&] { return answer_of(who.store.sweep()); };
+  const auto call = [&] { return answer_of(who.shard.sweep()); };
   act("sweep", reference().sweep(), call, Repeat::kNever);
   if (!wrong_.empty() || !dice_.chance(30)) return;
   // Its counts differ when it is sent again, but nothing is left to do.
@@ -227,7 +227,7 @@ void World::restart() {
   const auto until = static_cast<double>(clock_.now_ms() + times_.settle_ms);
   expected.cfg["settle_until"] =
       std::max(until, support::number_of(current_.hash("cfg"), "settle_until"));
-  for (const auto& made : schedulers_) (void)made->store.command({"PING"});
+  for (const auto& made : schedulers_) (void)made->shard.command({"PING"});
   ++tally_["hello NEW"];
   observe(expected);
 }

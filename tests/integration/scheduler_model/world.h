@@ -40,8 +40,8 @@ class World {
  private:
   struct Scheduler {
     explicit Scheduler(store::Store::Options options)
-        : store(std::move(options)), jobs(store), files(store), workers(store) {}
-    store::Store store;
+        : shard(std::move(options)), jobs(shard), files(shard), workers(shard) {}
+    store::Store shard;
     store::JobRepository jobs;
     store::FileRepository files;
     store::WorkerRepository workers;

@@ -141,8 +141,8 @@ void World::finish(const Attempt& attempt, const std::string& outcome) {
 
 void World::random_finish() {
   static const std::vector<std::string> outcomes = {
-      "success", "success", "fail_retry", "fail_retry", "fail_final", "crash",  "crash",
-      "oom",     "oom",     "release",    "disk_full",  "disk_full",  "paused", "cancelled"};
+      "success", "success", "fail_retry", "fail_retry", "fail_final", "crash",  "crash",    "oom",
+      "oom",     "release", "disk_full",  "disk_full",  "disk_full",  "paused", "cancelled"};
   if (attempts_.empty()) return;
   const auto index = static_cast<size_t>(dice_.pick(static_cast<int>(attempts_.size())));
   const Attempt attempt = attempts_[index];
@@ -285,7 +285,7 @@ void World::set_tenant() {
   act(
       "tenant", expected,
       [&] {
-        const base::Status status = at.store.set_tenant(who, weight, queued, running, day);
+        const base::Status status = at.shard.set_tenant(who, weight, queued, running, day);
         return status.ok() ? std::string("OK") : refused(status);
       },
       Repeat::kHalf);
