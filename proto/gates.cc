@@ -3,9 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
+#include <map>
 #include <set>
 #include <sstream>
 #include <string_view>
+#include <utility>
+
+#include "proto/gate_tasks.h"
 
 namespace dex::proto {
 
@@ -16,19 +21,20 @@ using dex::v1::Gate;
 
 constexpr int kMostGates = 16;
 
-struct GateFigure {
+// A figure that the trainer measures.
+struct TrainersFigure {
   std::string_view task, metric;
   bool of_base = false;   // the base has one that is not known beforehand
   bool interval = false;  // it is a mean over rows
 };
 constexpr std::array kFigures = {
-    GateFigure{"held_out", "loss", true, true},
-    GateFigure{"base_guard", "kl", false, true},
-    GateFigure{"branch_effect", "value", false, false},
-    GateFigure{"branch_effect", "ce_delta", false, false},
+    TrainersFigure{"held_out", "loss", true, true},
+    TrainersFigure{"base_guard", "kl", false, true},
+    TrainersFigure{"branch_effect", "value", false, false},
+    TrainersFigure{"branch_effect", "ce_delta", false, false},
 };
 
-const GateFigure* figure_of(const Gate& gate) {
+const TrainersFigure* figure_of(const Gate& gate) {
   const auto* found = std::find_if(kFigures.begin(), kFigures.end(), [&gate](const auto& figure) {
     return figure.task == gate.task() && figure.metric == gate.metric();
   });
@@ -37,7 +43,7 @@ const GateFigure* figure_of(const Gate& gate) {
 
 std::string figure_names() {
   std::string names;
-  for (const GateFigure& figure : kFigures) {
+  for (const TrainersFigure& figure : kFigures) {
     if (!names.empty()) names += ", ";
     names.append(figure.task).append(" ").append(figure.metric);
   }
@@ -62,18 +68,39 @@ void check_choice(bool set, int value, IsValid is_valid, const std::string& path
     bad.push_back({path, "must be one of " + names + ", got " + std::to_string(value), false});
 }
 
+bool is_evaluation_task(const std::string& name) {
+  const auto& list = task_metrics();
+  return std::any_of(list.begin(), list.end(), [&](const auto& each) { return each.task == name; });
+}
+
+// What is measured: by the trainer, or by a task.
+void check_figure(const Gate& gate, int index, std::vector<BadValue>& bad) {
+  if (gate.has_evaluation()) {
+    for (BadValue& fault : bad_task_gate(gate, gate_path(index, "")))
+      bad.push_back(std::move(fault));
+    return;
+  }
+  if (is_evaluation_task(gate.task())) {
+    bad.push_back({gate_path(index, "evaluation"), "is missing: " + gate.task() +
+                                                       " needs its file and options there, {\"" +
+                                                       gate.task() + "\": {\"file\": …}}"});
+  } else if (!figure_of(gate)) {
+    bad.push_back({gate_path(index, "metric"),
+                   "\"" + gate.task().substr(0, 64) + " " + gate.metric().substr(0, 64) +
+                       "\" is not a task and metric that a job measures: use one of " +
+                       figure_names() + ", or give an evaluation"});
+  } else if (!gate.dims().empty()) {
+    bad.push_back({gate_path(index, "dims"), "belong to a gate with an evaluation"});
+  }
+}
+
 void check_gate(const Gate& gate, int index, std::vector<BadValue>& bad) {
   const auto at = [index](const std::string& field) { return gate_path(index, field); };
   if (gate.has_name() && !is_gate_name(gate.name())) {
     bad.push_back({at("name"), "must be 1 to 64 of a-z, 0-9, '.', '_' and '-', got \"" +
                                    gate.name().substr(0, 64) + "\""});
   }
-  if (!figure_of(gate)) {
-    bad.push_back(
-        {at("metric"), "\"" + gate.task().substr(0, 64) + " " + gate.metric().substr(0, 64) +
-                           "\" is not a task and metric that a job measures: use one of " +
-                           figure_names()});
-  }
+  check_figure(gate, index, bad);
   if (!gate.has_threshold() || !std::isfinite(gate.threshold()))
     bad.push_back({at("threshold"), "must be a finite number"});
   if (!gate.has_op()) bad.push_back({at("op"), "must be one of OP_GE, OP_LE"});
@@ -86,6 +113,69 @@ void check_gate(const Gate& gate, int index, std::vector<BadValue>& bad) {
                "ON_FAIL_BLOCK_ALIAS, ON_FAIL_FAIL_JOB, ON_FAIL_WARN", bad);
 }
 
+void fill_gate(Gate& gate) {
+  const TrainersFigure* figure = gate.has_evaluation() ? nullptr : figure_of(gate);
+  const bool of_base = gate.has_evaluation() || (figure && figure->of_base);
+  if (gate.has_evaluation() && !gate.has_task()) gate.set_task(name_of_task(gate.evaluation()));
+  if (!gate.has_against()) gate.set_against(of_base ? Gate::AGAINST_BASE : Gate::AGAINST_ABSOLUTE);
+  if (!gate.has_use())
+    gate.set_use(figure && !figure->interval ? Gate::USE_POINT : Gate::USE_BOUND);
+  if (!gate.has_on_fail()) gate.set_on_fail(Gate::ON_FAIL_BLOCK_ALIAS);
+}
+
+// Methods whose artefact is a model of its own, which no engine can have beside its base.
+bool publishes_a_model(const FineTuningJobSpec& spec) {
+  return spec.has_full() || spec.has_diff() ||
+         spec.dex().train() == dex::v1::DexMethod::TRAIN_FULL_DEX;
+}
+
+template <typename Dims>
+std::map<std::string, std::string> sorted(const Dims& dims) {
+  std::map<std::string, std::string> out;
+  for (const auto& [key, value] : dims) out[key] = value;
+  return out;
+}
+
+const dex::v1::EvaluationRow* find_row(
+    const Gate& gate, const google::protobuf::RepeatedPtrField<dex::v1::EvaluationRow>& rows) {
+  for (const auto& row : rows) {
+    if (row.subject() == kAdapterSubject && row.metric() == gate.metric() &&
+        sorted(row.dims()) == sorted(gate.dims()))
+      return &row;
+  }
+  return nullptr;
+}
+
+MeasuredFigure figure_in(const dex::v1::EvaluationRow& row, bool against_base) {
+  MeasuredFigure figure;
+  figure.n = row.n();
+  figure.value = against_base ? row.delta() : row.value();
+  if (against_base ? row.has_delta_low() && row.has_delta_high()
+                   : row.has_low() && row.has_high()) {
+    figure.low = against_base ? row.delta_low() : row.low();
+    figure.high = against_base ? row.delta_high() : row.high();
+  }
+  return figure;
+}
+
+// What every result says, whatever was found.
+dex::v1::GateResult result_of(const Gate& gate) {
+  constexpr std::string_view kPrefix = "ON_FAIL_";
+  dex::v1::GateResult result;
+  result.set_gate(gate.name());
+  result.set_on_fail(Gate::OnFail_Name(gate.on_fail()).substr(kPrefix.size()));
+  result.set_condition(gate_condition(gate));
+  return result;
+}
+
+// "[depth=50,length=2048]"
+std::string dims_text(const Gate& gate) {
+  std::string text;
+  for (const auto& [key, value] : sorted(gate.dims()))
+    text += (text.empty() ? "[" : ",") + key + "=" + value;
+  return text.empty() ? "" : text + "]";
+}
+
 }  // namespace
 
 bool needs_probe(const FineTuningJobSpec& spec) {
@@ -94,21 +184,27 @@ bool needs_probe(const FineTuningJobSpec& spec) {
                      [](const Gate& gate) { return gate.task() == "base_guard"; });
 }
 
-void fill_gate(Gate& gate) {
-  const GateFigure* figure = figure_of(gate);
-  if (!gate.has_name()) gate.set_name(gate.task() + "." + gate.metric());
-  if (!gate.has_against())
-    gate.set_against(figure && figure->of_base ? Gate::AGAINST_BASE : Gate::AGAINST_ABSOLUTE);
-  if (!gate.has_use())
-    gate.set_use(figure && !figure->interval ? Gate::USE_POINT : Gate::USE_BOUND);
-  if (!gate.has_on_fail()) gate.set_on_fail(Gate::ON_FAIL_BLOCK_ALIAS);
+void fill_gates(FineTuningJobSpec& spec) {
+  std::set<std::string> taken;
+  for (const Gate& gate : spec.gates()) taken.insert(gate.name());
+  for (Gate& gate : *spec.mutable_gates()) {
+    fill_gate(gate);
+    if (gate.has_name()) continue;
+    // The same metric of two files is a natural wish; of the trainer's figures there is one each,
+    // so there the second is a slip, which bad_gates names.
+    const std::string plain = gate.task() + "." + gate.metric();
+    std::string name = plain;
+    for (int i = 2; !taken.insert(name).second && gate.has_evaluation(); ++i)
+      name = plain + "-" + std::to_string(i);
+    gate.set_name(name);
+  }
 }
 
 std::string gate_condition(const Gate& gate) {
   const bool least = gate.op() == Gate::OP_GE;
   std::ostringstream text;
   text.precision(10);
-  text << gate.task() << "." << gate.metric();
+  text << gate.task() << "." << gate.metric() << dims_text(gate);
   if (gate.against() == Gate::AGAINST_BASE) text << " - base";
   text << (least ? " >= " : " <= ") << gate.threshold();
   if (gate.use() == Gate::USE_BOUND) text << (least ? ", low end" : ", high end");
@@ -125,12 +221,14 @@ std::vector<BadValue> bad_gates(const FineTuningJobSpec& spec) {
     return bad;
   }
   std::set<std::string> names;
+  FineTuningJobSpec filled;
+  *filled.mutable_gates() = spec.gates();
+  fill_gates(filled);
   for (int i = 0; i < spec.gates_size(); ++i) {
     check_gate(spec.gates(i), i, bad);
-    Gate gate = spec.gates(i);
-    fill_gate(gate);
-    if (!names.insert(gate.name()).second)
-      bad.push_back({gate_path(i, "name"), "\"" + gate.name() + "\" is given twice"});
+    const std::string& name = filled.gates(i).name();
+    if (!names.insert(name).second)
+      bad.push_back({gate_path(i, "name"), "\"" + name + "\" is given twice"});
   }
   return bad;
 }
@@ -140,7 +238,15 @@ std::vector<BadValue> gate_conflicts(const FineTuningJobSpec& spec) {
   const bool branch = spec.has_dex() || spec.method_case() == FineTuningJobSpec::METHOD_NOT_SET;
   for (int i = 0; i < spec.gates_size(); ++i) {
     Gate gate = spec.gates(i);
-    const GateFigure* figure = figure_of(gate);
+    if (gate.has_evaluation()) {
+      if (publishes_a_model(spec)) {
+        bad.push_back({gate_path(i, "evaluation"),
+                       "needs an adapter beside its base, and this method publishes a whole model: "
+                       "use held_out loss or base_guard kl, or another method"});
+      }
+      continue;
+    }
+    const TrainersFigure* figure = figure_of(gate);
     if (!figure) continue;  // bad_gates says so
     fill_gate(gate);
     const std::string what = gate.task() + " " + gate.metric();
@@ -154,6 +260,55 @@ std::vector<BadValue> gate_conflicts(const FineTuningJobSpec& spec) {
       bad.push_back({gate_path(i, "task"), "branch_effect needs method dex, which has a branch"});
   }
   return bad;
+}
+
+bool passes(const GateLimit& limit, const MeasuredFigure& figure) {
+  if (limit.bound && !(figure.low && figure.high)) return false;
+  double decisive = figure.value;
+  if (limit.bound) decisive = limit.at_least ? *figure.low : *figure.high;
+  return limit.at_least ? decisive >= limit.threshold : decisive <= limit.threshold;
+}
+
+dex::v1::GateResult judge_gate(
+    const Gate& gate, const google::protobuf::RepeatedPtrField<dex::v1::EvaluationRow>& rows) {
+  const auto* row = find_row(gate, rows);
+  if (row == nullptr)
+    return unmeasured_gate(gate, "the task gave no such row, its file has nothing for it");
+  const bool against_base = gate.against() == Gate::AGAINST_BASE;
+  if (against_base && !row->has_delta())
+    return unmeasured_gate(gate, "the base and the adapter have no sample of it in common");
+  const MeasuredFigure figure = figure_in(*row, against_base);
+  dex::v1::GateResult result = result_of(gate);
+  result.set_value(figure.value);
+  if (figure.low) result.set_low(*figure.low);
+  if (figure.high) result.set_high(*figure.high);
+  result.set_n(figure.n);
+  const GateLimit limit{gate.op() == Gate::OP_GE, gate.use() == Gate::USE_BOUND, gate.threshold()};
+  result.set_passed(passes(limit, figure));
+  return result;
+}
+
+dex::v1::GateResult unmeasured_gate(const Gate& gate, const std::string& why) {
+  dex::v1::GateResult result = result_of(gate);
+  result.set_value(std::numeric_limits<double>::quiet_NaN());
+  result.set_not_measured(why);
+  return result;
+}
+
+std::string gate_sentence(const dex::v1::GateResult& result) {
+  std::ostringstream text;
+  text.precision(5);
+  text << "gate " << result.gate() << (result.passed() ? " passed: " : " not passed: ")
+       << result.condition();
+  if (!result.not_measured().empty()) {
+    text << "; not measured: " << result.not_measured();
+    return text.str();
+  }
+  text << "; " << result.value();
+  const bool interval = result.has_low() && result.has_high();
+  if (interval) text << " (" << result.low() << " to " << result.high() << ")";
+  text << " over " << result.n() << (interval ? " rows" : "");
+  return text.str();
 }
 
 }  // namespace dex::proto

@@ -1,27 +1,59 @@
 #pragma once
 
+#include <google/protobuf/repeated_ptr_field.h>
+
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "dex/v1/events.pb.h"
 #include "dex/v1/finetuning.pb.h"
 #include "proto/spec_values.h"
 
 namespace dex::proto {
 
-// Gates of a spec (finetuning.proto, Gate), for scheduler, trainer and client alike.
+// Gates of a spec (finetuning.proto, Gate), for scheduler, trainer, agent and client alike. What
+// only those on tasks of EvaluationService have is gate_tasks.h.
 
 // Whether anything measures KL to the base: the guard, or a gate on task base_guard.
 bool needs_probe(const dex::v1::FineTuningJobSpec& spec);
 
-// Sets what the gate leaves open to its default.
-void fill_gate(dex::v1::Gate& gate);
+// Sets what the gates leave open to its default.
+void fill_gates(dex::v1::FineTuningJobSpec& spec);
 
 // What the gate asks, for people: "held_out.loss - base <= 0, high end". Of a filled gate.
 std::string gate_condition(const dex::v1::Gate& gate);
 
 // What is wrong with the gates each by itself, and names given twice. Paths are "gates[0].metric".
 std::vector<BadValue> bad_gates(const dex::v1::FineTuningJobSpec& spec);
-// What the figure that a gate names does not have: a base's, an interval, a branch.
+// What the figure that a gate names does not have: a base's, an interval, a branch, an adapter
+// beside its base.
 std::vector<BadValue> gate_conflicts(const dex::v1::FineTuningJobSpec& spec);
+
+struct MeasuredFigure {
+  double value = 0;
+  std::optional<double> low, high;  // both or neither: it has no interval
+  int64_t n = 0;
+};
+struct GateLimit {
+  bool at_least = false;  // GE; else LE
+  bool bound = true;      // the interval's pessimistic end decides; else the value
+  double threshold = 0;
+};
+// The pessimistic end is the low one for GE, the high one for LE. A limit on a bound that isn't
+// there, and any limit on a figure that is not a number, is not kept.
+bool passes(const GateLimit& limit, const MeasuredFigure& figure);
+
+// What a filled gate says of its task's rows (gate_tasks.h, gate_evaluation): the adapter's row of
+// its metric and dims, or that row's difference to the base. Where there is none it has not passed.
+dex::v1::GateResult judge_gate(
+    const dex::v1::Gate& gate,
+    const google::protobuf::RepeatedPtrField<dex::v1::EvaluationRow>& rows);
+// The same where its task could not be measured at all.
+dex::v1::GateResult unmeasured_gate(const dex::v1::Gate& gate, const std::string& why);
+
+// "gate quality passed: perplexity.loss - base <= 0, high end; -0.12 (-0.2 to -0.05) over 40 rows"
+std::string gate_sentence(const dex::v1::GateResult& result);
 
 }  // namespace dex::proto

@@ -37,7 +37,7 @@ constexpr Limits kLimits[] = {
     {"seed", -kAny, kAny},
 
     {"dex.bottleneck.width_ratio", 0.01, 16},
-    {"dex.head_selection.fraction", 0, 1},
+    {"dex.head_selection.fraction", 0, 1, true},  // 0 would still train one a layer
     {"dex.head_selection.tau", -1000, 1000},
     {"dex.head_selection.eta", -1000, 1000},
     {"dex.head_selection.calibration.n_sequences", 1, 1024},
@@ -76,6 +76,7 @@ constexpr Limits kLimits[] = {
     {"hyperparameters.weight_decay", 0, 1},
     {"hyperparameters.adam_beta1", 0, 0.9999},
     {"hyperparameters.adam_beta2", 0, 0.999999},
+    {"hyperparameters.first_layer", 0, kMost},  // and below the model's layers
 
     {"evaluation.every_steps", 0, kUpdates},
     {"evaluation.max_tokens", 0, 1e9},
@@ -203,6 +204,30 @@ std::vector<BadValue> fold_conflicts(const dex::v1::FineTuningJobSpec& spec) {
   return {{"dex.bottleneck.activation", name + " is not linear" + needs, false}};
 }
 
+// What layers below first_layer can't have.
+std::vector<BadValue> layer_conflicts(const dex::v1::FineTuningJobSpec& spec) {
+  const uint32_t first = spec.hyperparameters().first_layer();
+  if (first == 0) return {};
+  const std::string path = "hyperparameters.first_layer";
+  const bool whole = spec.has_full() || spec.has_diff() ||
+                     spec.dex().train() == dex::v1::DexMethod::TRAIN_FULL_DEX;
+  if (whole) {
+    return {{path,
+             std::to_string(first) +
+                 " has no meaning with full, diff and train FULL_DEX, which publish a whole model; "
+                 "leave it out, or choose another method",
+             false}};
+  }
+  for (const auto& entry : spec.dex().head_selection().heads()) {
+    if (entry.layer() >= first || entry.heads().empty()) continue;
+    return {{"dex.head_selection.heads",
+             "has heads in layer " + std::to_string(entry.layer()) +
+                 ", below hyperparameters.first_layer " + std::to_string(first),
+             false}};
+  }
+  return {};
+}
+
 }  // namespace
 
 std::vector<BadValue> bad_values(const dex::v1::FineTuningJobSpec& spec) {
@@ -214,6 +239,7 @@ std::vector<BadValue> bad_values(const dex::v1::FineTuningJobSpec& spec) {
 
 std::vector<BadValue> conflicts(const dex::v1::FineTuningJobSpec& spec) {
   std::vector<BadValue> bad = fold_conflicts(spec);
+  for (BadValue& layers : layer_conflicts(spec)) bad.push_back(std::move(layers));
   for (BadValue& gate : gate_conflicts(spec)) bad.push_back(std::move(gate));
   return bad;
 }

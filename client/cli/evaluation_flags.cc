@@ -53,8 +53,8 @@ base::Status add_task(const EvaluationFlags& flags, v1::EvaluationSpec& spec) {
   return {};
 }
 
-void add_subjects(const EvaluationFlags& flags, v1::EvaluationSpec& spec) {
-  if (flags.model.empty() && flags.adapters.empty()) return;
+base::Status add_subjects(const EvaluationFlags& flags, v1::EvaluationSpec& spec) {
+  if (flags.model.empty() && flags.adapters.empty()) return {};
   std::string model = flags.model;
   if (model.empty()) {  // ft:<base>:<tenant>:<suffix>:<ulid>
     const std::string& id = flags.adapters.front();
@@ -65,8 +65,12 @@ void add_subjects(const EvaluationFlags& flags, v1::EvaluationSpec& spec) {
   for (const std::string& adapter : flags.adapters) {
     auto& subject = *spec.add_subjects();
     subject.set_model(model);
-    subject.set_adapter(adapter);
+    const size_t at = adapter.find('@');  // of no id
+    subject.set_adapter(adapter.substr(0, at));
+    if (at != std::string::npos)
+      DEX_RETURN_IF_ERROR(set_field(subject, "dex_lambda_scale", adapter.substr(at + 1)));
   }
+  return {};
 }
 
 }  // namespace
@@ -81,7 +85,7 @@ std::string task_names() {
 
 base::Result<v1::EvaluationSpec> make_evaluation_spec(const EvaluationFlags& flags) {
   DEX_ASSIGN_OR_RETURN(v1::EvaluationSpec spec, read_evaluation_spec(flags.spec_file));
-  add_subjects(flags, spec);
+  DEX_RETURN_IF_ERROR(add_subjects(flags, spec));
   DEX_RETURN_IF_ERROR(add_task(flags, spec));
   if (!flags.seed.empty()) DEX_RETURN_IF_ERROR(set_field(spec, "seed", flags.seed));
   if (!flags.confidence.empty())

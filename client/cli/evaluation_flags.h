@@ -11,7 +11,7 @@ namespace dex::cli {
 // What `dexctl evaluations create` was given; empty: not given.
 struct EvaluationFlags {
   std::string model;
-  std::vector<std::string> adapters;
+  std::vector<std::string> adapters;  // "ft:…", or "ft:…@0.5" with its dex_lambda_scale
   std::string task, file, shots_file;
   std::vector<std::string> sets;  // "context_length=1024", of the task
   std::string seed, confidence;

@@ -13,12 +13,26 @@ std::string between(bool known, double low, double high) {
   return known ? fixed(low, 4) + " – " + fixed(high, 4) : "–";
 }
 
-std::string where(const v1::EvaluationRow& row) {
+template <typename Message>  // a row or a sample
+std::string where(const Message& message) {
   std::map<std::string, std::string> dims;  // by name: the message has no order
-  for (const auto& [name, value] : row.dims()) dims[name] = value;
+  for (const auto& [name, value] : message.dims()) dims[name] = value;
   std::string text;
   for (const auto& [name, value] : dims) text += (text.empty() ? "" : " ") + name + "=" + value;
   return text;
+}
+
+// The end of a text, where prompts ask and answers stand, as a cell of one line.
+std::string one_line(std::string text) {
+  constexpr size_t kShown = 60;  // characters
+  for (char& c : text) c = c == '\n' || c == '\r' || c == '\t' ? ' ' : c;
+  size_t left_out = 0;
+  for (size_t width = display_width(text); width > kShown; --width) {
+    ++left_out;
+    while (left_out < text.size() && (static_cast<unsigned char>(text[left_out]) & 0xC0) == 0x80)
+      ++left_out;
+  }
+  return left_out == 0 ? text : "…" + text.substr(left_out);
 }
 
 std::string subject_text(const v1::EvaluationSubject& subject) {
@@ -94,11 +108,28 @@ Table row_table(const std::vector<v1::EvaluationRow>& rows) {
   return table;
 }
 
+Table sample_table(const std::vector<v1::EvaluationSample>& samples) {
+  Table table = {
+      {"TASK", "WHERE", "LINE", "SUBJECT", "SCORE", "BASELINE", "PROMPT", "EXPECTED", "OUTPUT"}};
+  for (const auto& sample : samples) {
+    table.push_back(
+        {sample.task(), where(sample), sample.line() > 0 ? std::to_string(sample.line()) : "",
+         sample.subject(), fixed(sample.score(), 4),
+         sample.has_baseline_score() ? fixed(sample.baseline_score(), 4) : "",
+         one_line(sample.prompt()), one_line(sample.expected()), one_line(sample.output())});
+  }
+  return table;
+}
+
 std::string evaluation_text(const v1::Evaluation& evaluation, const Terminal& terminal) {
   std::string text = render(evaluation_details(evaluation), terminal);
   for (const auto& result : evaluation.results()) {
-    text += "\n" + result.task() + ", " + result.file() + "\n" +
-            render(row_table({result.rows().begin(), result.rows().end()}), terminal);
+    text += "\n" + result.task() + ", " + result.file() + "\n";
+    if (!result.rows().empty())
+      text += render(row_table({result.rows().begin(), result.rows().end()}), terminal);
+    for (const auto& file : result.files()) text += "  " + file + "\n";
+    if (!result.files().empty())
+      text += "get them: dexctl evaluations download " + evaluation.id() + " FOLDER\n";
     for (const auto& table : result.head_tables()) {
       if (!table.pairs()) text += "\n" + head_table_text(table);
     }

@@ -1,4 +1,6 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <ostream>
 
@@ -6,11 +8,11 @@
 #include "client/cli/evaluation_flags.h"
 #include "client/cli/evaluation_view.h"
 #include "client/cli/exit_code.h"
-#include "client/cli/file_argument.h"
 #include "client/cli/names.h"
 #include "client/cli/progress_view.h"
+#include "client/cli/report_folder.h"
 #include "client/cli/set_field.h"
-#include "proto/task_files.h"
+#include "client/cli/task_files.h"
 
 namespace dex::cli {
 
@@ -29,19 +31,6 @@ int show_evaluation(Context& context, const v1::Evaluation& evaluation) {
     context.output.result(evaluation, evaluation.id(), {});
   }
   return kDone;
-}
-
-// Puts ids in the place of paths.
-base::Status upload_files(Context& context, v1::EvaluationSpec& spec, Upload upload) {
-  for (auto& task : *spec.mutable_tasks()) {
-    for (const auto& [field, file] : proto::task_files(task)) {
-      if (file.empty()) continue;
-      DEX_ASSIGN_OR_RETURN(const std::string id,
-                           file_argument(context, file, v1::FILE_PURPOSE_EVALS, upload));
-      proto::set_task_file(task, field, id);
-    }
-  }
-  return {};
 }
 
 // What is worth a line while an evaluation runs.
@@ -88,8 +77,10 @@ int create_evaluation(Context& context, const EvaluateArguments& arguments) {
   auto spec = make_evaluation_spec(arguments.flags);
   if (!spec.ok()) return context.output.failure(spec.status());
   const Upload upload = arguments.dry_run ? Upload::kRefused : Upload::kAllowed;
-  if (const auto uploaded = upload_files(context, *spec, upload); !uploaded.ok())
-    return context.output.failure(uploaded);
+  for (auto& task : *spec->mutable_tasks()) {
+    if (const auto uploaded = upload_task_files(context, task, upload); !uploaded.ok())
+      return context.output.failure(uploaded);
+  }
   *request.mutable_spec() = std::move(spec).value();
   request.set_validate_only(arguments.dry_run);
   const auto evaluation = context.client.create_evaluation(request);
@@ -102,16 +93,41 @@ int create_evaluation(Context& context, const EvaluateArguments& arguments) {
   return kDone;
 }
 
-int get_evaluation(Context& context, const std::string& id, bool markdown) {
-  const auto evaluation = context.client.get_evaluation(id);
+struct GetEvaluation {
+  std::string id;
+  bool markdown = false;
+  std::string out;  // folder of the report; empty: none is written
+};
+
+int get_evaluation(Context& context, const GetEvaluation& arguments) {
+  const bool to_folder = !arguments.out.empty();
+  auto evaluation = context.client.get_evaluation(arguments.id, to_folder);
   if (!evaluation.ok()) return context.output.failure(evaluation.status());
-  if (!markdown) return show_evaluation(context, *evaluation);
+  if (!arguments.markdown && !to_folder) return show_evaluation(context, *evaluation);
   if (evaluation->report_markdown().empty()) {
     return context.output.failure(base::failed_precondition(
-        "JOB_STATE_CONFLICT",
-        "evaluation " + id + " has no report: it is " + words(short_name(evaluation->state()))));
+        "JOB_STATE_CONFLICT", "evaluation " + arguments.id + " has no report: it is " +
+                                  words(short_name(evaluation->state()))));
+  }
+  if (to_folder) {
+    const auto files = report_files(*evaluation);
+    if (const auto written = write_report(arguments.out, files); !written.ok())
+      return context.output.failure(written);
+    for (const ReportFile& file : files)
+      context.output.note("wrote " + (std::filesystem::path(arguments.out) / file.name).string());
+    for (const std::string& name : evaluation->pictures_left_out())
+      context.output.note("left out, too large for one reply: " + name);
+    evaluation->clear_pictures();
+    if (!arguments.markdown) return show_evaluation(context, *evaluation);
   }
   context.output.out() << evaluation->report_markdown() << std::flush;
+  return kDone;
+}
+
+int download_evaluation(Context& context, const std::string& id, const std::string& folder) {
+  const base::Status status = context.client.download_evaluation(id, folder);
+  if (!status.ok()) return context.output.failure(status);
+  context.output.note("unpacked into " + folder + ", checksums agree");
   return kDone;
 }
 
@@ -137,6 +153,30 @@ int list_evaluations(Context& context, const ListEvaluations& arguments) {
   return kDone;
 }
 
+struct ListSamples {
+  v1::ListEvaluationSamplesRequest request;
+  int limit = 20;
+};
+
+// Page by page until there are as many as were asked for.
+int list_samples(Context& context, const ListSamples& arguments) {
+  v1::ListEvaluationSamplesRequest request = arguments.request;
+  v1::ListEvaluationSamplesResponse all;
+  do {
+    request.set_page_size(std::min(arguments.limit - all.samples_size(), 1000));
+    auto reply = context.client.list_evaluation_samples(request);
+    if (!reply.ok()) return context.output.failure(reply.status());
+    for (auto& sample : *reply->mutable_samples()) *all.add_samples() = std::move(sample);
+    all.set_next_page_token(reply->next_page_token());
+    request.set_page_token(reply->next_page_token());
+  } while (!all.next_page_token().empty() && all.samples_size() < arguments.limit);
+  std::vector<std::string> items;
+  for (const auto& sample : all.samples()) items.push_back(std::to_string(sample.item()));
+  context.output.list(all, items, sample_table({all.samples().begin(), all.samples().end()}),
+                      "no such samples");
+  return kDone;
+}
+
 int cancel_evaluation(Context& context, const std::string& id, bool wait) {
   const auto evaluation = context.client.cancel_evaluation(id);
   if (!evaluation.ok()) return context.output.failure(evaluation.status());
@@ -153,14 +193,17 @@ void add_create_evaluation(CLI::App& noun, Action& action) {
   auto given = std::make_shared<EvaluateArguments>();
   auto& flags = given->flags;
   verb->add_option("--model", flags.model, "base model; not needed beside --adapter");
-  verb->add_option("--adapter", flags.adapters, "adapter to compare with its base (up to three)")
+  verb->add_option("--adapter", flags.adapters,
+                   "adapter to compare with its base (up to three); ID@0.5: with half its λ, ID@0: "
+                   "without its branch")
       ->allow_extra_args(false);
   verb->add_option("--task", flags.task, task_names());
   verb->add_option(
       "--file", flags.file,
       "the task's data, a file id or a path that is uploaded first: plain text or JSON "
       "Lines (perplexity, multi_needle), MMLU's CSV or BBQ's JSON Lines "
-      "(multiple_choice), {text, label} (icl), {question, context, answers} (answers)");
+      "(multiple_choice), {text, label} (icl), {question, context, answers} (answers), "
+      "AlpacaEval's set (instructions)");
   verb->add_option("--shots-file", flags.shots_file,
                    "multiple_choice with --set n_shot=…: where examples are drawn from");
   verb->add_option("--set", flags.sets,
@@ -190,16 +233,16 @@ void add_evaluations(CLI::App& app, Action& action) {
   noun->require_subcommand(1);
   add_create_evaluation(*noun, action);
 
-  auto id = std::make_shared<std::string>();
-  auto markdown = std::make_shared<bool>(false);
+  auto got = std::make_shared<GetEvaluation>();
   auto* verb = add_verb(*noun, "get", "one evaluation with its results",
-                        "dexctl evaluations get eval-01… --markdown");
-  verb->add_option("id", *id, "evaluation id")->required();
-  verb->add_flag("--markdown", *markdown, "only the report, in Markdown, with heat maps");
-  verb->callback([&action, id, markdown] {
-    action = [=](Context& c) { return get_evaluation(c, *id, *markdown); };
-  });
+                        "dexctl evaluations get eval-01… --out report/");
+  verb->add_option("id", got->id, "evaluation id")->required();
+  verb->add_flag("--markdown", got->markdown, "only the report, in Markdown, with heat maps");
+  verb->add_option("--out", got->out,
+                   "folder that gets report.md and the pictures that it shows (SVG)");
+  verb->callback([&action, got] { action = [=](Context& c) { return get_evaluation(c, *got); }; });
 
+  auto id = std::make_shared<std::string>();
   verb =
       add_verb(*noun, "list", "the newest evaluations", "dexctl evaluations list --state running");
   auto listed = std::make_shared<ListEvaluations>();
@@ -210,6 +253,25 @@ void add_evaluations(CLI::App& app, Action& action) {
   verb->callback(
       [&action, listed] { action = [=](Context& c) { return list_evaluations(c, *listed); }; });
 
+  auto sampled = std::make_shared<ListSamples>();
+  verb = add_verb(*noun, "samples", "what was asked and answered, of an evaluation that succeeded",
+                  "dexctl evaluations samples eval-01… --subject night --only-changed");
+  verb->add_option("id", *id, "evaluation id")->required();
+  verb->add_option("--task", *sampled->request.mutable_task(),
+                   "of one task: multiple_choice …, or by its place: tasks[1]");
+  verb->add_option("--subject", *sampled->request.mutable_subject(),
+                   "of one subject, by its label");
+  verb->add_flag_callback(
+      "--only-changed", [sampled] { sampled->request.set_only_changed(true); },
+      "only where the score is another than the first subject's");
+  verb->add_option("--limit", sampled->limit, "how many, 1 to 100000")
+      ->check(CLI::Range(1, 100'000))
+      ->capture_default_str();
+  verb->callback([&action, id, sampled] {
+    sampled->request.set_id(*id);
+    action = [=](Context& c) { return list_samples(c, *sampled); };
+  });
+
   auto after = std::make_shared<int64_t>(0);
   verb = add_verb(*noun, "watch", "follow an evaluation; Ctrl-C ends the watching only",
                   "dexctl evaluations watch eval-01…");
@@ -217,6 +279,17 @@ void add_evaluations(CLI::App& app, Action& action) {
   verb->add_option("--after", *after, "only events after this sequence number");
   verb->callback([&action, id, after] {
     action = [=](Context& c) { return follow_evaluation(c, *id, *after); };
+  });
+
+  auto folder = std::make_shared<std::string>();
+  verb = add_verb(*noun, "download",
+                  "write what an evaluation has published to a new folder and check it: rows, "
+                  "report, pictures of heads, answers to instructions",
+                  "dexctl evaluations download eval-01… my-evaluation");
+  verb->add_option("id", *id, "evaluation id")->required();
+  verb->add_option("folder", *folder, "where to; must not exist or be empty")->required();
+  verb->callback([&action, id, folder] {
+    action = [=](Context& c) { return download_evaluation(c, *id, *folder); };
   });
 
   auto wait = std::make_shared<bool>(false);

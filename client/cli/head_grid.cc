@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <functional>
 #include <limits>
@@ -44,6 +45,7 @@ std::string grid(const v1::HeadSelectionComplete& selection, const std::string& 
   for (const Layer& layer : selection.layers()) {
     if (!score_of) break;
     for (const float score : score_of(layer)) {
+      if (!std::isfinite(score)) continue;
       low = std::min(low, score);
       high = std::max(high, score);
     }
@@ -64,7 +66,9 @@ std::string grid(const v1::HeadSelectionComplete& selection, const std::string& 
     for (int h = 0; h < heads; ++h) {
       const bool is_chosen = chosen.contains(static_cast<uint32_t>(h));
       std::string shade = " ";
-      if (score_of && h < score_of(layer).size() && high > low) {
+      if (score_of && h < score_of(layer).size() && !std::isfinite(score_of(layer).Get(h))) {
+        shade = "?";
+      } else if (score_of && h < score_of(layer).size() && high > low) {
         const double share = (score_of(layer).Get(h) - low) / (high - low);
         shade = kShades[std::min<size_t>(static_cast<size_t>(share * kShades.size()),
                                          kShades.size() - 1)];

@@ -12,7 +12,7 @@ namespace dex::cli {
 // needed. Without a score (criterion ALL or EXPLICIT) one grid shows the choice alone.
 std::string head_grid_text(const v1::HeadSelectionComplete& selection);
 
-// One such grid of scores alone: a list of heads a layer.
+// One such grid of scores alone: a list of heads a layer; "?" where a score is not defined.
 std::string score_grid_text(const std::string& title,
                             const std::vector<std::vector<double>>& scores);
 

@@ -1,6 +1,7 @@
 #include "client/cli/heads.h"
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <optional>
 #include <ostream>
 
@@ -8,14 +9,38 @@
 #include "client/cli/file_argument.h"
 #include "client/cli/head_grid.h"
 #include "client/cli/names.h"
+#include "client/cli/report_folder.h"
 #include "client/cli/set_field.h"
 
 namespace dex::cli {
 
 namespace {
 
+// Writes the report and its picture into the folder that --out names, if it names one.
+int write_heads(Context& context, const v1::HeadSelectionReport& report, const std::string& out) {
+  if (out.empty()) return kDone;
+  const auto files = report_files(report);
+  if (const auto written = write_report(out, files); !written.ok())
+    return context.output.failure(written);
+  for (const ReportFile& file : files)
+    context.output.note("wrote " + (std::filesystem::path(out) / file.name).string());
+  return kDone;
+}
+
+// What a finished job's trainer left beside the adapter: more than its events tell.
+int write_heads_of_job(Context& context, const std::string& id, const std::string& out) {
+  if (out.empty()) return kDone;
+  const auto job = context.client.get_job(id, true);
+  if (!job.ok()) return context.output.failure(job.status());
+  if (job->has_head_selection()) return write_heads(context, job->head_selection(), out);
+  return context.output.failure(base::failed_precondition(
+      "JOB_STATE_CONFLICT", "job " + id + " has no report of its heads yet: it is " +
+                                words(short_name(job->state())) +
+                                ", and the report comes with its adapter"));
+}
+
 // The job's last selection: a re-selection during training replaces the first.
-int heads_of_job(Context& context, const std::string& id) {
+int heads_of_job(Context& context, const std::string& id, const std::string& out) {
   v1::ListFineTuningEventsRequest request;
   request.set_id(id);
   request.set_page_size(1000);
@@ -41,7 +66,7 @@ int heads_of_job(Context& context, const std::string& id) {
   } else {
     context.output.result(*last, id, {});
   }
-  return kDone;
+  return write_heads_of_job(context, id, out);
 }
 
 int preview_heads(Context& context, const PreviewFlags& flags) {
@@ -52,9 +77,12 @@ int preview_heads(Context& context, const PreviewFlags& flags) {
     if (!file.ok()) return context.output.failure(file.status());
     request->set_file(std::move(file).value());
   }
+  request->set_with_picture(!flags.out.empty());
   context.output.note("a worker measures the heads of " + request->model() + " …");
-  const auto report = context.client.preview_head_selection(*request);
+  auto report = context.client.preview_head_selection(*request);
   if (!report.ok()) return context.output.failure(report.status());
+  if (const int code = write_heads(context, *report, flags.out); code != kDone) return code;
+  report->clear_picture();
   if (context.output.format() == Format::kTable) {
     context.output.out() << preview_text(*report) << std::flush;
   } else {
@@ -69,7 +97,7 @@ int heads(Context& context, const std::string& id, const PreviewFlags& flags) {
         "MISSING_FIELD", "give either a job's id, or --model and --file or --text"));
     return kUsage;
   }
-  return id.empty() ? preview_heads(context, flags) : heads_of_job(context, id);
+  return id.empty() ? preview_heads(context, flags) : heads_of_job(context, id, flags.out);
 }
 
 // What the grids take; scores are shown with four digits.
@@ -157,6 +185,9 @@ void add_heads(CLI::App& jobs, Action& action) {
                    "any field of head_selection: --set tau=1.2 (may be repeated)")
       ->allow_extra_args(false)
       ->needs(model);
+  verb->add_option("--out", flags->out,
+                   "folder that gets the whole report (head_selection.json) and its picture "
+                   "(head_selection.svg); of a job once it has succeeded");
   verb->callback(
       [&action, id, flags] { action = [=](Context& c) { return heads(c, *id, *flags); }; });
 }

@@ -15,6 +15,7 @@ void add_heads(CLI::App& jobs, Action& action);
 // The flags of a preview, as typed.
 struct PreviewFlags {
   std::string model, file, preset, criterion, seed;
+  std::string out;  // folder of report and picture, also of a job's; empty: none is written
   std::vector<std::string> texts;
   std::vector<std::string> sets;  // path=value below head_selection: calibration.n_sequences=4
 };

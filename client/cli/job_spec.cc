@@ -55,12 +55,16 @@ Status apply_method(const SpecFlags& flags, v1::FineTuningJobSpec& spec) {
     spec.GetReflection()->MutableMessage(&spec, field);
   }
   if (flags.preset.empty()) return {};
+  if (spec.has_kvo_only()) {
+    spec.mutable_kvo_only()->set_preset(flags.preset);
+    return {};
+  }
   if (!spec.has_dex()) {
     return base::invalid_argument(
         "UNUSED_FIELD",
         "--preset has no effect with " +
             (flags.method.empty() ? "the spec file's method" : "--method " + flags.method) +
-            ": presets are for dex");
+            ": presets are for dex and kvo_only");
   }
   spec.mutable_dex()->set_preset(flags.preset);
   return {};

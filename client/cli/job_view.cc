@@ -53,8 +53,9 @@ std::string loss_text(const v1::FineTuningJob& job) {
 
 // "passed: held_out.loss - base <= 0, high end; -0.1200 (-0.2000 to -0.0500)".
 std::string gate_text(const v1::GateResult& result) {
-  std::string text = (result.passed() ? "passed: " : "not passed: ") + result.condition() + "; " +
-                     number(result.value(), "%.4f");
+  std::string text = (result.passed() ? "passed: " : "not passed: ") + result.condition() + "; ";
+  if (!result.not_measured().empty()) return text + "not measured: " + result.not_measured();
+  text += number(result.value(), "%.4f");
   if (result.has_low() && result.has_high()) {
     text += " (" + number(result.low(), "%.4f") + " to " + number(result.high(), "%.4f") + ")";
   }
@@ -156,6 +157,8 @@ Table job_details(const v1::FineTuningJob& job) {
   }
   if (job.metrics().has_base_kl())
     add("KL to the base", number(job.metrics().base_kl(), "%.4f") + " nats a token");
+  if (job.metrics().has_gradient_range())
+    add("gradient range", number(job.metrics().gradient_range(), "%.2f") + " of the median norm");
   for (const auto& result : job.gate_results()) add("gate " + result.gate(), gate_text(result));
   if (job.has_promotable()) add("promotable", job.promotable() ? "yes" : "no");
   add("adapter", job.fine_tuned_model());
@@ -172,6 +175,13 @@ Table value_table(const v1::FineTuningJobSpec& spec, const Sources& sources) {
                      proto::gate_condition(gate) + ", else " + short_name(gate.on_fail()), "user"});
   }
   return table;
+}
+
+void mark_preset_values(const v1::Preset& preset, v1::EffectiveConfig& config) {
+  for (auto& [path, source] : *config.mutable_sources()) {
+    const auto mark = preset.sources().find(path);
+    if (source == "PRESET" && mark != preset.sources().end()) source += " (" + mark->second + ")";
+  }
 }
 
 std::string estimate_text(const v1::Estimate& estimate, const Terminal& terminal) {

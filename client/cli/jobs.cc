@@ -10,6 +10,7 @@
 #include "client/cli/names.h"
 #include "client/cli/progress_view.h"
 #include "client/cli/set_field.h"
+#include "client/cli/task_files.h"
 #include "client/cli/watch.h"
 
 namespace dex::cli {
@@ -37,7 +38,7 @@ void add_spec_flags(CLI::App& verb, SpecFlags& flags) {
       "options are --set lora.r=16 and the like");
   verb.add_option("--preset", flags.preset,
                   "auto (default), paper, small, medium, large, code, long-text, multilingual: "
-                  "dexctl presets list");
+                  "dexctl presets list. Of dex; kvo_only takes its rates");
   verb.add_option("--suffix", flags.suffix, "part of the adapter's name");
   verb.add_option("--name", flags.name, "a name for people");
   verb.add_option("--seed", flags.seed, "whole number; same seed, same result");
@@ -53,9 +54,14 @@ void add_spec_flags(CLI::App& verb, SpecFlags& flags) {
   verb.add_option("--base-guard", flags.kl_max,
                   "end the job when KL to its base on general text exceeds so many nats a token "
                   "(your own text: --set watchdog.base_guard.probe_file=FILE)");
-  verb.add_option("--promote-if", flags.gates,
-                  "a gate that the adapter must pass to be promoted: held_out.loss<=0 (against the "
-                  "base), base_guard.kl<=0.1, branch_effect.value>=0.02 (may be repeated)")
+  verb.add_option(
+          "--promote-if", flags.gates,
+          "a gate that the adapter must pass to be promoted: held_out.loss<=0 (against the "
+          "base), base_guard.kl<=0.1, branch_effect.value>=0.02; or a task of dexctl "
+          "evaluations with its file and options, measured on base and adapter after the "
+          "training, as a difference to the base: \"perplexity(wiki.test.raw).loss<=0\", "
+          "\"multiple_choice(mmlu.csv, samples=500).acc_norm>=-0.02\", \"multi_needle(book.txt, "
+          "lengths=1024,2048).accuracy[length=2048]>=-0.05\" (may be repeated)")
       ->allow_extra_args(false);
   verb.add_option("--set", flags.sets,
                   "any field of the spec: --set dex.lambda.end=0.5 (may be repeated)")
@@ -80,6 +86,10 @@ base::Result<v1::FineTuningJobSpec> spec_with_files(Context& context, const Spec
     auto& file = *spec.mutable_watchdog()->mutable_base_guard()->mutable_probe_file();
     DEX_ASSIGN_OR_RETURN(file, id_of(file));
   }
+  for (auto& gate : *spec.mutable_gates()) {
+    if (gate.has_evaluation())
+      DEX_RETURN_IF_ERROR(upload_task_files(context, *gate.mutable_evaluation(), upload));
+  }
   return spec;
 }
 
@@ -90,13 +100,24 @@ bool confirmed(Context& context) {
   return answer == "y" || answer == "Y" || answer == "yes";
 }
 
+// For people: whose the preset's values are. An estimate is worth showing without, so that nothing
+// is said where the server can't be asked.
+std::string marked_text(Context& context, v1::Estimate estimate) {
+  auto& config = *estimate.mutable_effective_config();
+  if (!config.preset_version().empty()) {
+    const auto preset = context.client.get_preset(config.preset_version(), config.spec().model());
+    if (preset.ok()) mark_preset_values(*preset, config);
+  }
+  return estimate_text(estimate, context.output.terminal());
+}
+
 int estimate(Context& context, const SpecFlags& flags, Upload upload) {
   const auto spec = spec_with_files(context, flags, upload);
   if (!spec.ok()) return context.output.failure(spec.status());
   const auto estimate = context.client.estimate_job(*spec);
   if (!estimate.ok()) return context.output.failure(estimate.status());
   if (context.output.format() == Format::kTable) {
-    context.output.out() << estimate_text(*estimate, context.output.terminal()) << std::flush;
+    context.output.out() << marked_text(context, *estimate) << std::flush;
   } else {
     context.output.result(*estimate, "", {});
   }
@@ -114,7 +135,7 @@ int create(Context& context, const CreateArguments& arguments) {
   if (!spec.ok()) return context.output.failure(spec.status());
   const auto estimate = context.client.estimate_job(*spec);
   if (!estimate.ok()) return context.output.failure(estimate.status());
-  context.output.note(estimate_text(*estimate, context.output.terminal()));
+  context.output.note(marked_text(context, *estimate));
   if (!arguments.yes && !confirmed(context)) {
     context.output.note("nothing was started");
     return kInterrupted;

@@ -1,32 +1,126 @@
 #include "client/cli/promote_if.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <string_view>
+#include <vector>
+
+#include "client/cli/evaluation_flags.h"
+#include "client/cli/set_field.h"
 
 namespace dex::cli {
 
+namespace {
+
+base::Status refused(const std::string& text, const std::string& what) {
+  return base::invalid_argument(
+      "INVALID_FIELD",
+      "--promote-if \"" + text + "\" " + what +
+          "; write a task, a metric and a limit: held_out.loss<=0, base_guard.kl<=0.1, "
+          "branch_effect.value>=0.02, \"perplexity(wiki.test.raw).loss<=0\" or "
+          "\"multi_needle(book.txt, lengths=1024,2048).accuracy[length=2048]>=-0.05\"");
+}
+
+std::string trimmed(std::string_view text) {
+  const size_t begin = text.find_first_not_of(' ');
+  if (begin == std::string_view::npos) return "";
+  return std::string(text.substr(begin, text.find_last_not_of(' ') - begin + 1));
+}
+
+// "a, b=1,2, c=3" → "a", "b=1,2", "c=3": a piece without '=' goes on with the one before it; with
+// the first, a file's name, as it was typed.
+std::vector<std::string> arguments_of(std::string_view text) {
+  std::vector<std::string> out;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    const std::string piece = trimmed(text.substr(begin, end - begin));
+    if (out.empty() || piece.find('=') != std::string::npos) {
+      out.push_back(piece);
+    } else {
+      out.back() += "," + (out.size() == 1 ? std::string(text.substr(begin, end - begin)) : piece);
+    }
+    begin = end + 1;
+  }
+  return out;
+}
+
+base::Status set_options(const std::string& text, const std::string& task,
+                         const std::string& inside, v1::EvaluationTask& out) {
+  std::string name = task;
+  std::replace(name.begin(), name.end(), '-', '_');
+  const auto* field = v1::EvaluationTask::descriptor()->FindFieldByName(name);
+  if (field == nullptr)
+    return refused(text, "names a task that reads no file: those that do are " + task_names());
+  out.GetReflection()->MutableMessage(&out, field);
+  const std::vector<std::string> arguments = arguments_of(inside);
+  if (arguments.front().empty()) return refused(text, "has no file for " + name);
+  DEX_RETURN_IF_ERROR(set_field(out, name + ".file", arguments.front()));
+  for (size_t i = 1; i < arguments.size(); ++i) {
+    const size_t equals = arguments[i].find('=');
+    DEX_RETURN_IF_ERROR(set_field(out, name + "." + trimmed(arguments[i].substr(0, equals)),
+                                  trimmed(arguments[i].substr(equals + 1))));
+  }
+  return {};
+}
+
+base::Status set_dims(const std::string& text, const std::string& inside, v1::Gate& gate) {
+  for (const std::string& dim : arguments_of(inside)) {
+    const size_t equals = dim.find('=');
+    if (equals == 0 || equals == std::string::npos)
+      return refused(text, "has [" + dim + "], which is not dim=value");
+    (*gate.mutable_dims())[trimmed(dim.substr(0, equals))] = trimmed(dim.substr(equals + 1));
+  }
+  return {};
+}
+
+// "TASK.METRIC", "TASK(…).METRIC", "TASK(…).METRIC[…]".
+base::Status set_figure(const std::string& text, const std::string& figure, v1::Gate& gate) {
+  const size_t open = figure.find('('), close = figure.rfind(')');
+  std::string task, metric;
+  if (open == std::string::npos) {
+    const size_t dot = figure.find('.');
+    if (dot != std::string::npos) {
+      task = trimmed(figure.substr(0, dot));
+      metric = trimmed(figure.substr(dot + 1));
+    }
+    gate.set_task(task);
+  } else {
+    if (close == std::string::npos || close < open || figure.substr(close + 1, 1) != ".")
+      return refused(text, "does not go on with \").metric\" behind its file");
+    task = trimmed(figure.substr(0, open));
+    metric = trimmed(figure.substr(close + 2));
+    DEX_RETURN_IF_ERROR(set_options(text, task, figure.substr(open + 1, close - open - 1),
+                                    *gate.mutable_evaluation()));
+    const size_t bracket = metric.find('[');
+    if (bracket != std::string::npos) {
+      if (!metric.ends_with(']')) return refused(text, "has a [ without its ]");
+      DEX_RETURN_IF_ERROR(
+          set_dims(text, metric.substr(bracket + 1, metric.size() - bracket - 2), gate));
+      metric = trimmed(metric.substr(0, bracket));
+    }
+  }
+  if (task.empty() || metric.empty()) return refused(text, "does not begin with task.metric");
+  gate.set_metric(metric);
+  return {};
+}
+
+}  // namespace
+
 base::Result<v1::Gate> parse_gate(const std::string& text) {
-  const auto refused = [&text](const std::string& what) {
-    return base::invalid_argument("INVALID_FIELD",
-                                  "--promote-if \"" + text + "\" " + what +
-                                      "; write a task, a metric and a limit: held_out.loss<=0, "
-                                      "base_guard.kl<=0.1 or branch_effect.value>=0.02");
-  };
-  size_t at = text.find("<=");
-  const bool least = at == std::string::npos;
-  if (least) at = text.find(">=");
-  if (at == std::string::npos) return refused("has neither <= nor >=");
-  const size_t dot = text.find('.');
-  if (dot == 0 || dot == std::string::npos || dot + 1 >= at)
-    return refused("does not begin with task.metric");
+  // The last one: a file's name may hold the other.
+  const size_t most = text.rfind("<="), least = text.rfind(">=");
+  if (most == std::string::npos && least == std::string::npos)
+    return refused(text, "has neither <= nor >=");
+  const bool is_least = most == std::string::npos || (least != std::string::npos && least > most);
+  const size_t at = is_least ? least : most;
   const std::string number = text.substr(at + 2);
   char* end = nullptr;
   const double threshold = std::strtod(number.c_str(), &end);
   if (number.empty() || *end != '\0' || threshold - threshold != 0)
-    return refused("does not end with a number");
+    return refused(text, "does not end with a number");
   v1::Gate gate;
-  gate.set_task(text.substr(0, dot));
-  gate.set_metric(text.substr(dot + 1, at - dot - 1));
-  gate.set_op(least ? v1::Gate::OP_GE : v1::Gate::OP_LE);
+  DEX_RETURN_IF_ERROR(set_figure(text, text.substr(0, at), gate));
+  gate.set_op(is_least ? v1::Gate::OP_GE : v1::Gate::OP_LE);
   gate.set_threshold(threshold);
   return gate;
 }

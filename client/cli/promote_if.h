@@ -7,9 +7,14 @@
 
 namespace dex::cli {
 
-// --promote-if TASK.METRIC<=NUMBER (or >=) as a gate whose other fields are open, so that the
-// server's defaults hold: "held_out.loss<=0" is passed by a job whose held-out loss is surely no
-// higher than its base's. INVALID_FIELD says what is wrong; which tasks and metrics there are is
+// --promote-if FIGURE<=NUMBER (or >=) as a gate whose other fields are open, so that the server's
+// defaults hold. FIGURE is TASK.METRIC, or for a task of EvaluationService
+//
+//   TASK(FILE, option=value, …).METRIC[dim=value, …]
+//
+// with its options as `dexctl evaluations create --set` takes them, lists with commas too:
+// "multi_needle(book.txt, lengths=1024,2048).accuracy[length=2048]>=-0.05". FILE is a file id or a
+// path, as it was given. INVALID_FIELD, UNKNOWN_FIELD say what is wrong; which metrics there are is
 // the server's to say.
 base::Result<v1::Gate> parse_gate(const std::string& text);
 

@@ -1,13 +1,16 @@
 // `dexctl study`: the same data, budget and seeds for every method, and a report of what came out.
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "client/cli/command.h"
 #include "client/cli/exit_code.h"
 #include "client/cli/file_argument.h"
 #include "client/cli/progress_view.h"
+#include "client/cli/study_learning.h"
 #include "client/cli/study_plan.h"
 #include "client/cli/study_report.h"
 #include "services/base/files.h"
@@ -65,9 +68,16 @@ class JobBook {
   std::map<std::string, std::string> jobs_;
 };
 
-// Finds or creates the run's job and waits for its end.
-Result<v1::FineTuningJob> run_job(Context& context, const StudyPlan& plan, const StudyRun& run,
-                                  JobBook& book) {
+// A job that has ended, and its training loss.
+struct EndedJob {
+  v1::FineTuningJob job;
+  LossCurve curve;
+};
+
+// Finds or creates the run's job and waits for its end. Its events are read from the first on, also
+// those of a job that has ended long ago.
+Result<EndedJob> run_job(Context& context, const StudyPlan& plan, const StudyRun& run,
+                         JobBook& book) {
   v1::CreateFineTuningJobRequest request;
   DEX_ASSIGN_OR_RETURN(*request.mutable_spec(), spec_of(plan, run));
   request.set_request_id(request_id_of(request.spec()));
@@ -77,6 +87,7 @@ Result<v1::FineTuningJob> run_job(Context& context, const StudyPlan& plan, const
     id = created.id();
     DEX_RETURN_IF_ERROR(book.put(request.request_id(), id));
   }
+  EndedJob ended;
   JobProgress progress(context.output);
   const bool show = context.output.terminal().interactive;
   const Status watched =
@@ -84,38 +95,65 @@ Result<v1::FineTuningJob> run_job(Context& context, const StudyPlan& plan, const
         if (show && message.has_snapshot()) progress.show(message.snapshot());
         if (show && message.has_event() && message.event().has_metrics())
           progress.show(message.event());
+        if (message.has_event()) ended.curve.take(message.event());
         return true;
       });
   progress.clear();
   DEX_RETURN_IF_ERROR(watched);
-  return context.client.get_job(id);
+  DEX_ASSIGN_OR_RETURN(ended.job, context.client.get_job(id));
+  return ended;
 }
 
 // Milliseconds a token of greedy decoding, the first one not counted.
-Result<double> decode_ms(Context& context, const std::string& model) {
+Result<double> decode_ms(Context& context, const std::string& model,
+                         std::optional<double> lambda_scale = {}) {
   v1::GenerateRequest request;
   request.set_model(model);
   request.set_prompt(kPrompt);
   request.set_max_tokens(kDecodedTokens);
   request.set_temperature(0);
   request.set_ignore_eos(true);
+  if (lambda_scale) request.set_dex_lambda_scale(*lambda_scale);
   DEX_ASSIGN_OR_RETURN(const auto reply, context.client.generate(request));
   const double tokens = reply.usage().completion_tokens() - 1;
   return (reply.timing().total_ms() - reply.timing().first_token_ms()) / tokens;
 }
 
-// Adapter and base in turn; the first pair warms up and is not counted.
-Status measure_slowdown(Context& context, const std::string& base_model, int pairs,
+// Base and adapter in turn, the adapter as it is served and, where that is merged, with its branch
+// taken out; the first round warms up and is not counted.
+Status measure_decoding(Context& context, const std::string& base_model, int rounds,
                         RunResult& result) {
-  for (int pair = 0; pair <= pairs; ++pair) {
+  const Decoding& how = result.decoding;
+  for (int round = 0; round <= rounds; ++round) {
     DEX_ASSIGN_OR_RETURN(const double of_base, decode_ms(context, base_model));
-    DEX_ASSIGN_OR_RETURN(const double of_adapter, decode_ms(context, result.adapter));
-    if (pair > 0) result.slowdowns.push_back(of_adapter / of_base);
+    DEX_ASSIGN_OR_RETURN(const double served, decode_ms(context, result.adapter));
+    double scaled = 0;
+    if (how.scaled) {
+      DEX_ASSIGN_OR_RETURN(scaled, decode_ms(context, result.adapter, kBranchScale));
+    }
+    if (round == 0) continue;
+    (how.merged ? result.merged : result.unmerged).push_back(served / of_base);
+    if (how.scaled) result.unmerged.push_back(scaled / of_base);
   }
   return {};
 }
 
-RunResult result_of(const StudyRun& run, const v1::FineTuningJob& job) {
+// The peak rates of a job, as its effective spec has them.
+std::string rates_text(const v1::Hyperparameters& rates) {
+  std::string text;
+  const auto add = [&text](const char* name, double rate) {
+    char number[32];
+    std::snprintf(number, sizeof number, " %g", rate);
+    text += (text.empty() ? "" : ", ") + std::string(name) + number;
+  };
+  if (rates.has_learning_rate()) add("learning_rate", rates.learning_rate());
+  if (rates.has_branch_learning_rate()) add("branch_learning_rate", rates.branch_learning_rate());
+  if (rates.has_lambda_learning_rate()) add("lambda_learning_rate", rates.lambda_learning_rate());
+  return text;
+}
+
+RunResult result_of(const StudyRun& run, const EndedJob& ended) {
+  const v1::FineTuningJob& job = ended.job;
   RunResult result;
   result.run = run;
   result.job = job.id();
@@ -124,9 +162,14 @@ RunResult result_of(const StudyRun& run, const v1::FineTuningJob& job) {
     result.failure = job.has_error() ? job.error().code() + ": " + job.error().message()
                                      : "the job did not succeed";
   }
+  result.rates = rates_text(job.effective_config().spec().hyperparameters());
+  result.decoding = decoding_of(job.effective_config().spec());
   const auto& metrics = job.metrics();
   result.base_loss = metrics.base_valid_loss();
   result.loss = metrics.valid_loss();
+  result.branch = job.branch_effect();
+  if (metrics.has_gradient_range()) result.gradient_range = metrics.gradient_range();
+  result.train_losses = ended.curve.losses();
   result.trained_tokens = job.trained_tokens();
   result.trained_parameters = metrics.trained_parameters();
   result.added_parameters = metrics.added_parameters();
@@ -153,8 +196,8 @@ class Study {
     DEX_ASSIGN_OR_RETURN(JobBook book, JobBook::open(fs::path(arguments_.out) / "jobs.json"));
     const auto runs = runs_of(plan_);
     for (const auto& run : runs) {
-      DEX_ASSIGN_OR_RETURN(const auto job, run_job(context_, plan_, run, book));
-      RunResult result = result_of(run, job);
+      DEX_ASSIGN_OR_RETURN(const EndedJob ended, run_job(context_, plan_, run, book));
+      RunResult result = result_of(run, ended);
       if (result.failure.empty()) look_at_adapter(result);
       results_.push_back(std::move(result));
       context_.output.note("  [" + std::to_string(results_.size()) + "/" +
@@ -176,7 +219,7 @@ class Study {
     if (adapter.ok()) result.artefact_bytes = adapter->bytes();
     if (result.run.seed != plan_.seeds.front() || arguments_.speed_pairs == 0) return;
     const Status measured =
-        measure_slowdown(context_, plan_.common.model, arguments_.speed_pairs, result);
+        measure_decoding(context_, plan_.common.model, arguments_.speed_pairs, result);
     if (!measured.ok()) result.not_served = "decoding not measured: " + measured.message();
   }
 
@@ -214,6 +257,7 @@ class Study {
 // What every method would cost; refuses before the first job what a later one would be refused for.
 Result<double> estimate_all(Context& context, const StudyPlan& plan) {
   double seconds = 0;
+  std::vector<std::pair<std::string, v1::FineTuningJobSpec>> effective;
   for (const auto& method : plan.methods) {
     DEX_ASSIGN_OR_RETURN(const auto spec, spec_of(plan, {method, plan.seeds.front()}));
     DEX_ASSIGN_OR_RETURN(const auto estimate, context.client.estimate_job(spec));
@@ -224,13 +268,19 @@ Result<double> estimate_all(Context& context, const StudyPlan& plan) {
                         human_count(static_cast<double>(estimate.trained_parameters())) +
                         " parameters");
     seconds += all;
+    effective.emplace_back(method, estimate.effective_config().spec());
   }
+  DEX_RETURN_IF_ERROR(check_distinct(effective));
   return seconds;
 }
 
 Result<StudyPlan> plan_of(Context& context, const StudyArguments& arguments) {
   StudyPlan plan;
   DEX_ASSIGN_OR_RETURN(plan.methods, parse_methods(arguments.methods));
+  if (add_control(plan.methods)) {
+    context.output.note(std::string("study: ") + kControl +
+                        " is added, or nobody could tell what of a gain is due to the branch");
+  }
   DEX_ASSIGN_OR_RETURN(plan.seeds, parse_seeds(arguments.seeds));
   plan.preset = arguments.preset;
   plan.common = arguments.spec;
@@ -278,10 +328,17 @@ void add_study(CLI::App& app, Action& action) {
       ->required();
   verb->add_option("--validation-file", spec.validation_file, "likewise; the losses are over it")
       ->required();
-  verb->add_option("--methods", arguments->methods, "of " + method_names())->capture_default_str();
+  verb->add_option("--methods", arguments->methods,
+                   "of " + method_names() +
+                       "; with dex, kvo_only is always among them. dex:VALUE is dex with another "
+                       "dex.train or dex.sign than the preset's: dex:dex_only trains the branch "
+                       "alone, dex:plus or dex:minus shows the noise between equals")
+      ->capture_default_str();
   verb->add_option("--seeds", arguments->seeds, "1,2,3 or 1-5; each is one order of the data")
       ->capture_default_str();
-  verb->add_option("--preset", arguments->preset, "of dex")->capture_default_str();
+  verb->add_option("--preset", arguments->preset,
+                   "of dex and its variants; kvo_only gets the same rates")
+      ->capture_default_str();
   verb->add_option("--max-steps", spec.max_steps, "updates of every run")->required();
   verb->add_option("--batch-size", spec.batch_size, "sequences an update");
   verb->add_option("--max-seq-length", spec.max_seq_length, "tokens a sequence");
@@ -291,8 +348,9 @@ void add_study(CLI::App& app, Action& action) {
       ->allow_extra_args(false);
   verb->add_option("--out", arguments->out, "folder of report.md, report.json, loss.svg, jobs.json")
       ->capture_default_str();
-  verb->add_option("--speed-pairs", arguments->speed_pairs,
-                   "generations of adapter and base in turn, 0 to measure none")
+  verb->add_option(
+          "--speed-pairs", arguments->speed_pairs,
+          "generations of base and adapter in turn, merged and unmerged; 0 to measure none")
       ->check(CLI::Range(0, 100))
       ->capture_default_str();
   verb->add_flag("--plan", arguments->plan_only, "only show what it would take");

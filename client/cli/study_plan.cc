@@ -4,6 +4,7 @@
 #include <charconv>
 #include <sstream>
 
+#include "client/cli/names.h"
 #include "proto/deterministic_bytes.h"
 #include "services/base/sha256.h"
 
@@ -12,6 +13,8 @@ namespace dex::cli {
 namespace {
 
 constexpr size_t kMostSeeds = 64;
+constexpr const char* kPlus = "dex:plus";
+constexpr const char* kMinus = "dex:minus";
 
 base::Status bad(const std::string& what) {
   return base::invalid_argument("INVALID_FIELD", what);
@@ -29,7 +32,81 @@ std::vector<std::string> split(const std::string& text) {
   return parts;
 }
 
+bool among(const std::vector<std::string>& methods, const std::string& method) {
+  return std::find(methods.begin(), methods.end(), method) != methods.end();
+}
+
+template <typename Enum>
+std::vector<std::string> short_names() {
+  std::vector<std::string> names;
+  const auto* type = google::protobuf::GetEnumDescriptor<Enum>();
+  for (int i = 1; i < type->value_count(); ++i) names.push_back(short_name(*type->value(i)));
+  return names;
+}
+
+// What "dex:<variant>" sets, as --set takes it; "" where there is no such variant.
+std::string set_of_variant(const std::string& variant) {
+  if (among(short_names<v1::DexMethod::Train>(), variant)) return "dex.train=" + variant;
+  if (among(short_names<v1::DexMethod::Sign>(), variant)) return "dex.sign=" + variant;
+  return "";
+}
+
+std::string variant_of(const std::string& method) {
+  const size_t colon = method.find(':');
+  return colon == std::string::npos ? "" : method.substr(colon + 1);
+}
+
+base::Status check_method(const std::string& method) {
+  const std::string base_method = spec_method(method);
+  if (std::find(std::begin(kMethods), std::end(kMethods), base_method) == std::end(kMethods))
+    return bad("--methods: \"" + method + "\" is not one of " + method_names());
+  if (method == base_method) return {};
+  if (base_method == "dex" && !set_of_variant(variant_of(method)).empty()) return {};
+  std::string names;
+  for (const auto& name : short_names<v1::DexMethod::Train>()) names += "dex:" + name + ", ";
+  return bad("--methods: \"" + method + "\" is no variant; there are " + names + kPlus + ", " +
+             kMinus);
+}
+
 }  // namespace
+
+std::string spec_method(const std::string& method) {
+  return method.substr(0, method.find(':'));
+}
+
+bool is_sign_variant(const std::string& method) {
+  return method == kPlus || method == kMinus;
+}
+
+std::string noise_partner(const std::vector<std::string>& methods, const std::string& method) {
+  if (!is_sign_variant(method)) return "";
+  if (among(methods, "dex")) return "dex";
+  return method == kPlus && among(methods, kMinus) ? kMinus : "";
+}
+
+bool add_control(std::vector<std::string>& methods) {
+  const bool dex = std::any_of(methods.begin(), methods.end(),
+                               [](const auto& each) { return spec_method(each) == "dex"; });
+  if (!dex || among(methods, kControl)) return false;
+  methods.emplace_back(kControl);
+  return true;
+}
+
+base::Status check_distinct(
+    const std::vector<std::pair<std::string, v1::FineTuningJobSpec>>& effective) {
+  for (size_t i = 0; i < effective.size(); ++i) {
+    const std::string bytes = proto::deterministic_bytes(effective[i].second);
+    for (size_t j = 0; j < i; ++j) {
+      if (proto::deterministic_bytes(effective[j].second) != bytes) continue;
+      return bad("--methods: " + effective[i].first + " asks for what " + effective[j].first +
+                 " does already; leave one of them out" +
+                 (is_sign_variant(effective[i].first) || is_sign_variant(effective[j].first)
+                      ? ", or take the other sign"
+                      : ""));
+    }
+  }
+  return {};
+}
 
 std::vector<StudyRun> runs_of(const StudyPlan& plan) {
   std::vector<StudyRun> runs;
@@ -44,15 +121,35 @@ base::Result<v1::FineTuningJobSpec> spec_of(const StudyPlan& plan, const StudyRu
     return bad("--max-steps is needed: equal budgets need one number of updates for all methods");
   }
   SpecFlags flags = plan.common;
-  flags.method = run.method;
-  flags.preset = run.method == "dex" ? plan.preset : "";
+  flags.method = spec_method(run.method);
+  // The control is the same training without the branch, so the same rates (method.md §2.7).
+  flags.preset = flags.method == "dex" || flags.method == kControl ? plan.preset : "";
   flags.seed = std::to_string(run.seed);
   // lora.r and the like are for that method's runs alone.
   std::erase_if(flags.sets, [&](const std::string& set) {
     const auto owner = method_of(set.substr(0, set.find('=')));
-    return !owner.empty() && owner != run.method;
+    return !owner.empty() && owner != flags.method;
   });
+  const std::string variant = variant_of(run.method);
+  if (!variant.empty()) flags.sets.push_back(set_of_variant(variant));
   return make_spec(flags);
+}
+
+Decoding decoding_of(const v1::FineTuningJobSpec& effective) {
+  using Dex = v1::DexMethod;
+  const Dex& dex = effective.dex();
+  // LoRA terms and bottleneck adapters stay beside the base's products.
+  const bool terms = effective.has_lora() || effective.has_adapter() ||
+                     (effective.has_dex() && dex.train() == Dex::TRAIN_LORA_DEX);
+  if (terms) return {};
+  if (!effective.has_dex() || dex.train() == Dex::TRAIN_FULL_DEX) return {.merged = true};
+  const auto activation = dex.bottleneck().activation();
+  const bool linear = dex.projection() != Dex::PROJECTION_BOTTLENECK ||
+                      activation == Dex::Bottleneck::ACTIVATION_UNSPECIFIED ||
+                      activation == Dex::Bottleneck::ACTIVATION_NONE;
+  const bool folds =
+      linear && dex.form() != Dex::FORM_PREFIX_MEAN && dex.form() != Dex::FORM_UNIFORM_MAP;
+  return {.merged = folds, .scaled = folds};
 }
 
 std::string request_id_of(const v1::FineTuningJobSpec& spec) {
@@ -83,11 +180,10 @@ base::Result<std::vector<uint64_t>> parse_seeds(const std::string& text) {
 base::Result<std::vector<std::string>> parse_methods(const std::string& text) {
   std::vector<std::string> methods;
   for (auto part : split(text)) {
-    std::replace(part.begin(), part.end(), '-', '_');
-    if (std::find(std::begin(kMethods), std::end(kMethods), part) == std::end(kMethods)) {
-      return bad("--methods: \"" + part + "\" is not one of " + method_names());
-    }
-    if (std::find(methods.begin(), methods.end(), part) == methods.end()) methods.push_back(part);
+    std::replace_if(
+        part.begin(), part.end(), [](char c) { return c == '-' || c == '+'; }, '_');
+    DEX_RETURN_IF_ERROR(check_method(part));
+    if (!among(methods, part)) methods.push_back(part);
   }
   if (methods.empty()) return bad("--methods names none; e.g. dex,kvo_only");
   return methods;

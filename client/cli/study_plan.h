@@ -2,17 +2,23 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "client/cli/job_spec.h"
 
 namespace dex::cli {
 
+// The control of method.md §2.7 that every other method is compared with.
+inline constexpr const char* kControl = "kvo_only";
+
 // A comparison of methods on the same footing: every method gets the same data, the same number of
 // updates of the same size, and the same seeds, so that a seed's data order is the same for all.
 struct StudyPlan {
   SpecFlags common;             // what all runs share; method, preset and seed come from below
-  std::string preset = "auto";  // of dex
+  std::string preset = "auto";  // of dex, its variants and its control kvo_only
+  // "lora", or a variant of dex that differs from its preset in one field: "dex:" and a value of
+  // dex.train ("dex:dex_only") or of dex.sign ("dex:plus").
   std::vector<std::string> methods;
   std::vector<uint64_t> seeds;
 };
@@ -30,12 +36,41 @@ std::vector<StudyRun> runs_of(const StudyPlan& plan);
 // the budgets would be chosen by each method alone.
 base::Result<v1::FineTuningJobSpec> spec_of(const StudyPlan& plan, const StudyRun& run);
 
+// The scale of λ at which unmerged branches are measured: any below 1 takes the same time.
+inline constexpr double kBranchScale = 0.5;
+
+// How decoding with a run's adapter is measured (worker/serve/serving_model.h).
+struct Decoding {
+  // As it is served, all that was trained is inside weights of the base's shape.
+  bool merged = false;
+  // A generation at another scale of λ takes the branch out of them, so both can be measured.
+  bool scaled = false;
+};
+// `effective`: the job's spec with every value filled in.
+Decoding decoding_of(const v1::FineTuningJobSpec& effective);
+
 // The same for the same job: a study that is started again finds its jobs instead of making new
 // ones. At most 64 characters.
 std::string request_id_of(const v1::FineTuningJobSpec& spec);
 
-// "1,2,3" or "1-5" → seeds; "dex,lora" → methods, each one that exists, once.
+// "1,2,3" or "1-5" → seeds; "dex,dex:plus,lora" → methods, each one that exists, once.
 base::Result<std::vector<uint64_t>> parse_seeds(const std::string& text);
 base::Result<std::vector<std::string>> parse_methods(const std::string& text);
+
+// "dex:plus" → "dex": the member of the spec's oneof.
+std::string spec_method(const std::string& method);
+// "dex:plus" and "dex:minus", which are the same class of functions.
+bool is_sign_variant(const std::string& method);
+// The method that `method` is the other sign of, so that a difference is noise: dex, else the
+// other variant. "": there is none among them, or it is no sign variant.
+std::string noise_partner(const std::vector<std::string>& methods, const std::string& method);
+
+// Adds kvo_only at the end where dex is compared without it; true: it was.
+bool add_control(std::vector<std::string>& methods);
+
+// Methods with their effective specs, for one seed. INVALID_FIELD names two that are the same: a
+// variant that asks for what the preset does anyway would be compared with itself.
+base::Status check_distinct(
+    const std::vector<std::pair<std::string, v1::FineTuningJobSpec>>& effective);
 
 }  // namespace dex::cli

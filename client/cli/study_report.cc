@@ -5,8 +5,11 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
+#include <utility>
 
+#include "client/cli/study_findings.h"
 #include "client/cli/terminal.h"
 
 namespace dex::cli {
@@ -15,7 +18,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kControl = "kvo_only";
 constexpr int kDigits = 4;  // of a loss in nats
 
 const RunResult* success(const std::vector<RunResult>& results, const std::string& method,
@@ -27,19 +29,24 @@ const RunResult* success(const std::vector<RunResult>& results, const std::strin
   return nullptr;
 }
 
+Spread spread_of(const std::vector<double>& values) {
+  const double middle = median(values);
+  if (values.empty()) return {middle, middle, middle};
+  const auto [low, high] = std::minmax_element(values.begin(), values.end());
+  return {middle, *low, *high};
+}
+
 void summarise_speed(const std::vector<RunResult>& results, MethodSummary& row) {
-  std::vector<double> training, slowdowns;
+  std::vector<double> training, merged, unmerged;
   for (const auto& result : results) {
     if (result.run.method != row.method || !result.failure.empty()) continue;
     training.push_back(result.tokens_per_second);
-    slowdowns.insert(slowdowns.end(), result.slowdowns.begin(), result.slowdowns.end());
+    merged.insert(merged.end(), result.merged.begin(), result.merged.end());
+    unmerged.insert(unmerged.end(), result.unmerged.begin(), result.unmerged.end());
   }
   row.tokens_per_second = median(training);
-  row.slowdown = median(slowdowns);
-  row.slowdown_min = row.slowdown_max = row.slowdown;
-  if (slowdowns.empty()) return;
-  row.slowdown_min = *std::min_element(slowdowns.begin(), slowdowns.end());
-  row.slowdown_max = *std::max_element(slowdowns.begin(), slowdowns.end());
+  row.merged = spread_of(merged);
+  row.unmerged = spread_of(unmerged);
 }
 
 void take(const RunResult& result, MethodSummary& row) {
@@ -51,6 +58,9 @@ void take(const RunResult& result, MethodSummary& row) {
   if (!result.not_served.empty() &&
       std::find(row.notes.begin(), row.notes.end(), result.not_served) == row.notes.end())
     row.notes.push_back(result.not_served);
+  if (!result.rates.empty() &&
+      std::find(row.notes.begin(), row.notes.end(), result.rates) == row.notes.end())
+    row.notes.push_back(result.rates);
 }
 
 json to_json(const Interval& interval) {
@@ -65,10 +75,15 @@ json to_json(const Interval& interval) {
   return out;
 }
 
-std::string slowdown_text(const MethodSummary& row) {
-  if (std::isnan(row.slowdown)) return "–";
-  return "× " + fixed(row.slowdown, 2) + " (" + fixed(row.slowdown_min, 2) + "–" +
-         fixed(row.slowdown_max, 2) + ")";
+std::string ratio_text(const Spread& ratio) {
+  if (std::isnan(ratio.median)) return "–";
+  return "× " + fixed(ratio.median, 2) + " (" + fixed(ratio.low, 2) + "–" + fixed(ratio.high, 2) +
+         ")";
+}
+
+void put_ratio(const char* key, const Spread& ratio, json& entry) {
+  if (std::isnan(ratio.median)) return;
+  entry[key] = {{"median", ratio.median}, {"min", ratio.low}, {"max", ratio.high}};
 }
 
 std::string verdict(const std::string& what, const Interval& difference) {
@@ -78,22 +93,61 @@ std::string verdict(const std::string& what, const Interval& difference) {
   return out + (difference.mean < 0 ? "better" : "worse");
 }
 
-void write_table(std::ostream& out, const std::vector<MethodSummary>& rows) {
+void write_quality(std::ostream& out, const std::vector<MethodSummary>& rows) {
   out << "| method | held-out loss | against the base | against " << kControl
-      << " | trained | added | training | peak memory | artefact | decoding time |\n"
-      << "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n";
+      << " |\n| --- | --- | --- | --- |\n";
   for (const auto& row : rows) {
     if (row.loss.n == 0) continue;
     out << "| `" << row.method << "` | " << text(row.loss, kDigits) << " | "
         << text(row.against_base, kDigits) << " | "
-        << (row.against_control.n > 0 ? text(row.against_control, kDigits) : "–") << " | "
-        << human_count(static_cast<double>(row.trained_parameters)) << " | "
-        << human_count(static_cast<double>(row.added_parameters)) << " | "
+        << (row.against_control.n > 0 ? text(row.against_control, kDigits) : "–") << " |\n";
+  }
+}
+
+void write_cost(std::ostream& out, const std::vector<MethodSummary>& rows) {
+  out << "| method | trained | added | training | peak memory | artefact | decoding time merged | "
+         "decoding time unmerged |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n";
+  for (const auto& row : rows) {
+    if (row.loss.n == 0) continue;
+    out << "| `" << row.method << "` | " << human_count(static_cast<double>(row.trained_parameters))
+        << " | " << human_count(static_cast<double>(row.added_parameters)) << " | "
         << fixed(row.tokens_per_second, 0) << " tok/s | "
         << human_bytes(static_cast<double>(row.peak_memory_bytes)) << " | "
-        << human_bytes(static_cast<double>(row.artefact_bytes)) << " | " << slowdown_text(row)
-        << " |\n";
+        << human_bytes(static_cast<double>(row.artefact_bytes)) << " | " << ratio_text(row.merged)
+        << " | " << ratio_text(row.unmerged) << " |\n";
   }
+}
+
+// The base's loss as every job measured it before its first update, on the same rows: least and
+// most. None: no job succeeded.
+std::optional<std::pair<double, double>> base_losses(const std::vector<MethodSummary>& rows) {
+  std::optional<std::pair<double, double>> out;
+  for (const auto& row : rows) {
+    if (row.loss.n == 0) continue;
+    if (!out) out.emplace(row.base_loss_min, row.base_loss_max);
+    out->first = std::min(out->first, row.base_loss_min);
+    out->second = std::max(out->second, row.base_loss_max);
+  }
+  return out;
+}
+
+void write_base_row(std::ostream& out, const std::vector<MethodSummary>& rows) {
+  const auto losses = base_losses(rows);
+  if (!losses) return;
+  const std::string least = fixed(losses->first, kDigits), most = fixed(losses->second, kDigits);
+  out << "| base | " << least << (least == most ? "" : "–" + most) << " |\n";
+}
+
+// Losses of `method` minus those of `other`, of seeds that both have; n = 0: none.
+Interval paired_difference(const StudyPlan& plan, const std::vector<RunResult>& results,
+                           const std::string& method, const std::string& other) {
+  std::vector<double> differences;
+  for (const uint64_t seed : plan.seeds) {
+    const RunResult* one = success(results, method, seed);
+    const RunResult* two = success(results, other, seed);
+    if (one && two) differences.push_back(one->loss - two->loss);
+  }
+  return differences.empty() ? Interval() : t_interval(differences);
 }
 
 }  // namespace
@@ -112,7 +166,15 @@ std::vector<MethodSummary> summarise(const StudyPlan& plan, const std::vector<Ru
       const RunResult* control = success(results, kControl, seed);
       if (control && method != kControl) from_control.push_back(result->loss - control->loss);
       take(*result, row);
+      row.by_seed[seed] = figures_of(*result, control);
+      const bool first = losses.size() == 1;
+      row.base_loss_min =
+          first ? result->base_loss : std::min(row.base_loss_min, result->base_loss);
+      row.base_loss_max =
+          first ? result->base_loss : std::max(row.base_loss_max, result->base_loss);
     }
+    row.noise_partner = noise_partner(plan.methods, method);
+    row.against_partner = paired_difference(plan, results, method, row.noise_partner);
     for (const auto& result : results) {
       if (result.run.method == method && !result.failure.empty())
         row.notes.push_back("seed " + std::to_string(result.run.seed) + ": " + result.failure);
@@ -135,14 +197,24 @@ std::string markdown(const std::string& data, const std::string& command, const 
   if (!plan.common.max_seq_length.empty())
     out << " of at most " << plan.common.max_seq_length << " tokens";
   out << ", " << plan.seeds.size() << (plan.seeds.size() == 1 ? " seed" : " seeds")
-      << "; `dex` with preset `" << plan.preset << "`. Made by:\n\n    " << command << "\n\n";
-  write_table(out, rows);
+      << "; `dex` and `kvo_only` with preset `" << plan.preset << "`. Made by:\n\n    " << command
+      << "\n\n";
+  write_quality(out, rows);
+  write_base_row(out, rows);
   out << "\nLoss: nats a token on the validation rows, of the published weights; mean over seeds "
-         "with "
-         "its 95 % Student interval. Differences are paired by seed: one seed is one order of the "
-         "data for every method. Negative is better. Trained and added: parameters. Training and "
+         "with its 95 % Student interval. Differences are paired by seed: one seed is one order of "
+         "the data for every method. Negative is better.\n\n";
+  write_cost(out, rows);
+  out << "\nTrained and added: parameters. Training and "
          "decoding were measured on the machine that ran the study; decoding time is that of the "
-         "adapter divided by the base's, in turn, median and range.\n\n";
+         "adapter divided by the base's, in turn, median and range. Merged: all that was trained "
+         "is inside weights of the base's shape, as `dex` (its branch folded into W_O) and "
+         "`kvo_only` are served. Unmerged: what was added is computed beside them for each token, "
+         "`dex` at dex_lambda_scale "
+      << fixed(kBranchScale, 1)
+      << ", which takes its branch out of W_O, `lora` and `adapter` as they are served. What "
+         "`dex-engine fold` makes of a LoRA adapter has the base's shape and so its cost. –: not "
+         "measured.\n\n";
   for (const auto& row : rows) {
     if (row.loss.n > 0) {
       out << "- " << verdict("`" + row.method + "` against the base:", row.against_base) << ".\n";
@@ -154,6 +226,7 @@ std::string markdown(const std::string& data, const std::string& command, const 
     }
     for (const auto& note : row.notes) out << "- `" << row.method << "`: " << note << "\n";
   }
+  write_findings(out, plan, rows);
   return out.str();
 }
 
@@ -172,10 +245,8 @@ json to_json(const std::string& data, const std::string& command, const StudyPla
                   {"artefact_bytes", row.artefact_bytes},
                   {"notes", row.notes}};
     if (!std::isnan(row.tokens_per_second)) entry["tokens_per_second"] = row.tokens_per_second;
-    if (!std::isnan(row.slowdown)) {
-      entry["decoding_time_ratio"] = {
-          {"median", row.slowdown}, {"min", row.slowdown_min}, {"max", row.slowdown_max}};
-    }
+    put_ratio("decoding_time_merged", row.merged, entry);
+    put_ratio("decoding_time_unmerged", row.unmerged, entry);
     methods.push_back(std::move(entry));
   }
   for (const auto& result : results) {
@@ -189,10 +260,21 @@ json to_json(const std::string& data, const std::string& command, const StudyPla
                     {"trained_tokens", result.trained_tokens},
                     {"tokens_per_second", result.tokens_per_second},
                     {"peak_memory_bytes", result.peak_memory_bytes},
-                    {"decoding_time_ratios", result.slowdowns}});
+                    {"decoding_time_merged", result.merged},
+                    {"decoding_time_unmerged", result.unmerged}});
   }
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i].against_partner.n == 0) continue;
+    methods[i]["noise_floor"] = {{"against", rows[i].noise_partner},
+                                 {"difference", to_json(rows[i].against_partner)}};
+  }
+  for (size_t i = 0; i < results.size(); ++i) add_figures(results[i], rows, runs[i]);
+  json of_base = json::object();
+  if (const auto losses = base_losses(rows))
+    of_base = {{"loss_min", losses->first}, {"loss_max", losses->second}};
   return {{"data", data},
           {"command", command},
+          {"base", of_base},
           {"model", plan.common.model},
           {"updates", plan.common.max_steps},
           {"seeds", plan.seeds},

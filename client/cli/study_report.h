@@ -1,6 +1,8 @@
 #pragma once
 
+#include <map>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,24 +17,50 @@ struct RunResult {
   std::string job, adapter;
   std::string failure;             // empty: it succeeded
   double base_loss = 0, loss = 0;  // nats a token, held out: base, published weights
+  v1::BranchEffect branch;         // as the job has it; not applicable: no branch
+  std::optional<double> gradient_range;
+  std::vector<double> train_losses;  // as LossCurve::losses
   int64_t trained_tokens = 0, trained_parameters = 0, added_parameters = 0;
   int64_t peak_memory_bytes = 0, artefact_bytes = 0;
-  double tokens_per_second = 0;   // of training
-  std::vector<double> slowdowns;  // decoding time a token, adapter / base, one a pair
-  std::string not_served;         // why there are none
+  double tokens_per_second = 0;  // of training
+  Decoding decoding;
+  // Decoding time a token, adapter / base, one a pair: with everything inside the base's weights,
+  // and with what was added computed beside them.
+  std::vector<double> merged, unmerged;
+  std::string not_served;  // why there are none
+  std::string rates;       // "learning_rate 5e-05, …"
+};
+
+// What a run showed beside its loss (method.md §2.6, §4.6).
+struct SeedFigures {
+  int64_t trained_tokens = 0;
+  v1::BranchEffect branch;
+  std::optional<double> gradient_range;
+  bool compared = false;             // with kvo_only's losses of the same seed: both are known
+  std::optional<int64_t> steps;      // to kvo_only's last average loss; none: never
+  std::optional<double> train_loss;  // the last average of its own
+};
+
+// NaN: not measured.
+struct Spread {
+  double median = 0, low = 0, high = 0;
 };
 
 // One method's row of the table.
 struct MethodSummary {
   std::string method;
-  Interval loss;             // over seeds
-  Interval against_base;     // loss − base loss, paired by seed
-  Interval against_control;  // loss − kvo_only's, paired by seed; n = 0 without a control
+  Interval loss;              // over seeds
+  Interval against_base;      // loss − base loss, paired by seed
+  Interval against_control;   // loss − kvo_only's, paired by seed; n = 0 without a control
+  std::string noise_partner;  // of a sign variant: the method of the other sign
+  Interval against_partner;   // loss − that one's, paired by seed: noise
+  double base_loss_min = 0, base_loss_max = 0;  // of the base, over seeds
+  std::map<uint64_t, SeedFigures> by_seed;      // of runs that succeeded
   int64_t trained_parameters = 0, added_parameters = 0, trained_tokens = 0;
-  int64_t peak_memory_bytes = 0, artefact_bytes = 0;        // the largest
-  double tokens_per_second = 0;                             // median over seeds
-  double slowdown = 0, slowdown_min = 0, slowdown_max = 0;  // NaN: not measured
-  std::vector<std::string> notes;                           // failed runs, why not served
+  int64_t peak_memory_bytes = 0, artefact_bytes = 0;  // the largest
+  double tokens_per_second = 0;                       // median over seeds
+  Spread merged, unmerged;                            // of decoding times
+  std::vector<std::string> notes;                     // failed runs, why not served
 };
 
 // Rows in the plan's order of methods; methods without a successful run have only notes.

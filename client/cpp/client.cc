@@ -39,6 +39,28 @@ Status readable(const grpc::Status& status, const Client::Options& options) {
   return rpc::from_grpc(status);
 }
 
+// A tar that comes in chunks, unpacked into `folder`.
+template <typename Part>
+Status unpack_download(grpc::ClientReader<Part>& reader, CallContext& context,
+                       const std::filesystem::path& folder, const Client::Options& options) {
+  Part part;
+  const Status unpacked = unpack_adapter(
+      [&]() -> std::optional<std::string_view> {
+        if (!reader.Read(&part)) return std::nullopt;
+        return part.chunk();
+      },
+      folder);
+  if (!unpacked.ok()) context.get().TryCancel();
+  const grpc::Status status = reader.Finish();
+  // The server's own word says more than a tar that ended early.
+  if (!status.ok() && status.error_code() != grpc::StatusCode::CANCELLED) {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder, ignored);
+    return readable(status, options);
+  }
+  return unpacked;
+}
+
 }  // namespace
 
 std::string new_request_id() {
@@ -89,9 +111,10 @@ Result<v1::FineTuningJob> Client::create_job(const v1::CreateFineTuningJobReques
   return call(*jobs_, &v1::FineTuningService::Stub::CreateFineTuningJob, once, options_.timeout);
 }
 
-Result<v1::FineTuningJob> Client::get_job(const std::string& id) {
+Result<v1::FineTuningJob> Client::get_job(const std::string& id, bool with_head_selection) {
   v1::GetFineTuningJobRequest request;
   request.set_id(id);
+  request.set_with_head_selection(with_head_selection);
   return call(*jobs_, &v1::FineTuningService::Stub::GetFineTuningJob, request, options_.timeout);
 }
 
@@ -133,16 +156,31 @@ Result<v1::Evaluation> Client::create_evaluation(const v1::CreateEvaluationReque
               options_.timeout);
 }
 
-Result<v1::Evaluation> Client::get_evaluation(const std::string& id) {
+Result<v1::Evaluation> Client::get_evaluation(const std::string& id, bool with_pictures) {
   v1::GetEvaluationRequest request;
   request.set_id(id);
+  request.set_with_pictures(with_pictures);
   return call(*evaluations_, &v1::EvaluationService::Stub::GetEvaluation, request,
               options_.timeout);
+}
+
+Status Client::download_evaluation(const std::string& id, const std::filesystem::path& folder) {
+  v1::DownloadEvaluationRequest request;
+  request.set_id(id);
+  CallContext context(options_.stop, options_.generation);
+  const auto reader = evaluations_->DownloadEvaluation(&context.get(), request);
+  return unpack_download(*reader, context, folder, options_);
 }
 
 Result<v1::ListEvaluationsResponse> Client::list_evaluations(
     const v1::ListEvaluationsRequest& request) {
   return call(*evaluations_, &v1::EvaluationService::Stub::ListEvaluations, request,
+              options_.timeout);
+}
+
+Result<v1::ListEvaluationSamplesResponse> Client::list_evaluation_samples(
+    const v1::ListEvaluationSamplesRequest& request) {
+  return call(*evaluations_, &v1::EvaluationService::Stub::ListEvaluationSamples, request,
               options_.timeout);
 }
 
@@ -260,22 +298,7 @@ Status Client::download_adapter(const std::string& id, const std::filesystem::pa
   request.set_id(id);
   CallContext context(options_.stop, options_.generation);
   const auto reader = adapters_->DownloadAdapter(&context.get(), request);
-  v1::DownloadAdapterResponse part;
-  const Status unpacked = unpack_adapter(
-      [&]() -> std::optional<std::string_view> {
-        if (!reader->Read(&part)) return std::nullopt;
-        return part.chunk();
-      },
-      folder);
-  if (!unpacked.ok()) context.get().TryCancel();
-  const grpc::Status status = reader->Finish();
-  // The server's own word says more than a tar that ended early.
-  if (!status.ok() && status.error_code() != grpc::StatusCode::CANCELLED) {
-    std::error_code ignored;
-    std::filesystem::remove_all(folder, ignored);
-    return readable(status, options_);
-  }
-  return unpacked;
+  return unpack_download(*reader, context, folder, options_);
 }
 
 Result<v1::GenerateResponse> Client::generate(const v1::GenerateRequest& request) {

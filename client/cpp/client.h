@@ -39,7 +39,7 @@ class Client {
   explicit Client(Options options);
 
   Result<v1::FineTuningJob> create_job(const v1::CreateFineTuningJobRequest& request);
-  Result<v1::FineTuningJob> get_job(const std::string& id);
+  Result<v1::FineTuningJob> get_job(const std::string& id, bool with_head_selection = false);
   Result<v1::ListFineTuningJobsResponse> list_jobs(const v1::ListFineTuningJobsRequest& request);
   Result<v1::FineTuningJob> cancel_job(const std::string& id);
   Result<v1::Estimate> estimate_job(const v1::FineTuningJobSpec& spec);
@@ -57,9 +57,13 @@ class Client {
   Status watch_job(const std::string& id, int64_t after_sequence, const WatchCallback& callback);
 
   Result<v1::Evaluation> create_evaluation(const v1::CreateEvaluationRequest& request);
-  Result<v1::Evaluation> get_evaluation(const std::string& id);
+  Result<v1::Evaluation> get_evaluation(const std::string& id, bool with_pictures = false);
   Result<v1::ListEvaluationsResponse> list_evaluations(const v1::ListEvaluationsRequest& request);
   Result<v1::Evaluation> cancel_evaluation(const std::string& id);
+  // What a SUCCEEDED one has published, as download_adapter.
+  Status download_evaluation(const std::string& id, const std::filesystem::path& folder);
+  Result<v1::ListEvaluationSamplesResponse> list_evaluation_samples(
+      const v1::ListEvaluationSamplesRequest& request);
   // As watch_job.
   using EvaluationCallback = std::function<bool(const v1::WatchEvaluationResponse&)>;
   Status watch_evaluation(const std::string& id, int64_t after_sequence,

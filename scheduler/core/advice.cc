@@ -46,10 +46,11 @@ double lambda_reach(const dex::v1::FineTuningJobSpec& spec, int64_t updates) {
 double branch_reach(const Resolved& resolved, const dex::v1::Model& model) {
   const auto& spec = resolved.config.spec();
   const double reach = lambda_reach(spec, resolved.workload.updates);
+  const double entry = spec.hyperparameters().branch_learning_rate() *
+                       rate_sum(spec.hyperparameters(), resolved.workload.updates);
+  if (spec.dex().form() == DexMethod::FORM_UNIFORM_MAP) return reach * entry;
   if (spec.dex().w_d_init() == DexMethod::BRANCH_INIT_LINEAR) return 0.58 * reach;
-  return reach * std::sqrt(static_cast<double>(projected_width(spec.dex(), model))) *
-         spec.hyperparameters().branch_learning_rate() *
-         rate_sum(spec.hyperparameters(), resolved.workload.updates);
+  return reach * std::sqrt(static_cast<double>(projected_width(spec.dex(), model))) * entry;
 }
 
 std::vector<std::string> advice_at_creation(const Resolved& resolved, const dex::v1::Model& model) {
@@ -63,17 +64,19 @@ std::vector<std::string> advice_at_creation(const Resolved& resolved, const dex:
   if (!spec.has_dex()) return warnings;
   const auto rate = resolved.config.sources().find("hyperparameters.learning_rate");
   const bool users_rate = rate != resolved.config.sources().end() && rate->second == "USER";
-  if (spec.dex().preset() == "paper" && !users_rate &&
-      resolved.workload.tokens_per_update < 500'000 &&
+  // 1e-4 is the paper's rate of K, V and O; other trains have their own, or none.
+  if (spec.dex().preset() == "paper" && spec.dex().train() == DexMethod::TRAIN_KVO_DEX &&
+      !users_rate && resolved.workload.tokens_per_update < 500'000 &&
       size_class(model.parameters()) != SizeClass::kSmall) {
     warnings.push_back("lr_small_batch: 1e-4 was tuned for 8 M tokens an update, this job has " +
                        std::to_string(resolved.workload.tokens_per_update) +
                        "; try 5e-5 (medium) or 2e-5 (large)");
   }
-  // The estimate is for a w_d from an identity start; a bottleneck's two factors move together and
-  // reach further, and UNIFORM_MAP has only its gates.
+  // The estimate is for an identity start, of a w_d or of UNIFORM_MAP's gates; a bottleneck's two
+  // factors move together and reach further.
   if (goes_on(spec)) return warnings;  // its branch is where it is already
-  if (!has_map(spec.dex()) || spec.dex().start() == DexMethod::START_LITERAL) return warnings;
+  const bool estimated = has_map(spec.dex()) || spec.dex().form() == DexMethod::FORM_UNIFORM_MAP;
+  if (!estimated || spec.dex().start() == DexMethod::START_LITERAL) return warnings;
   if (const double reach = branch_reach(resolved, model); reach < 0.02) {
     warnings.push_back(
         "branch_out_of_reach: λ can reach " +

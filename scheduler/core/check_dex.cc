@@ -7,6 +7,7 @@
 #include <string>
 
 #include "scheduler/core/dex_shape.h"
+#include "services/base/lambda_schedule.h"
 #include "services/base/method_constants.h"
 
 namespace dex::core {
@@ -69,30 +70,45 @@ void check_projection(const DexMethod& dex, const dex::v1::Model& model, Collect
   const int64_t added = branch_parameters(dex, model);
   const double share = static_cast<double>(added) / static_cast<double>(model.parameters());
   if (model.parameters() > 0 && share > base::kLargeBranch && !dex.allow_large_projection()) {
-    check.add("VALUE_OUT_OF_RANGE", "dex.projection",
-              "adds " + std::to_string(added) + " parameters, " +
-                  show(std::round(1000 * share) / 10) +
-                  " % of the base; above 10 % it needs allow_large_projection");
+    check.add(
+        "VALUE_OUT_OF_RANGE", "dex.projection",
+        "adds " + std::to_string(added) + " parameters, " + show(std::round(1000 * share) / 10) +
+            " % of the base; above 10 % it needs allow_large_projection, or projection SHARED or "
+            "PER_HEAD, or a BOTTLENECK of lower width_ratio");
   }
 }
 
-// λ at the first update: what a start that is the base needs to be 0, or D to be 0 (method.md
-// §3.3).
-double first_lambda(const Lambda& lambda, int64_t anneal) {
+base::Schedule schedule_of(const Lambda& lambda) {
   switch (lambda.schedule()) {
     case Lambda::SCHEDULE_COSINE:
-      return anneal == 0 ? lambda.end() : lambda.start();
+      return base::Schedule::kSeedCosine;
     case Lambda::SCHEDULE_CONSTANT:
-      return lambda.value();
+      return base::Schedule::kConstant;
     case Lambda::SCHEDULE_LEARNED:
-      return lambda.learn_init();
+      return base::Schedule::kLearned;
     default:
-      return anneal == 0 ? lambda.learn_init() : 0.0;
+      return base::Schedule::kPaperEq4;
   }
 }
 
-void check_start(const DexMethod& dex, int64_t anneal, Collector& check) {
-  const double first = first_lambda(dex.lambda(), anneal);
+// λ as the trainer will compute it; T ends with the run.
+base::LambdaOptions lambda_options(const Lambda& lambda, int64_t updates) {
+  base::LambdaOptions out;
+  out.schedule = schedule_of(lambda);
+  out.anneal_steps = lambda.anneal_case() == Lambda::kAnnealSteps
+                         ? std::min(lambda.anneal_steps(), updates)
+                         : std::llround(lambda.anneal_fraction() * static_cast<double>(updates));
+  if (lambda.has_init()) out.init = lambda.init();
+  out.learn_init = lambda.learn_init();
+  out.start = lambda.start();
+  out.end = lambda.end();
+  out.value = lambda.value();
+  return out;
+}
+
+// What a start that is the base needs: λ = 0 at the first update, or D = 0 (method.md §3.3).
+void check_start(const DexMethod& dex, const base::LambdaOptions& lambda, Collector& check) {
+  const double first = base::lambda_at(lambda, 0, 0, lambda.learn_init);
   const bool literal = dex.start() == DexMethod::START_LITERAL;
   if (literal && first == 0) {
     check.add(
@@ -110,42 +126,32 @@ void check_start(const DexMethod& dex, int64_t anneal, Collector& check) {
 
 // method.md §2.5: configurations in which the branch can never get a gradient.
 void check_dead_points(const DexMethod& dex, int64_t updates, Collector& check) {
-  const Lambda& lambda = dex.lambda();
-  const int64_t anneal =
-      lambda.anneal_case() == Lambda::kAnnealSteps
-          ? std::min(lambda.anneal_steps(), updates)
-          : std::llround(lambda.anneal_fraction() * static_cast<double>(updates));
-  const bool zero = dex.start() != DexMethod::START_LITERAL &&
-                    (!has_map(dex) || dex.w_d_init() != DexMethod::BRANCH_INIT_LINEAR);
-  const std::string linear = has_map(dex) ? " or w_d_init = linear" : "";
-  const bool stuck = zero && lambda.learn_init() == 0;
-  if (lambda.schedule() == Lambda::SCHEDULE_PAPER_EQ4 && stuck && (anneal <= 1 || updates <= 1)) {
-    check.add("DEAD_CONFIGURATION", "dex.lambda",
-              "branch can't start: give anneal_steps ≥ 2" +
-                  std::string(linear.empty() ? " or" : ",") + " lambda_learn_init ≠ 0" + linear +
-                  " (anneal_steps is " + std::to_string(anneal) + " of " + std::to_string(updates) +
-                  " updates)");
-  }
-  if (lambda.schedule() == Lambda::SCHEDULE_LEARNED && stuck) {
-    check.add("DEAD_CONFIGURATION", "dex.lambda",
-              "branch can't start: give lambda_learn_init ≠ 0" + linear);
-  }
-  const bool cosine = lambda.schedule() == Lambda::SCHEDULE_COSINE;
-  const bool constant = lambda.schedule() == Lambda::SCHEDULE_CONSTANT;
-  if ((cosine && lambda.start() == 0 && lambda.end() == 0) || (constant && lambda.value() == 0)) {
-    check.add("DEAD_CONFIGURATION", "dex.lambda",
-              std::string("lambda is 0 for the whole job: give ") +
-                  (cosine ? "start or end" : "value") + " ≠ 0");
-  }
-  check_start(dex, anneal, check);
+  const base::LambdaOptions lambda = lambda_options(dex.lambda(), updates);
+  const bool linear = has_map(dex) && dex.w_d_init() == DexMethod::BRANCH_INIT_LINEAR;
+  const base::BranchStart start = {
+      .zero_difference = dex.start() != DexMethod::START_LITERAL && !linear,
+      .has_map = has_map(dex)};
+  const std::string dead = base::dead_point(lambda, start, updates);
+  if (!dead.empty()) check.add("DEAD_CONFIGURATION", "dex.lambda", dead);
+  check_start(dex, lambda, check);
   const auto& heads = dex.head_selection();
   const bool none = heads.criterion() == HeadSelection::CRITERION_EXPLICIT &&
                     std::all_of(heads.heads().begin(), heads.heads().end(),
                                 [](const auto& entry) { return entry.heads().empty(); });
   if (none && heads.soft_floor() == 0 && dex.train() == DexMethod::TRAIN_DEX_ONLY) {
-    check.add("DEAD_CONFIGURATION", "dex.head_selection.heads",
-              "no head is selected and train is DEX_ONLY: nothing would be trained");
+    check.add(
+        "DEAD_CONFIGURATION", "dex.head_selection.heads",
+        "no head is selected and train is DEX_ONLY: nothing would be trained; give heads, or a "
+        "soft_floor above 0");
   }
+}
+
+// The same for a job that goes on from an adapter: its branch has started, but a fixed λ of 0 would
+// keep it where it is.
+void check_goes_on(const DexMethod& dex, int64_t updates, Collector& check) {
+  const std::string dead = base::dead_point(lambda_options(dex.lambda(), updates),
+                                            {.zero_difference = false, .goes_on = true}, updates);
+  if (!dead.empty()) check.add("DEAD_CONFIGURATION", "model", dead);
 }
 
 }  // namespace
@@ -162,8 +168,11 @@ void check_dex(const DexMethod& dex, const dex::v1::Model& model, bool goes_on, 
   check_needed(dex, check);
   check_head_lists(dex.head_selection(), model, check);
   check_projection(dex, model, check);
-  // An adapter's branch has started already.
-  if (!goes_on) check_dead_points(dex, updates, check);
+  if (goes_on) {
+    check_goes_on(dex, updates, check);
+  } else {
+    check_dead_points(dex, updates, check);
+  }
 }
 
 }  // namespace dex::core

@@ -9,8 +9,8 @@
 namespace dex::core {
 
 // What a resolved dex method must be to train on `model` for `updates` updates (method.md §2.5,
-// §3.6): values that its choices need, head lists, size of the projection, and unless it goes on
-// from an adapter, start and dead points.
+// §3.6): values that its choices need, head lists, size of the projection, dead points, and unless
+// it goes on from an adapter, its start.
 void check_dex(const dex::v1::DexMethod& dex, const dex::v1::Model& model, bool goes_on,
                int64_t updates, Collector& check);
 

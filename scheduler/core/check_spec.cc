@@ -5,11 +5,13 @@
 #include <functional>
 #include <set>
 #include <sstream>
+#include <utility>
 
 #include "proto/gates.h"
 #include "scheduler/core/check_dex.h"
 #include "scheduler/core/collector.h"
 #include "scheduler/core/dex_shape.h"
+#include "scheduler/core/gate_tasks.h"
 #include "scheduler/core/methods.h"
 #include "scheduler/core/warm_start.h"
 
@@ -261,7 +263,14 @@ std::vector<Problem> check_resolved(const FineTuningJobSpec& spec, const dex::v1
               "must be at most batch_size " + std::to_string(hyper.batch_size()) + ", got " +
                   std::to_string(hyper.micro_batch_size()));
   }
+  if (static_cast<int64_t>(hyper.first_layer()) >= model.layers()) {
+    check.add("VALUE_OUT_OF_RANGE", "hyperparameters.first_layer",
+              "must be below " + std::to_string(model.layers()) + ", the layers of " +
+                  model.name() + ", got " + std::to_string(hyper.first_layer()));
+  }
   check_held_out(spec, check);
+  for (Problem& problem : check_gate_tasks(spec, model))
+    check.problems.push_back(std::move(problem));
   if (spec.has_dex()) check_dex(spec.dex(), model, goes_on(spec), updates, check);
   if (spec.has_diff()) check_diff(spec.diff(), model, check);
   return check.problems;

@@ -73,19 +73,30 @@ int64_t adapter_parameters(const dex::v1::FineTuningJobSpec& spec, const dex::v1
   return adapter_places(spec) * m.layers() * (2 * size * D + size + D);
 }
 
+// The model as far as a job changes it: `layers` are those from hyperparameters.first_layer up.
+dex::v1::Model adapted_part(const dex::v1::FineTuningJobSpec& spec, dex::v1::Model model) {
+  const auto below =
+      static_cast<int32_t>(std::min<int64_t>(spec.hyperparameters().first_layer(), model.layers()));
+  model.set_layers(model.layers() - below);
+  return model;
+}
+
 // Forward, input gradients, and weight gradients of what is trained (performance.md §2), a token.
-// What stands beside the base's weights costs all three by itself.
-double flops_per_token(const dex::v1::Model& m, int64_t trained, int64_t beside, int64_t length,
-                       bool second_map) {
-  const double matrices =
-      static_cast<double>(m.parameters()) -
-      (m.tied_embeddings() ? 0.0 : static_cast<double>(m.vocab_size()) * m.hidden_size());
+// What stands beside the base's weights costs all three by itself. Nothing runs backward below the
+// first of `adapted` layers.
+double flops_per_token(const dex::v1::Model& m, int32_t adapted, int64_t trained, int64_t beside,
+                       int64_t length, bool second_map) {
+  const double head = static_cast<double>(m.vocab_size()) * m.hidden_size();
+  const double matrices = static_cast<double>(m.parameters()) - (m.tied_embeddings() ? 0.0 : head);
+  const double above = m.layers() > 0 ? static_cast<double>(adapted) / m.layers() : 1.0;
+  const double forward = matrices + static_cast<double>(beside),
+               backward = forward - (1.0 - above) * (matrices - head);
   const double attention =
       // Each map of a DiffLlama is made for both halves of the values.
       (m.differential() || second_map ? 8.0 : 4.0) * (static_cast<double>(length) / 2) *
       m.query_heads() * m.head_dim() * m.layers();
-  return 4.0 * (matrices + static_cast<double>(beside)) + 2.0 * static_cast<double>(trained) +
-         3.5 * attention;
+  return 2.0 * (forward + backward) + 2.0 * static_cast<double>(trained) +
+         (1.0 + 2.5 * above) * attention;
 }
 
 // Inputs of products that only some methods train, so that only they keep them: of the MLP's
@@ -146,8 +157,9 @@ int64_t peak_memory(const dex::v1::FineTuningJobSpec& spec, const dex::v1::Model
   const int64_t head_gradients = all ? 2 * int64_t{m.vocab_size()} * m.hidden_size() * kFloat : 0;
   // Base in fp32; weights, gradients and two moments of what is trained.
   return (m.parameters() + second_map_parameters(spec, m)) * kFloat + 4 * trained * kFloat +
-         kept_apart_bytes(spec, trained) + micro_tokens * activation_bytes_per_token(spec, m) +
-         logits_chunk + head_gradients + runtime;
+         kept_apart_bytes(spec, trained) +
+         micro_tokens * activation_bytes_per_token(spec, adapted_part(spec, m)) + logits_chunk +
+         head_gradients + runtime;
 }
 
 // What measuring KL to the base reads: the base once, then the adapted model at evaluations, or
@@ -163,7 +175,8 @@ double probed_tokens(const dex::v1::FineTuningJobSpec& spec, double evaluations)
 }  // namespace
 
 ParameterCount count_parameters(const dex::v1::FineTuningJobSpec& spec,
-                                const dex::v1::Model& model) {
+                                const dex::v1::Model& whole) {
+  const dex::v1::Model model = adapted_part(spec, whole);
   ParameterCount count;
   count.added = lora_parameters(spec, model) + adapter_parameters(spec, model) +
                 second_map_parameters(spec, model);
@@ -196,10 +209,11 @@ dex::v1::Estimate estimate(const Resolved& resolved, const dex::v1::Model& model
   out.set_total_steps(work.updates);
   out.set_train_tokens(work.tokens_per_update * work.updates);
   out.set_valid_tokens(std::min<int64_t>(work.validation_tokens, spec.evaluation().max_tokens()));
+  const dex::v1::Model adapted = adapted_part(spec, model);
   const double per_token =
-      flops_per_token(model, count.trained,
-                      lora_parameters(spec, model) + adapter_parameters(spec, model) +
-                          second_map_parameters(spec, model),
+      flops_per_token(model, adapted.layers(), count.trained,
+                      lora_parameters(spec, adapted) + adapter_parameters(spec, adapted) +
+                          second_map_parameters(spec, adapted),
                       spec.hyperparameters().max_seq_length(), spec.has_diff());
   const double evaluations =
       2.0 + static_cast<double>(work.updates) / std::max(1u, spec.evaluation().every_steps());
@@ -208,7 +222,11 @@ dex::v1::Estimate estimate(const Resolved& resolved, const dex::v1::Model& model
                         0.4 * (evaluations * static_cast<double>(out.valid_tokens()) +
                                probed_tokens(spec, evaluations));
   const double start_up = 10.0 + static_cast<double>(model.parameters()) / 50e6;
-  out.set_expected_duration_seconds(start_up + tokens * per_token / device.flops_per_second);
+  // A second process measures the gates' tasks, and loads the model again.
+  const double gates =
+      resolved.gate_flops > 0 ? start_up + resolved.gate_flops / device.flops_per_second : 0;
+  out.set_expected_duration_seconds(start_up + tokens * per_token / device.flops_per_second +
+                                    gates);
   out.set_low_seconds(0.6 * out.expected_duration_seconds());
   out.set_high_seconds(2.5 * out.expected_duration_seconds());
 

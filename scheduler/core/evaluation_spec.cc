@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdio>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "proto/task_files.h"
@@ -14,6 +16,9 @@ namespace {
 constexpr int kMostTasks = 16;
 constexpr size_t kLongestLabel = 64;
 constexpr double kFlopsASecond = 5e10;
+// Times the model's context: what a model does of it beyond is measured, what no memory holds is
+// not.
+constexpr int64_t kFarthestExtrapolation = 4;
 
 class EvaluationCheck {
  public:
@@ -40,6 +45,10 @@ class EvaluationCheck {
       add("INVALID_FIELD", field, "is unknown, got " + std::to_string(static_cast<int>(value)));
   }
   [[nodiscard]] int64_t context() const { return context_; }
+  // The most tokens that may be asked for at once.
+  [[nodiscard]] int64_t context(bool allow_extrapolation) const {
+    return allow_extrapolation ? kFarthestExtrapolation * context_ : context_;
+  }
 
   std::vector<Problem> problems;
 
@@ -52,7 +61,8 @@ void check_task(const v1::PerplexityTask& task, const std::string& at, Evaluatio
   check.known(at + "format", task.format(), v1::TextFormat_IsValid(task.format()));
   const int64_t width = task.has_context_length() ? int64_t{task.context_length()}
                                                   : std::min<int64_t>(2048, check.context());
-  if (task.has_context_length()) check.range(at + "context_length", width, 2, check.context());
+  if (task.has_context_length())
+    check.range(at + "context_length", width, 2, check.context(task.allow_extrapolation()));
   // Every window has a token before those that it scores (method.md §9.1).
   if (task.has_stride())
     check.range(at + "stride", task.stride(), 1, std::max<int64_t>(1, width - 1));
@@ -68,7 +78,7 @@ void check_task(const v1::MultiNeedleTask& task, const std::string& at, Evaluati
   if (task.file().empty()) check.missing(at + "file");
   check.known(at + "format", task.format(), v1::TextFormat_IsValid(task.format()));
   for (const uint32_t length : task.lengths())
-    check.range(at + "lengths", length, 1, check.context());
+    check.range(at + "lengths", length, 1, check.context(task.allow_extrapolation()));
   for (const uint32_t depth : task.depths_percent())
     check.range(at + "depths_percent", depth, 0, 100);
   const int64_t needles = task.has_n_needles() ? task.n_needles() : 6;
@@ -117,6 +127,11 @@ void check_task(const v1::HeadAnalysisTask& task, const std::string& at, Evaluat
   check.range(at + "seq_length", length, 16, check.context());
 }
 
+void check_task(const v1::InstructionsTask& task, const std::string& at, EvaluationCheck& check) {
+  if (task.file().empty()) check.missing(at + "file");
+  if (task.has_max_tokens()) check.range(at + "max_tokens", task.max_tokens(), 1, check.context());
+}
+
 void check_task(const v1::EvaluationTask& task, const std::string& at, EvaluationCheck& check) {
   const std::string below = at + "." + task_name(task) + ".";
   switch (task.task_case()) {
@@ -132,11 +147,24 @@ void check_task(const v1::EvaluationTask& task, const std::string& at, Evaluatio
       return check_task(task.answers(), below, check);
     case v1::EvaluationTask::kHeadAnalysis:
       return check_task(task.head_analysis(), below, check);
+    case v1::EvaluationTask::kInstructions:
+      return check_task(task.instructions(), below, check);
     case v1::EvaluationTask::TASK_NOT_SET:
       return check.add("MISSING_FIELD", at,
                        "must be one of perplexity, multi_needle, multiple_choice, icl, answers, "
-                       "head_analysis");
+                       "head_analysis, instructions");
   }
+}
+
+// Whether the adapter has a branch is for those who know it (server/evaluations.cc).
+void check_lambda_scale(const v1::EvaluationSubject& subject, const std::string& field,
+                        EvaluationCheck& check) {
+  if (!subject.has_dex_lambda_scale()) return;
+  if (subject.adapter().empty())
+    check.add("UNUSED_FIELD", field, "has no effect: the base has no branch whose λ it scales");
+  const double scale = subject.dex_lambda_scale();
+  if (!(scale >= 0 && scale <= 1))  // NaN fails too
+    check.add("VALUE_OUT_OF_RANGE", field, "must be between 0 and 1, got " + std::to_string(scale));
 }
 
 void check_subjects(const v1::EvaluationSpec& spec, EvaluationCheck& check) {
@@ -155,6 +183,8 @@ void check_subjects(const v1::EvaluationSpec& spec, EvaluationCheck& check) {
       check.add("INVALID_FIELD", field, "must have 1 to 64 of A-Z a-z 0-9 . _ -");
     if (!label.empty() && !labels.insert(label).second)
       check.add("INVALID_FIELD", field, "'" + label + "' is another subject's too");
+    check_lambda_scale(spec.subjects(i), "subjects[" + std::to_string(i) + "].dex_lambda_scale",
+                       check);
   }
 }
 
@@ -176,7 +206,11 @@ std::string default_label(const v1::EvaluationSubject& subject) {
   const std::string suffix = begin == std::string::npos
                                  ? std::string()
                                  : subject.adapter().substr(begin + 1, end - begin - 1);
-  return suffix.empty() ? "adapter" : suffix;
+  const std::string name = suffix.empty() ? "adapter" : suffix;
+  if (!subject.has_dex_lambda_scale()) return name;
+  char scale[32];
+  std::snprintf(scale, sizeof scale, "-lambda-%.4g", subject.dex_lambda_scale());
+  return name.substr(0, kLongestLabel - std::string_view(scale).size()) + scale;
 }
 
 v1::TextFormat format_for(v1::TextFormat asked, const std::string& name) {
@@ -215,6 +249,12 @@ double tokens_of(const v1::EvaluationTask& task, double bytes, int64_t context) 
       const double passes = hessian ? 130 : 6;
       return passes * (options.has_n_sequences() ? options.n_sequences() : 8) *
              (options.has_seq_length() ? options.seq_length() : 512);
+    }
+    case v1::EvaluationTask::kInstructions: {
+      const auto& options = task.instructions();
+      constexpr double kBytesAnInstruction = 200;
+      return once +
+             bytes / kBytesAnInstruction * (options.has_max_tokens() ? options.max_tokens() : 512);
     }
     default:
       return 2 * once;
@@ -259,6 +299,13 @@ std::vector<Problem> check_evaluation(const v1::EvaluationSpec& spec, const v1::
   return std::move(check.problems);
 }
 
+std::vector<Problem> check_evaluation_task(const v1::EvaluationTask& task, const std::string& at,
+                                           const v1::Model& model) {
+  EvaluationCheck check(model.context_length());
+  check_task(task, at, check);
+  return std::move(check.problems);
+}
+
 void fill_evaluation(v1::EvaluationSpec& spec, const std::map<std::string, std::string>& names) {
   if (!spec.has_seed()) spec.set_seed(0);
   if (!spec.has_confidence()) spec.set_confidence(0.95);
@@ -289,8 +336,8 @@ void fill_evaluation(v1::EvaluationSpec& spec, const std::map<std::string, std::
   }
 }
 
-double evaluation_seconds(const v1::EvaluationSpec& spec, const v1::Model& model,
-                          const std::map<std::string, int64_t>& bytes) {
+double evaluation_flops(const v1::EvaluationSpec& spec, const v1::Model& model,
+                        const std::map<std::string, int64_t>& bytes) {
   double tokens = 0;
   for (const auto& task : spec.tasks()) {
     v1::EvaluationSpec one;
@@ -302,9 +349,12 @@ double evaluation_seconds(const v1::EvaluationSpec& spec, const v1::Model& model
     }
     tokens += tokens_of(task, size, model.context_length());
   }
-  const double flops =
-      2.0 * static_cast<double>(model.parameters()) * tokens * spec.subjects_size();
-  return std::max(1.0, flops / kFlopsASecond);
+  return 2.0 * static_cast<double>(model.parameters()) * tokens * spec.subjects_size();
+}
+
+double evaluation_seconds(const v1::EvaluationSpec& spec, const v1::Model& model,
+                          const std::map<std::string, int64_t>& bytes) {
+  return std::max(1.0, evaluation_flops(spec, model, bytes) / kFlopsASecond);
 }
 
 }  // namespace dex::core

@@ -27,12 +27,21 @@ std::string task_name(const v1::EvaluationTask& task);
 // everything at once. `model` is the base of the subjects. Fields are paths below the spec.
 std::vector<Problem> check_evaluation(const v1::EvaluationSpec& spec, const v1::Model& model);
 
+// The same of one task; `at` is its place: "tasks[0]".
+std::vector<Problem> check_evaluation_task(const v1::EvaluationTask& task, const std::string& at,
+                                           const v1::Model& model);
+
 // Sets what was left to us: labels of subjects, seed, confidence, and formats of texts by the names
 // of their files (`names`: by id). Call it on a spec that check_evaluation has nothing against.
 void fill_evaluation(v1::EvaluationSpec& spec, const std::map<std::string, std::string>& names);
 
-// Seconds that an evaluation may take, for its place in the queue and never for promises: 2 FLOP a
-// parameter and token at the speed of a small CPU. `bytes`: of each file, by id.
+// Floating-point operations that an evaluation takes, about: 2 a parameter and token. `bytes`: of
+// each file, by id.
+double evaluation_flops(const v1::EvaluationSpec& spec, const v1::Model& model,
+                        const std::map<std::string, int64_t>& bytes);
+
+// Seconds that an evaluation may take, for its place in the queue and never for promises: at the
+// speed of a small CPU.
 double evaluation_seconds(const v1::EvaluationSpec& spec, const v1::Model& model,
                           const std::map<std::string, int64_t>& bytes);
 

@@ -15,6 +15,7 @@ namespace dex::core {
 
 namespace {
 
+using dex::v1::EffectiveConfig;
 using dex::v1::FineTuningJobSpec;
 using dex::v1::Hyperparameters;
 using dex::v1::Lambda;
@@ -73,12 +74,12 @@ FineTuningJobSpec defaults(SizeClass size) {
   return spec;
 }
 
-// Methods other than dex have no preset: the recipe of method.md §2.3 with the rates of the base's
-// size class.
-FineTuningJobSpec recipe_without_branch(SizeClass size) {
-  FineTuningJobSpec spec = preset("auto", size).value().spec();
+// The recipe of method.md §2.3 with a preset's rates, for a job that has no branch.
+FineTuningJobSpec recipe_without_branch(const v1::Preset& preset) {
+  FineTuningJobSpec spec = preset.spec();
   spec.clear_dex();
   spec.mutable_hyperparameters()->clear_branch_learning_rate();
+  spec.mutable_hyperparameters()->clear_lambda_learning_rate();
   return spec;
 }
 
@@ -92,7 +93,8 @@ double automatic_split(const ResolveInput& input) {
 // Rows of up to 1,024 tokens unless the preset is made for long ones: memory and time grow with the
 // square beyond.
 uint32_t automatic_length(const ResolveInput& input, const FineTuningJobSpec& spec) {
-  const bool long_rows = spec.dex().preset().starts_with("long_text");
+  const bool long_rows = spec.dex().preset().starts_with("long_text") ||
+                         spec.kvo_only().preset().starts_with("long_text");
   const int64_t most = std::min<int64_t>(input.model.context_length(), long_rows ? 4096 : 1024);
   // bytes / 4 may be half of the true count for text that the tokenizer does not know well.
   const int64_t needed = (2 * input.training.longest_row_tokens + 63) / 64 * 64;
@@ -198,6 +200,26 @@ void fix_annealing(int64_t updates, FineTuningJobSpec& spec, Resolved& result) {
   }
 }
 
+// Fills in what the preset says: dex's own; of kvo_only the rates that dex would have with it, so
+// that the two differ in the branch alone (method.md §2.7); other methods, and kvo_only without a
+// preset, take the rates of the base's size class.
+base::Status fill_from_preset(SizeClass size, FineTuningJobSpec& spec, Sources& sources,
+                              EffectiveConfig& config) {
+  const bool control = spec.kvo_only().has_preset();
+  const std::string wanted = control ? spec.kvo_only().preset() : spec.dex().preset();
+  DEX_ASSIGN_OR_RETURN(const v1::Preset chosen, preset(wanted, size));
+  if (spec.has_dex()) {
+    spec.mutable_dex()->set_preset(chosen.name());
+    if (!sources.contains("dex.preset")) sources["dex.preset"] = "AUTO";
+    fill_unset(chosen.spec(), spec, "PRESET", sources);
+  } else {
+    if (control) spec.mutable_kvo_only()->set_preset(chosen.name());
+    fill_unset(recipe_without_branch(chosen), spec, control ? "PRESET" : "DEFAULT", sources);
+  }
+  if (spec.has_dex() || control) config.set_preset_version(chosen.version());
+  return {};
+}
+
 }  // namespace
 
 base::Result<Resolved> resolve(const ResolveInput& input) {
@@ -212,22 +234,14 @@ base::Result<Resolved> resolve(const ResolveInput& input) {
   if (spec.method_case() == FineTuningJobSpec::METHOD_NOT_SET) spec.mutable_dex();
 
   fill_unset(method_defaults(spec, size), spec, "AUTO", sources);
-  if (!spec.has_dex()) {
-    fill_unset(recipe_without_branch(size), spec, "DEFAULT", sources);
-  } else {
-    const std::string wanted = spec.dex().preset();
-    DEX_ASSIGN_OR_RETURN(const dex::v1::Preset chosen, preset(wanted, size));
-    spec.mutable_dex()->set_preset(chosen.name());
-    if (!sources.contains("dex.preset")) sources["dex.preset"] = "AUTO";
-    fill_unset(chosen.spec(), spec, "PRESET", sources);
-    result.config.set_preset_version(chosen.version());
-  }
+  DEX_RETURN_IF_ERROR(fill_from_preset(size, spec, sources, result.config));
   fill_unset(defaults(size), spec, "DEFAULT", sources);
   if (spec.has_dex()) {
     DEX_RETURN_IF_ERROR(to_status(resolve_form(*spec.mutable_dex(), sources, result.warnings)));
   }
   DEX_RETURN_IF_ERROR(to_status(drop_unused(spec, sources)));
-  for (auto& gate : *spec.mutable_gates()) proto::fill_gate(gate);
+  proto::fill_gates(spec);
+  fill_gate_tasks(spec, input.gate_files);
   apply_multiplier(spec, sources);
   fill_automatic(input, spec, sources);
 
@@ -235,6 +249,7 @@ base::Result<Resolved> resolve(const ResolveInput& input) {
   const int64_t updates = result.workload.updates;
   fill_cadence(result.workload, spec, sources);
   DEX_RETURN_IF_ERROR(to_status(check_resolved(spec, input.model, updates)));
+  result.gate_flops = gate_flops(spec, input.model, input.gate_files);
 
   result.config.mutable_sources()->insert(sources.begin(), sources.end());
   fix_annealing(updates, spec, result);

@@ -6,6 +6,7 @@
 
 #include "dex/v1/finetuning.pb.h"
 #include "dex/v1/models.pb.h"
+#include "scheduler/core/gate_tasks.h"
 #include "scheduler/core/warm_start.h"
 #include "scheduler/core/workload.h"
 #include "services/base/status.h"
@@ -18,13 +19,15 @@ struct ResolveInput {
   std::optional<StartAdapter> start;  // where spec.model is an adapter
   DataFacts training;
   std::optional<DataFacts> validation;
-  int64_t seed = 0;  // used where the user gave none
+  TaskFiles gate_files;  // of all that gates name (gate_tasks.h)
+  int64_t seed = 0;      // used where the user gave none
   std::string default_pool = "cpu";
 };
 
 struct Resolved {
   dex::v1::EffectiveConfig config;
   Workload workload;
+  double gate_flops = 0;              // of the gates' tasks
   std::vector<std::string> warnings;  // "annealing_clamped: …", one sentence each
 };
 

@@ -37,9 +37,11 @@ void copy_lora(const LoraMethod& from, LoraMethod& to) {
 // The part of a spec that says what an adapter is, rather than how it was trained.
 FineTuningJobSpec shape_of(const FineTuningJobSpec& made) {
   FineTuningJobSpec shape;
-  if (made.has_kvo_only()) *shape.mutable_kvo_only() = made.kvo_only();
+  if (made.has_kvo_only()) shape.mutable_kvo_only();  // its preset is how it was trained
   if (made.has_lora()) copy_lora(made.lora(), *shape.mutable_lora());
   if (made.has_adapter()) *shape.mutable_adapter() = made.adapter();
+  if (made.hyperparameters().first_layer() > 0)
+    shape.mutable_hyperparameters()->set_first_layer(made.hyperparameters().first_layer());
   if (!made.has_dex()) return shape;
   const DexMethod& from = made.dex();
   DexMethod& to = *shape.mutable_dex();
@@ -118,6 +120,8 @@ base::Status take_over(const StartAdapter& start, FineTuningJobSpec& spec, Sourc
   if (lambda.dex().lambda().schedule() == Lambda::SCHEDULE_CONSTANT && !start.lambda)
     return mismatch(start.id, {{"model", "has no λ on record"}});
   auto violations = differences(spec, shape, sources);
+  if (spec.hyperparameters().first_layer() > 0 && !shape.hyperparameters().has_first_layer())
+    violations.push_back({"hyperparameters.first_layer", "is not the adapter's, which is 0"});
   for_each_set_field(spec, [&](const std::string& path) {
     if (!path.starts_with("dex.lambda.") || !set_by_user(sources, path)) return;
     if (!has_field(lambda, path) || !same_field(spec, lambda, path))
@@ -129,6 +133,10 @@ base::Status take_over(const StartAdapter& start, FineTuningJobSpec& spec, Sourc
   if (spec.has_dex() && !spec.dex().has_preset() && start.spec.dex().has_preset()) {
     spec.mutable_dex()->set_preset(start.spec.dex().preset());
     sources["dex.preset"] = "MODEL";
+  }
+  if (!spec.kvo_only().has_preset() && start.spec.kvo_only().has_preset()) {
+    spec.mutable_kvo_only()->set_preset(start.spec.kvo_only().preset());
+    sources["kvo_only.preset"] = "MODEL";
   }
   return {};
 }

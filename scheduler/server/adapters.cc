@@ -1,29 +1,17 @@
 #include "scheduler/server/adapters.h"
 
-#include <fcntl.h>
+#include <algorithm>
+#include <filesystem>
 
-#include <array>
-#include <fstream>
-#include <map>
-#include <nlohmann/json.hpp>
-
+#include "scheduler/server/artefact_tar.h"
 #include "scheduler/server/job_view.h"
 #include "scheduler/server/page.h"
-#include "scheduler/server/tar_writer.h"
-#include "services/base/files.h"
-#include "services/base/sha256.h"
 
 namespace dex::server {
 
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr int64_t kLargestManifest = 1 << 20;
-
-base::Status corrupt(const std::string& what) {
-  return {base::Code::kDataLoss, "ARTIFACT_CORRUPT", "The adapter's " + what};
-}
 
 iv1::RegisterRequest registration(const store::WorkerRecord& worker) {
   iv1::RegisterRequest request;
@@ -71,42 +59,6 @@ void add_replicas(v1::Adapter& adapter, const std::vector<store::WorkerRecord>& 
     if (replica.state() != v1::Replica::STATE_UNSPECIFIED)
       *adapter.add_replicas() = std::move(replica);
   }
-}
-
-// Streams one file into the archive and compares its hash with the manifest's.
-base::Status send_file(const fs::path& path, const std::string& name, const std::string& sha256,
-                       TarWriter& tar) {
-  std::error_code error;
-  const auto size = static_cast<int64_t>(fs::file_size(path, error));
-  if (error) return corrupt("file " + name + " is missing");
-  DEX_RETURN_IF_ERROR(tar.begin(name, size));
-  std::ifstream file(path, std::ios::binary);
-  std::string piece(kPieceBytes, '\0');
-  base::Sha256 hash;
-  int64_t left = size;
-  while (left > 0) {
-    file.read(piece.data(), static_cast<std::streamsize>(std::min<int64_t>(left, kPieceBytes)));
-    if (file.gcount() == 0) return corrupt("file " + name + " is shorter than it was");
-    const std::string_view read(piece.data(), static_cast<size_t>(file.gcount()));
-    hash.update(read);
-    DEX_RETURN_IF_ERROR(tar.append(read));
-    left -= file.gcount();
-  }
-  if (hash.hex() != sha256) return corrupt("file " + name + " is not what its checksum says");
-  return {};
-}
-
-base::Result<std::map<std::string, std::string>> parse_manifest(const std::string& text) {
-  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return corrupt("checksums.json is not a JSON object");
-  std::map<std::string, std::string> files;
-  for (const auto& [name, hash] : json.items()) {
-    const bool plain =
-        !name.empty() && name.find('/') == std::string::npos && name != "." && name != "..";
-    if (!plain || !hash.is_string()) return corrupt("checksums.json has a bad entry");
-    files[name] = hash.get<std::string>();
-  }
-  return files;
 }
 
 }  // namespace
@@ -204,24 +156,8 @@ base::Status Adapters::download(const auth::Principal& who,
   DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kAdaptersRead));
   auto record = adapters_.get(who.tenant(), request.id());
   DEX_RETURN_IF_ERROR(record.status());
-  auto folder = layout_.absolute(record->uri);
-  DEX_RETURN_IF_ERROR(folder.status());
-  auto manifest = base::read_file(*folder / "checksums.json", kLargestManifest);
-  if (!manifest.ok())
-    return corrupt("checksums.json cannot be read: " + manifest.status().message());
-  if (base::sha256_hex(*manifest) != record->sha256) {
-    return corrupt("checksums.json is not the one that was published");
-  }
-  auto files = parse_manifest(*manifest);
-  DEX_RETURN_IF_ERROR(files.status());
-
-  TarWriter tar([&sink](std::string_view piece) { return sink(std::string(piece)); });
-  DEX_RETURN_IF_ERROR(tar.begin("checksums.json", static_cast<int64_t>(manifest->size())));
-  DEX_RETURN_IF_ERROR(tar.append(*manifest));
-  for (const auto& [name, sha256] : *files) {
-    DEX_RETURN_IF_ERROR(send_file(*folder / name, name, sha256, tar));
-  }
-  return tar.finish();
+  DEX_ASSIGN_OR_RETURN(const fs::path folder, layout_.absolute(record->uri));
+  return send_artefact(folder, record->sha256, "The adapter's", sink);
 }
 
 }  // namespace dex::server

@@ -35,11 +35,32 @@ grpc::ServerUnaryReactor* EvaluationRpc::CancelEvaluation(Context* ctx,
   });
 }
 
+grpc::ServerUnaryReactor* EvaluationRpc::ListEvaluationSamples(
+    Context* ctx, const v1::ListEvaluationSamplesRequest* in,
+    v1::ListEvaluationSamplesResponse* out) {
+  return rpc::run(room_, ctx, in, out, [=, this](rpc::Call& call) {
+    return evaluations_.samples(call.principal(), *in);
+  });
+}
+
 grpc::ServerWriteReactor<v1::WatchEvaluationResponse>* EvaluationRpc::WatchEvaluation(
     Context* ctx, const v1::WatchEvaluationRequest* in) {
   return watch_job<v1::WatchEvaluationResponse>(
       room_, watches_, ctx, in, {"eval-", "evaluation", auth::Scope::kEvalRead},
       [](const store::JobRecord& record) { return evaluation_view(record); });
+}
+
+grpc::ServerWriteReactor<v1::DownloadEvaluationResponse>* EvaluationRpc::DownloadEvaluation(
+    Context* ctx, const v1::DownloadEvaluationRequest* in) {
+  using Message = v1::DownloadEvaluationResponse;
+  return rpc::stream<Message>(
+      room_, ctx, in,
+      [this](std::shared_ptr<rpc::ServerStream<Message>> stream,
+             const v1::DownloadEvaluationRequest& request) {
+        stream->finish(
+            evaluations_.download(stream->call().principal(), request, chunk_sink(*stream)));
+      },
+      download_options<Message>());
 }
 
 }  // namespace dex::server

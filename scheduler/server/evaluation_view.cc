@@ -2,6 +2,9 @@
 
 #include <google/protobuf/util/json_util.h>
 
+#include <string>
+#include <utility>
+
 #include "scheduler/core/public_state.h"
 #include "scheduler/server/job_view.h"
 #include "scheduler/server/published_file.h"
@@ -55,6 +58,24 @@ base::Status add_results(const store::JobRecord& record, const DataLayout& layou
     return corrupt_results(record.id, "results.json: " + std::string(status.message()));
   *evaluation.mutable_results() = std::move(*parsed.mutable_results());
   evaluation.set_report_markdown(*report);
+  return {};
+}
+
+base::Status add_pictures(const store::JobRecord& record, const DataLayout& layout,
+                          v1::Evaluation& evaluation) {
+  DEX_ASSIGN_OR_RETURN(const auto names, published_names(record, layout, ".svg"));
+  size_t taken = evaluation.ByteSizeLong();
+  for (const std::string& name : names) {
+    DEX_ASSIGN_OR_RETURN(std::string svg, published_file(record, layout, name));
+    if (taken + svg.size() > kLargestPicturedReply) {
+      evaluation.add_pictures_left_out(name);
+      continue;
+    }
+    taken += svg.size();
+    auto& picture = *evaluation.add_pictures();
+    picture.set_name(name);
+    picture.set_svg(std::move(svg));
+  }
   return {};
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+
 #include "dex/v1/evaluation.pb.h"
 #include "scheduler/server/data_layout.h"
 #include "scheduler/store/records.h"
@@ -18,5 +20,12 @@ v1::Evaluation evaluation_view(const store::JobRecord& record);
 // Blocks on the disk.
 base::Status add_results(const store::JobRecord& record, const DataLayout& layout,
                          v1::Evaluation& evaluation);
+
+// What a reply may have with its pictures: below gRPC's 4 MiB, with room for what goes around it.
+inline constexpr size_t kLargestPicturedReply = 7 << 19;
+// Reads the pictures that were published beside them, by name, as long as `evaluation` stays
+// within that; of the others the names. Same errors.
+base::Status add_pictures(const store::JobRecord& record, const DataLayout& layout,
+                          v1::Evaluation& evaluation);
 
 }  // namespace dex::server

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "scheduler/core/evaluation_spec.h"
+#include "scheduler/server/artefact_tar.h"
+#include "scheduler/server/evaluation_samples.h"
 #include "scheduler/server/evaluation_view.h"
 #include "scheduler/server/file_view.h"
 #include "scheduler/server/job_id.h"
@@ -57,12 +59,20 @@ base::Result<v1::Model> Evaluations::resolve_subjects(const std::string& tenant,
       return base::Status(record.status())
           .with_violation(at + "adapter", record.status().message());
     }
-    if (adapter_view(*record).artifact_class() == "MODEL") {
+    const v1::Adapter adapter = adapter_view(*record);
+    if (adapter.artifact_class() == "MODEL") {
       return base::Status(
           base::Code::kUnimplemented, "NOT_SUPPORTED",
           subject.adapter() +
               " is a whole model and can't be measured beside its base; download it "
               "and evaluate it as a base model of its own");
+    }
+    if (subject.has_dex_lambda_scale() && adapter.form() == "none") {
+      const std::string field = at + "dex_lambda_scale";
+      const std::string what = "has no effect: " + subject.adapter() + " of method " +
+                               adapter.method() + " has no branch whose λ it scales";
+      return base::Status(base::Code::kInvalidArgument, "UNUSED_FIELD", field + " " + what)
+          .with_violation(field, what);
     }
     const std::string base = base_of_adapter(record->id);
     if (!subject.model().empty() && subject.model() != base)
@@ -161,8 +171,25 @@ base::Result<v1::Evaluation> Evaluations::get(const auth::Principal& who,
   DEX_RETURN_IF_ERROR(check_evaluation_id(request.id()));
   DEX_ASSIGN_OR_RETURN(const auto record, parts_.jobs.get(who.tenant(), request.id()));
   auto view = evaluation_view(record);
-  if (record.state == "SUCCEEDED") DEX_RETURN_IF_ERROR(add_results(record, parts_.layout, view));
+  if (record.state != "SUCCEEDED") return view;
+  DEX_RETURN_IF_ERROR(add_results(record, parts_.layout, view));
+  if (request.with_pictures()) DEX_RETURN_IF_ERROR(add_pictures(record, parts_.layout, view));
   return view;
+}
+
+base::Status Evaluations::download(const auth::Principal& who,
+                                   const v1::DownloadEvaluationRequest& request,
+                                   const std::function<bool(std::string)>& sink) {
+  DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kEvalRead));
+  DEX_RETURN_IF_ERROR(check_evaluation_id(request.id()));
+  DEX_ASSIGN_OR_RETURN(const auto record, parts_.jobs.get(who.tenant(), request.id()));
+  if (record.state != "SUCCEEDED") {
+    return base::failed_precondition(
+        "JOB_STATE_CONFLICT",
+        "evaluation " + request.id() + " has not succeeded, so it has published nothing");
+  }
+  DEX_ASSIGN_OR_RETURN(const auto folder, parts_.layout.absolute(record.result_uri));
+  return send_artefact(folder, record.result_sha256, "The evaluation's", sink);
 }
 
 base::Result<v1::ListEvaluationsResponse> Evaluations::list(
@@ -188,6 +215,14 @@ base::Result<v1::ListEvaluationsResponse> Evaluations::list(
   }
   page.set_next_page_token(page_token(cursor.before_ms, cursor.before_id));
   return page;
+}
+
+base::Result<v1::ListEvaluationSamplesResponse> Evaluations::samples(
+    const auth::Principal& who, const v1::ListEvaluationSamplesRequest& request) {
+  DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kEvalRead));
+  DEX_RETURN_IF_ERROR(check_evaluation_id(request.id()));
+  DEX_ASSIGN_OR_RETURN(const auto record, parts_.jobs.get(who.tenant(), request.id()));
+  return evaluation_samples(record, parts_.layout, request);
 }
 
 base::Result<Answer<v1::Evaluation>> Evaluations::cancel(

@@ -54,6 +54,12 @@ class Evaluations {
   // kind are looked at in one call.
   base::Result<v1::ListEvaluationsResponse> list(const auth::Principal& who,
                                                  const v1::ListEvaluationsRequest& request);
+  // The tar of what a SUCCEEDED one has published, in pieces; JOB_STATE_CONFLICT of another one.
+  base::Status download(const auth::Principal& who, const v1::DownloadEvaluationRequest& request,
+                        const std::function<bool(std::string)>& sink);
+  // evaluation_samples.h.
+  base::Result<v1::ListEvaluationSamplesResponse> samples(
+      const auth::Principal& who, const v1::ListEvaluationSamplesRequest& request);
   base::Result<Answer<v1::Evaluation>> cancel(const auth::Principal& who,
                                               const v1::CancelEvaluationRequest& request);
 

@@ -5,7 +5,10 @@
 #include <cmath>
 #include <set>
 
+#include "scheduler/core/gate_tasks.h"
 #include "scheduler/core/presets.h"
+#include "scheduler/server/file_view.h"
+#include "scheduler/server/head_preview_view.h"
 #include "scheduler/server/job_id.h"
 #include "scheduler/server/job_view.h"
 #include "scheduler/server/page.h"
@@ -18,6 +21,7 @@ namespace {
 
 constexpr size_t kLargestSpecBytes = 32 << 10;
 constexpr int kMostLookedAt = 1000;
+constexpr int kMostGatesLookedAt = 16;  // more are refused for their number
 
 std::string lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(),
@@ -61,9 +65,26 @@ base::Result<core::StartAdapter> FineTuningJobs::start_adapter(const std::string
   }
   DEX_ASSIGN_OR_RETURN(const auto job, parts_.jobs.get(tenant, record->job));
   core::StartAdapter start{id, effective_spec(job.spec), std::nullopt};
-  if (adapter.branch_effect().per_layer_size() > 0)
-    start.lambda = adapter.branch_effect().per_layer(0).lambda();
+  // Of a layer that is adapted whatever the first one is; a λ that is not learned is the same in
+  // all.
+  if (const auto& layers = adapter.branch_effect().per_layer(); !layers.empty())
+    start.lambda = layers.Get(layers.size() - 1).lambda();
   return start;
+}
+
+base::Result<core::TaskFiles> FineTuningJobs::gate_files(const std::string& tenant,
+                                                         const v1::FineTuningJobSpec& spec) {
+  core::TaskFiles files;
+  if (spec.gates_size() > kMostGatesLookedAt) return files;
+  for (const auto& [field, id] : core::gate_files(spec)) {
+    if (id.empty()) continue;
+    const auto record = parts_.files.get(tenant, id);
+    if (!record.ok())
+      return base::Status(record.status()).with_violation(field, record.status().message());
+    DEX_RETURN_IF_ERROR(require_ready(*record, field));
+    files[id] = {record->filename, record->bytes};
+  }
+  return files;
 }
 
 core::DeviceFacts FineTuningJobs::device() {
@@ -107,6 +128,7 @@ base::Result<FineTuningJobs::Plan> FineTuningJobs::plan(const std::string& tenan
         training_facts(parts_.files, tenant, guard.probe_file(), "watchdog.base_guard.probe_file")
             .status());
   }
+  DEX_ASSIGN_OR_RETURN(input.gate_files, gate_files(tenant, spec));
   std::array<uint8_t, 4> seed{};
   parts_.random.fill(seed);
   input.seed = int64_t{seed[0]} | int64_t{seed[1]} << 8 | int64_t{seed[2]} << 16 |
@@ -145,6 +167,7 @@ base::Result<store::NewJob> FineTuningJobs::new_job(const std::string& tenant, c
   if (spec.has_validation_file()) files.insert(spec.validation_file());
   const auto& guard = spec.watchdog().base_guard();
   if (guard.has_probe_file()) files.insert(guard.probe_file());
+  for (const core::NamedFile& file : core::gate_files(spec)) files.insert(file.id);
   job.files.assign(files.begin(), files.end());
   if (job.spec.size() > kLargestSpecBytes) {
     return base::Status(base::Code::kInvalidArgument, "TOO_LARGE",
@@ -214,7 +237,11 @@ base::Result<v1::FineTuningJob> FineTuningJobs::get(const auth::Principal& who,
   DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kJobsRead));
   DEX_RETURN_IF_ERROR(check_job_id(request.id(), "ftjob-", "job"));
   DEX_ASSIGN_OR_RETURN(const auto record, parts_.jobs.get(who.tenant(), request.id()));
-  return job_view(record);
+  v1::FineTuningJob view = job_view(record);
+  if (!request.with_head_selection() || record.state != "SUCCEEDED") return view;
+  DEX_ASSIGN_OR_RETURN(auto report, head_selection_of_job(record, parts_.layout));
+  if (report) *view.mutable_head_selection() = std::move(*report);
+  return view;
 }
 
 base::Result<v1::ListFineTuningJobsResponse> FineTuningJobs::list(

@@ -6,6 +6,7 @@
 #include "dex/v1/finetuning.pb.h"
 #include "scheduler/core/estimate.h"
 #include "scheduler/core/resolve.h"
+#include "scheduler/server/data_layout.h"
 #include "scheduler/server/metrics.h"
 #include "scheduler/server/model_catalog.h"
 #include "scheduler/server/request_key.h"
@@ -31,6 +32,7 @@ class FineTuningJobs {
     store::AdapterRepository& adapters;
     store::WorkerRepository& workers;
     const ModelCatalog& models;
+    const DataLayout& layout;
     Metrics& metrics;
     base::UlidGenerator& ids;
     base::RandomSource& random;
@@ -47,6 +49,7 @@ class FineTuningJobs {
   // when anything is wrong, nor with validate_only.
   base::Result<Answer<v1::FineTuningJob>> create(const auth::Principal& who,
                                                  const v1::CreateFineTuningJobRequest& request);
+  // With its head selection also ARTIFACT_CORRUPT, and then waits for the disk.
   base::Result<v1::FineTuningJob> get(const auth::Principal& who,
                                       const v1::GetFineTuningJobRequest& request);
   // A filtered page may be short, also empty, and still have a next one: at most 1000 jobs are
@@ -69,6 +72,9 @@ class FineTuningJobs {
   // weights.
   base::Result<core::StartAdapter> start_adapter(const std::string& tenant, const std::string& id,
                                                  const v1::Model& model);
+  // What the tasks of its gates read; files that are not named are for core::resolve to refuse.
+  base::Result<core::TaskFiles> gate_files(const std::string& tenant,
+                                           const v1::FineTuningJobSpec& spec);
   // The machine that a job may count on: the largest of those that are up.
   core::DeviceFacts device();
   base::Result<Plan> plan(const std::string& tenant, const v1::FineTuningJobSpec& spec);

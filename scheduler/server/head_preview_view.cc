@@ -1,6 +1,8 @@
 #include "scheduler/server/head_preview_view.h"
 
 #include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
 
 #include "scheduler/server/job_view.h"
 #include "scheduler/server/published_file.h"
@@ -10,6 +12,9 @@ namespace dex::server {
 namespace {
 
 using nlohmann::json;
+
+constexpr const char* kReport = "head_selection.json";
+constexpr const char* kPicture = "head_selection.svg";
 
 template <typename Number>
 void add_numbers(const json& table, size_t layer, google::protobuf::RepeatedField<Number>& out) {
@@ -40,8 +45,10 @@ v1::HeadSelectionReport message_of(const json& report) {
   }
   out.set_selected_heads(heads);
   out.set_selected_ratio(report.at("selected_ratio").get<double>());
-  if (const json& stability = report.at("stability_ratio"); !stability.is_null())
-    out.set_stability_ratio(stability.get<double>());
+  if (const auto stability = report.find("stability_ratio");
+      stability != report.end() && !stability->is_null())
+    out.set_stability_ratio(stability->get<double>());
+  out.set_step(report.at("step").get<uint32_t>());
   if (const json& measured = report.at("calibration"); !measured.is_null()) {
     auto& calibration = *out.mutable_calibration();
     calibration.set_sequences(measured.at("sequences").get<uint32_t>());
@@ -54,21 +61,49 @@ v1::HeadSelectionReport message_of(const json& report) {
   return out;
 }
 
-}  // namespace
-
-base::Result<v1::HeadSelectionReport> head_selection_report(const store::JobRecord& record,
-                                                            const DataLayout& layout) {
-  DEX_ASSIGN_OR_RETURN(const std::string text,
-                       published_file(record, layout, "head_selection.json"));
+// The last of the reports in head_selection.json.
+base::Result<v1::HeadSelectionReport> last_report(const store::JobRecord& record,
+                                                  const std::string& text) {
   try {
-    v1::HeadSelectionReport report = message_of(json::parse(text).at(0));
+    const json reports = json::parse(text);
+    v1::HeadSelectionReport report =
+        message_of(reports.at(reports.empty() ? 0 : reports.size() - 1));
     *report.mutable_head_selection() = effective_spec(record.spec).dex().head_selection();
-    report.mutable_head_selection()->clear_reselect_every_steps();
-    report.mutable_head_selection()->clear_soft_floor();
     return report;
   } catch (const json::exception& error) {
     return corrupt_results(record.id, std::string("head_selection.json: ") + error.what());
   }
+}
+
+void set_picture(std::string svg, v1::HeadSelectionReport& report) {
+  if (svg.size() > kLargestPicture) return;
+  report.mutable_picture()->set_name(kPicture);
+  report.mutable_picture()->set_svg(std::move(svg));
+}
+
+}  // namespace
+
+base::Result<v1::HeadSelectionReport> head_selection_report(const store::JobRecord& record,
+                                                            const DataLayout& layout,
+                                                            bool with_picture) {
+  DEX_ASSIGN_OR_RETURN(const std::string text, published_file(record, layout, kReport));
+  DEX_ASSIGN_OR_RETURN(v1::HeadSelectionReport report, last_report(record, text));
+  report.mutable_head_selection()->clear_reselect_every_steps();
+  report.mutable_head_selection()->clear_soft_floor();
+  if (!with_picture) return report;
+  DEX_ASSIGN_OR_RETURN(std::string svg, published_file(record, layout, kPicture));
+  set_picture(std::move(svg), report);
+  return report;
+}
+
+base::Result<std::optional<v1::HeadSelectionReport>> head_selection_of_job(
+    const store::JobRecord& record, const DataLayout& layout) {
+  DEX_ASSIGN_OR_RETURN(const auto text, attempt_file(record, layout, kReport));
+  if (!text) return std::optional<v1::HeadSelectionReport>();
+  DEX_ASSIGN_OR_RETURN(v1::HeadSelectionReport report, last_report(record, *text));
+  DEX_ASSIGN_OR_RETURN(auto svg, attempt_file(record, layout, kPicture));
+  if (svg) set_picture(std::move(*svg), report);
+  return std::optional<v1::HeadSelectionReport>(std::move(report));
 }
 
 }  // namespace dex::server

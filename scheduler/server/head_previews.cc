@@ -228,7 +228,8 @@ base::Result<std::string> HeadPreviews::begin(const auth::Principal& who, const 
 }
 
 base::Result<std::optional<v1::HeadSelectionReport>> HeadPreviews::look(const auth::Principal& who,
-                                                                        const std::string& id) {
+                                                                        const std::string& id,
+                                                                        bool with_picture) {
   DEX_ASSIGN_OR_RETURN(const auto record, parts_.jobs.get(who.tenant(), id));
   if (record.state == "PAUSED") {  // nobody can resume what nobody sees
     abandon(who, id);
@@ -237,7 +238,7 @@ base::Result<std::optional<v1::HeadSelectionReport>> HeadPreviews::look(const au
   }
   if (!record.terminal()) return std::optional<v1::HeadSelectionReport>();
   if (record.state != "SUCCEEDED") return end_of(record);
-  DEX_ASSIGN_OR_RETURN(auto report, head_selection_report(record, parts_.layout));
+  DEX_ASSIGN_OR_RETURN(auto report, head_selection_report(record, parts_.layout, with_picture));
   return std::optional<v1::HeadSelectionReport>(std::move(report));
 }
 

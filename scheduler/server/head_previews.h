@@ -47,7 +47,8 @@ class HeadPreviews {
   // again. Ends: FILE_INVALID, INVALID_FIELD, DOES_NOT_FIT, STORAGE_FULL, DEADLINE, INTERNAL,
   // ARTIFACT_CORRUPT.
   base::Result<std::optional<v1::HeadSelectionReport>> look(const auth::Principal& who,
-                                                            const std::string& id);
+                                                            const std::string& id,
+                                                            bool with_picture);
   // Nobody waits any more. False: the store is away, try again.
   bool abandon(const auth::Principal& who, const std::string& id);
 

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -91,6 +92,23 @@ grpc::ServerWriteReactor<Message>* watch_job(rpc::Room& room, JobWatches& watche
                       std::make_shared<WatchClient<Message, View>>(std::move(stream), view), last);
       },
       std::move(options));
+}
+
+// A download writes everything itself, on a thread that may wait for its client.
+template <typename Message>
+std::function<bool(std::string)> chunk_sink(rpc::ServerStream<Message>& stream) {
+  return [&stream](std::string piece) {
+    Message message;
+    message.set_chunk(std::move(piece));
+    return stream.write(std::move(message));
+  };
+}
+
+template <typename Message>
+rpc::StreamOptions<Message> download_options() {
+  rpc::StreamOptions<Message> options;
+  options.queue = 8;  // 2 MiB a client
+  return options;
 }
 
 }  // namespace dex::server

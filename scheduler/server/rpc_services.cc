@@ -54,9 +54,9 @@ Unary* FineTuningRpc::PreviewHeadSelection(Context* ctx, const v1::PreviewHeadSe
     const auto who = pending->call().principal();
     const auto begun = previews_.begin(who, request);
     if (!begun.ok()) return pending->answer(begun.status());
-    waiters_.add([this, pending, who, id = *begun] {
+    waiters_.add([this, pending, who, id = *begun, picture = request.with_picture()] {
       if (!pending->alive()) return previews_.abandon(who, id);
-      auto report = previews_.look(who, id);
+      auto report = previews_.look(who, id, picture);
       if (report.ok() && !report->has_value()) return false;
       if (report.status().code() == base::Code::kUnavailable) return false;
       if (report.ok()) {
@@ -133,27 +133,6 @@ Unary* FileRpc::DeleteFile(Context* ctx, const v1::DeleteFileRequest* in,
     return marked(call, files_.remove(call.principal(), *in));
   });
 }
-
-namespace {
-
-// A download writes everything itself, on a thread that may wait for its client.
-template <typename Message>
-std::function<bool(std::string)> chunk_sink(rpc::ServerStream<Message>& stream) {
-  return [&stream](std::string piece) {
-    Message message;
-    message.set_chunk(std::move(piece));
-    return stream.write(std::move(message));
-  };
-}
-
-template <typename Message>
-rpc::StreamOptions<Message> download_options() {
-  rpc::StreamOptions<Message> options;
-  options.queue = 8;  // 2 MiB a client
-  return options;
-}
-
-}  // namespace
 
 grpc::ServerWriteReactor<v1::DownloadFileResponse>* FileRpc::DownloadFile(
     Context* ctx, const v1::DownloadFileRequest* in) {

@@ -76,8 +76,9 @@ struct Scheduler::Parts {
   rpc::Room room;  // of the gateways' door
   rpc::Room workers_room;
 
-  FineTuningJobs job_logic{{store, jobs, files, adapters, workers, catalog, metrics, ids, random},
-                           {"cpu", options.device, on_change}};
+  FineTuningJobs job_logic{
+      {store, jobs, files, adapters, workers, catalog, layout, metrics, ids, random},
+      {"cpu", options.device, on_change}};
   Evaluations evaluation_logic{{store, jobs, files, adapters, catalog, layout, metrics, ids},
                                {"cpu", on_change}};
   HeadPreviews preview_logic{{jobs, files, catalog, layout, metrics, ids}, {"cpu", on_change}};

@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "scheduler/core/gate_tasks.h"
 #include "scheduler/core/warm_start.h"
 #include "scheduler/server/evaluation_view.h"
 #include "scheduler/server/job_id.h"
@@ -235,6 +236,17 @@ base::Status Workers::add_training(const store::ClaimedJob& claimed, iv1::Claime
   }
   if (guard.has_probe_file()) {
     DEX_ASSIGN_OR_RETURN(*job.mutable_probe_input(), input(claimed.tenant, guard.probe_file()));
+  }
+  return add_gate_files(claimed.tenant, job);
+}
+
+base::Status Workers::add_gate_files(const std::string& tenant, iv1::ClaimedJob& job) {
+  std::set<std::string> known;
+  for (const core::NamedFile& named : core::gate_files(job.spec())) {
+    if (!known.insert(named.id).second) continue;
+    auto file = input(tenant, named.id);
+    DEX_RETURN_IF_ERROR(file.status());
+    *job.add_evaluation_files() = std::move(file).value();
   }
   return {};
 }

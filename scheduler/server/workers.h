@@ -51,6 +51,7 @@ class Workers {
   base::Result<iv1::InputFile> input(const std::string& tenant, const std::string& file);
   // What only a job of that kind has.
   base::Status add_training(const store::ClaimedJob& claimed, iv1::ClaimedJob& job);
+  base::Status add_gate_files(const std::string& tenant, iv1::ClaimedJob& job);
   base::Status add_evaluation(const store::ClaimedJob& claimed, iv1::ClaimedJob& job);
   base::Result<iv1::AttemptVerdict> beat(const std::string& worker, const iv1::AttemptBeat& beat);
   base::Status check_result(const iv1::FinishRequest& request) const;

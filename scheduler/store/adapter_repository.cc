@@ -6,6 +6,9 @@
 namespace dex::store {
 
 namespace {
+
+constexpr size_t kWantedPage = 100;  // a record has the statistics of its training
+
 base::Status adapter_not_found(const std::string& id) {
   return base::not_found("RESOURCE_NOT_FOUND", "There is no adapter '" + shown(id) + "'.")
       .with_metadata("resource_type", "adapter")
@@ -86,13 +89,21 @@ base::Result<AdapterRepository::Removed> AdapterRepository::remove(const std::st
 }
 
 base::Result<AdapterRepository::Wanted> AdapterRepository::wanted() {
-  DEX_ASSIGN_OR_RETURN(const Reply reply, store_.run("adapter", {"wanted"}));
-  if (reply.str(0) != "OK") return unexpected("adapter", reply);
-  Wanted wanted{reply.num(1), {}};
-  for (size_t i = 2; i < reply.elements.size(); ++i) {
-    wanted.adapters.push_back(adapter_from(reply.at(i).fields()));
+  Wanted wanted;
+  std::string ms, id;
+  for (bool first = true;; first = false) {
+    DEX_ASSIGN_OR_RETURN(const Reply page,
+                         store_.run("adapter", {"wanted", std::to_string(kWantedPage), ms, id}));
+    if (page.str(0) != "OK") return unexpected("adapter", page);
+    if (first) wanted.revision = page.num(1);  // what changes on later pages raises it
+    for (size_t i = 2; i < page.elements.size(); ++i) {
+      const Reply& row = page.at(i);
+      id = row.str(0);
+      ms = row.str(1);
+      if (!row.at(2).elements.empty()) wanted.adapters.push_back(adapter_from(row.at(2).fields()));
+    }
+    if (page.elements.size() < 2 + kWantedPage) return wanted;
   }
-  return wanted;
 }
 
 }  // namespace dex::store

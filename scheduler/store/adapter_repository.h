@@ -36,7 +36,7 @@ class AdapterRepository {
     int64_t revision = 0;  // rises with each change of the list
     std::vector<AdapterRecord> adapters;
   };
-  // Every tenant's adapters that should be held, at most 1000.
+  // Every tenant's adapters that should be held, read in pages.
   base::Result<Wanted> wanted();
 
  private:

@@ -101,6 +101,25 @@ TEST_F(DexctlTest, StreamedAndWholeTextAreTheSame) {
   EXPECT_EQ(chat.json().at("model"), kModel);
 }
 
+TEST_F(DexctlTest, LambdaIsScaledByTheRequest) {
+  const auto text = [&](const std::vector<std::string>& more) {
+    const Outcome outcome = platform_->ctl(support::with(
+        {"generate", adapter(), "--prompt", "def add(a, b):", "--max-tokens", "12", "--seed", "3"},
+        more));
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome.json();
+  };
+  const auto plain = text({}), one = text({"--lambda-scale", "1"}),
+             zero = text({"--lambda-scale", "0"});
+  EXPECT_EQ(one.at("text"), plain.at("text"));
+  EXPECT_EQ(plain.at("adapter").at("dex_lambda_scale"), 1.0);
+  EXPECT_EQ(zero.at("adapter").at("dex_lambda_scale"), 0.0);
+  const Outcome base = platform_->ctl(
+      {"generate", kModel, "--prompt", "x", "--max-tokens", "1", "--lambda-scale", "0.5"});
+  EXPECT_EQ(base.code, 3);
+  EXPECT_THAT(base.err, HasSubstr("dex_lambda_scale has no effect, got 0.5"));
+}
+
 TEST_F(DexctlTest, ScriptsFindWhatTheyRelyOn) {
   for (const char* key : {"id", "state", "attempt", "progress", "fine_tuned_model"}) {
     EXPECT_TRUE(job_->contains(key)) << key;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <fstream>
 #include <iostream>
+#include <iterator>
 #include <map>
 
 #include "tests/e2e/small_job.h"
@@ -17,6 +18,8 @@ namespace {
 using support::Outcome;
 using support::RunningPlatform;
 using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
 namespace fs = std::filesystem;
 
 // One platform with one adapter for all tests.
@@ -57,6 +60,12 @@ class EvaluationTest : public testing::Test {
         out[row.at("subject").get<std::string>() + " " + row.at("metric").get<std::string>()] = row;
     }
     return out;
+  }
+
+  static std::string content(const fs::path& file) {
+    std::ifstream in(file);
+    EXPECT_TRUE(in) << file;
+    return {std::istreambuf_iterator<char>(in), {}};
   }
 
   static support::TemporaryDirectory* directory_;
@@ -167,6 +176,16 @@ TEST_F(EvaluationTest, APreviewShowsTheHeadsAndScoresOfTheJob) {
     }
   }
   EXPECT_EQ(report.at("calibration").at("sequences"), 2);
+  const fs::path of_preview = *directory_ / "preview", of_job = *directory_ / "job";
+  ASSERT_EQ(platform_->ctl(support::with(preview, {"--out", of_preview})).code, 0);
+  const Outcome written = platform_->ctl({"jobs", "heads", job, "--out", of_job});
+  ASSERT_EQ(written.code, 0) << written.err;
+  for (const fs::path& folder : {of_preview, of_job}) {
+    EXPECT_THAT(content(folder / "head_selection.svg"), HasSubstr("chosen")) << folder;
+    const auto whole = nlohmann::json::parse(content(folder / "head_selection.json"));
+    EXPECT_EQ(whole.at("selected_heads"), report.at("selected_heads")) << folder;
+    EXPECT_EQ(whole.at("calibration"), report.at("calibration")) << folder;
+  }
   const Outcome grid = platform_->plain_ctl(preview);
   EXPECT_THAT(grid.out, HasSubstr("entropy: "));
   EXPECT_THAT(grid.out, HasSubstr("stability: "));
@@ -218,6 +237,13 @@ TEST_F(EvaluationTest, HeadsOfBaseAndAdapterAreThoseOfTheEngineAlone) {
   EXPECT_THAT(platform_->plain_ctl({"evaluations", "get", id}).out, HasSubstr("entropy of base: "));
   EXPECT_THAT(platform_->plain_ctl({"evaluations", "get", id, "--markdown"}).out,
               HasSubstr("heads-1-base.svg"));
+  const fs::path report = *directory_ / "report";
+  const Outcome written = platform_->ctl({"evaluations", "get", id, "--out", report});
+  ASSERT_EQ(written.code, 0) << written.err;
+  EXPECT_THAT(written.out, Not(HasSubstr("<svg"))) << "pictures are in the folder";
+  EXPECT_THAT(content(report / "report.md"), HasSubstr("(heads-1-base.svg)"));
+  for (const char* name : {"heads-1-base.svg", "heads-1-adapter.svg"})
+    EXPECT_THAT(content(report / name), StartsWith("<svg")) << name;
 }
 
 TEST_F(EvaluationTest, SeveralTasksAndFilesInTheirPublishedFormats) {
@@ -245,6 +271,40 @@ TEST_F(EvaluationTest, SeveralTasksAndFilesInTheirPublishedFormats) {
   EXPECT_EQ(rows(results[0].at("rows")).at("base acc").at("n"), "3") << "64 bits are strings";
   EXPECT_EQ(rows(results[1].at("rows")).at("base acc").at("interval"), "INTERVAL_WILSON");
   EXPECT_TRUE(rows(results[2].at("rows")).contains("base f1"));
+
+  const std::string id = outcome.json().at("id");
+  const Outcome all = platform_->ctl({"evaluations", "samples", id});
+  ASSERT_EQ(all.code, 0) << all.err;
+  EXPECT_EQ(all.json().at("samples").size(), 3U + 1U + 1U);
+  const Outcome second = platform_->ctl({"evaluations", "samples", id, "--task", "tasks[1]"});
+  ASSERT_EQ(second.json().at("samples").size(), 1U) << second.err;
+  EXPECT_EQ(second.json().at("samples")[0].at("expected"), "The man");
+  EXPECT_EQ(second.json().at("samples")[0].at("dims").at("category"), "Age");
+  EXPECT_THAT(platform_->plain_ctl({"evaluations", "samples", id, "--task", "answers"}).out,
+              HasSubstr("the cat"));
+}
+
+TEST_F(EvaluationTest, AnswersToInstructionsAreDownloadedInAlpacaEvalsFormat) {
+  std::ofstream(*directory_ / "alpaca.json")
+      << R"([{"instruction": "Name a cat."}, {"instruction": "Name a dog."}])";
+  const Outcome outcome =
+      platform_->ctl({"evaluations", "create", "--adapter", *adapter_, "--task", "instructions",
+                      "--file", *directory_ / "alpaca.json", "--set", "max_tokens=4", "--follow"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const auto result = outcome.json().at("results").at(0);
+  EXPECT_EQ(result.at("files").size(), 4U);
+  const std::string id = outcome.json().at("id");
+  EXPECT_THAT(platform_->plain_ctl({"evaluations", "get", id}).out,
+              HasSubstr("dexctl evaluations download " + id));
+  const fs::path folder = *directory_ / "answers";
+  ASSERT_EQ(platform_->ctl({"evaluations", "download", id, folder}).code, 0);
+  std::ifstream file(folder / "instructions-1-outputs-adapter.json");
+  const auto outputs = nlohmann::json::parse(file);
+  ASSERT_EQ(outputs.size(), 2U);
+  EXPECT_EQ(outputs[1].at("instruction"), "Name a dog.");
+  EXPECT_EQ(outputs[1].at("generator"), "adapter");
+  EXPECT_TRUE(fs::exists(folder / "instructions-1-pairs-adapter.key.json"));
+  EXPECT_TRUE(fs::exists(folder / "report.md"));
 }
 
 TEST_F(EvaluationTest, AFileInTheWrongFormatEndsItWithLineAndReason) {
@@ -288,6 +348,78 @@ TEST_F(EvaluationTest, AKilledEvaluatorChangesNoNumber) {
   ASSERT_EQ(watched.code, 0) << watched.err;
   EXPECT_EQ(watched.json().at("attempt"), 2);
   EXPECT_EQ(watched.json().at("results"), straight.json().at("results"));
+}
+
+// A job is judged by a task on base and new adapter; its figures are those of the engine alone.
+TEST_F(EvaluationTest, GatesOverPerplexityPassAndFail) {
+  const fs::path file = *directory_ / "wiki.test.raw";
+  const std::string task = "perplexity(" + file.string() + ", context_length=128)";
+  const Outcome outcome = platform_->ctl(
+      support::with(support::small_job(*training_, *training_, 6, support::kTinyModel),
+                    {"--promote-if", task + ".loss<=100", "--promote-if",
+                     task + ".perplexity<=-1e6", "--follow"}));
+  EXPECT_EQ(outcome.code, 7) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("gate perplexity.loss passed"));
+  const auto job = outcome.json();
+  EXPECT_EQ(job.at("state"), "JOB_STATE_SUCCEEDED");
+  EXPECT_EQ(job.at("promotable"), false);
+  EXPECT_EQ(job.at("progress").at("step"), 6) << "the training's figures stay";
+  const auto results = job.at("gate_results");
+  ASSERT_EQ(results.size(), 2U);
+  EXPECT_EQ(results[0].at("passed"), true);
+  EXPECT_EQ(results[1].at("passed"), false);
+  EXPECT_EQ(results[1].at("condition"), "perplexity.perplexity - base <= -1000000, high end");
+
+  const fs::path folder = *directory_ / "gated-adapter";
+  const std::string adapter = job.at("fine_tuned_model");
+  ASSERT_EQ(platform_->ctl({"adapters", "download", adapter, folder}).code, 0);
+  const Outcome alone = support::run_program(
+      "dex-engine",
+      {"evaluate", "perplexity", "--model", *directory_ / "models" / support::kTinyModel,
+       "--adapter", folder, "--file", file, "--context-length", "128", "--json"});
+  ASSERT_EQ(alone.code, 0) << alone.err;
+  const auto expected = rows(nlohmann::json::parse(alone.out).at("rows"));
+  for (const auto& [index, metric] : {std::pair<size_t, std::string>{0, "loss"},
+                                      std::pair<size_t, std::string>{1, "perplexity"}}) {
+    const auto& row = expected.at("gated-adapter " + metric);
+    EXPECT_EQ(results[index].at("value"), row.at("delta")) << metric;
+    EXPECT_EQ(results[index].at("low"), row.at("delta_low"));
+    EXPECT_EQ(results[index].at("high"), row.at("delta_high"));
+  }
+  EXPECT_THAT(platform_->plain_ctl({"jobs", "get", job.at("id").get<std::string>()}).out,
+              HasSubstr("not passed: perplexity.perplexity - base"));
+}
+
+// Attempt 2 publishes what attempt 1 has trained.
+TEST_F(EvaluationTest, AKilledEvaluatorOfGatesTrainsNothingAgain) {
+  const std::string task =
+      "multi_needle(" + (*directory_ / "wiki.test.raw").string() +
+      ", lengths=512, n_needles=2, n_queries=1, samples_per_cell=100).accuracy>=-1";
+  const std::string id =
+      platform_
+          ->ctl(support::with(support::small_job(*training_, *training_, 6, support::kTinyModel),
+                              {"--promote-if", task}))
+          .json()
+          .at("id");
+  const fs::path attempts = platform_->data_dir() / "jobs/default" / id;
+  const auto trained = [&] {
+    std::error_code none;
+    for (const auto& attempt : fs::directory_iterator(attempts, none))
+      if (fs::exists(attempt.path() / "gates-0/MANIFEST.json", none)) return true;
+    return false;
+  };
+  ASSERT_TRUE(support::eventually(trained, 120'000));
+  ASSERT_TRUE(
+      support::eventually([&] { return platform_->processes("dex-engine").size() == 2; }, 60'000));
+  ASSERT_EQ(kill(platform_->processes("dex-engine").at(1), SIGKILL), 0);
+  const Outcome watched = platform_->ctl({"jobs", "watch", id});
+  ASSERT_EQ(watched.code, 0) << watched.err;
+  EXPECT_EQ(watched.json().at("attempt"), 2);
+  EXPECT_EQ(watched.json().at("gate_results").at(0).at("passed"), true);
+  int trainers = 0;
+  for (const auto& attempt : fs::directory_iterator(attempts))
+    trainers += fs::exists(attempt.path() / "trainer.log") ? 1 : 0;
+  EXPECT_EQ(trainers, 1);
 }
 
 TEST_F(EvaluationTest, ACancelledOneStopsAndItsEvaluatorIsGone) {

@@ -10,21 +10,34 @@
 //   go-on          success if it was given the adapter of SlotTest to go on from, else exit code 10
 //   probe          success if it was given the probe file of SlotTest, else exit code 10
 //   heads-only     success if it was told to choose heads and nothing else, else exit code 10
+//   prefix-cache     success if it was told where to keep what frozen layers compute, else 10
+//   no-prefix-cache  success if it was not, else 10
 //   where          success, but the result lies outside the attempt's directory
-// As `dex-fake-trainer evaluation` it plays an evaluation's process: success, with an event that
-// names the first file. With a first subject labelled "slow" it says before, for three seconds,
-// that it stands where it stood.
+// As `dex-fake-trainer evaluation` it plays an evaluation's process, and behaves as its first file
+// is called: success, with an event that names that file's path, or
+//   measured       exit code 10 unless it is the evaluation of a job's gates; a task is done, and
+//                  the adapter's loss is 0.5 (0.25 to 0.75) below the base's
+//   goes-on        the same, but needs what an earlier attempt has measured
+//   bad-file       a file in the wrong format
+//   too-large      out of memory
+//   crash          SIGABRT
+//   wait           until told to stop
+// With a first subject labelled "slow" it says before, for three seconds, that it stands where it
+// stood.
 
 #include <unistd.h>
 
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <thread>
 
 #include "dex/internal/v1/frames.pb.h"
 #include "services/base/frame_channel.h"
+#include "services/base/sha256.h"
 
 namespace {
 
@@ -47,10 +60,10 @@ void send_step(FrameChannel& channel, uint32_t step) {
   send(channel, report);
 }
 
-void send_checkpoint(FrameChannel& channel, const iv1::TrainerStart& start, uint32_t step) {
+void send_checkpoint(FrameChannel& channel, const std::string& attempt_dir, uint32_t step) {
   iv1::TrainerReport report;
   auto& done = *report.mutable_checkpoint();
-  done.set_uri(start.attempt_dir() + "/step-" + std::to_string(step));
+  done.set_uri(attempt_dir + "/step-" + std::to_string(step));
   done.set_manifest_sha256(std::string(64, 'a'));
   done.set_step(step);
   done.set_bytes(1000);
@@ -68,7 +81,7 @@ void send_result(FrameChannel& channel, iv1::Outcome outcome, const std::string&
 
 void succeed(FrameChannel& channel, const iv1::TrainerStart& start, const std::string& final_dir) {
   for (uint32_t step = 1; step <= 3; ++step) send_step(channel, step);
-  send_checkpoint(channel, start, 3);
+  send_checkpoint(channel, start.attempt_dir(), 3);
   for (int i = 0; i < 300; ++i) {
     iv1::TrainerReport report;
     report.mutable_event()->set_message("event " + std::to_string(i));
@@ -77,7 +90,7 @@ void succeed(FrameChannel& channel, const iv1::TrainerStart& start, const std::s
   send_result(channel, iv1::OUTCOME_SUCCESS, final_dir);
 }
 
-int wait_for_stop(FrameChannel& channel, const iv1::TrainerStart& start) {
+int wait_for_stop(FrameChannel& channel, const std::string& attempt_dir) {
   for (uint32_t step = 1;; ++step) {
     send_step(channel, step);
     const auto frame = channel.read(20);
@@ -86,7 +99,7 @@ int wait_for_stop(FrameChannel& channel, const iv1::TrainerStart& start) {
     if (!frame.ok() || !command.ParseFromString(*frame) || !command.has_stop()) continue;
     using Stop = iv1::TrainerCommand::Stop;
     const auto reason = command.stop().reason();
-    if (reason != Stop::REASON_CANCEL) send_checkpoint(channel, start, step);
+    if (reason != Stop::REASON_CANCEL) send_checkpoint(channel, attempt_dir, step);
     send_result(channel,
                 reason == Stop::REASON_CANCEL  ? iv1::OUTCOME_CANCELLED
                 : reason == Stop::REASON_PAUSE ? iv1::OUTCOME_PAUSED
@@ -111,7 +124,7 @@ int behave(FrameChannel& channel, const iv1::TrainerStart& start) {
   send(channel, ready);
   if (how.starts_with("exit-")) return std::stoi(how.substr(5));
   if (how == "crash") std::abort();
-  if (how == "wait") return wait_for_stop(channel, start);
+  if (how == "wait") return wait_for_stop(channel, start.attempt_dir());
   if (how == "hang") hang(channel);
   if (how == "stall") {
     send_step(channel, 1);
@@ -133,6 +146,11 @@ int behave(FrameChannel& channel, const iv1::TrainerStart& start) {
   if (how == "probe" && (!start.probe_path().ends_with("/files/p.jsonl") ||
                          !start.probe_path().starts_with("/") || start.probe_sha256() != "ee"))
     return 10;
+  if (how == "prefix-cache" &&
+      (!start.prefix_cache_dir().ends_with("/cache/prefix") ||
+       !start.prefix_cache_dir().starts_with("/") || start.prefix_cache_bytes() != 5))
+    return 10;
+  if (how == "no-prefix-cache" && !start.prefix_cache_dir().empty()) return 10;
   succeed(channel, start, how == "where" ? "/elsewhere/final" : start.attempt_dir() + "/final");
   return 0;
 }
@@ -148,8 +166,67 @@ void stay(FrameChannel& channel) {
   }
 }
 
+bool is_of_gates(const iv1::EvaluatorStart& start) {
+  return start.spec().subjects_size() == 2 && start.spec().tasks_size() == 1 &&
+         start.adapters_size() == 1 && start.adapters(0).path().starts_with("/") &&
+         start.adapters(0).path().ends_with("/attempt-5/final") &&
+         start.adapters(0).id() == start.spec().subjects(1).adapter() &&
+         start.attempt_dir().ends_with("/attempt-5/gates") &&
+         std::filesystem::is_directory(start.attempt_dir());
+}
+
+// results.json and checksums.json, as a real evaluator leaves them.
+void send_report(FrameChannel& channel, const iv1::EvaluatorStart& start) {
+  const std::string results = R"({"results": [{"task": "perplexity", "rows": [
+    {"subject": "base", "metric": "loss", "value": 3},
+    {"subject": "adapter", "metric": "loss", "value": 2.5, "n": "8",
+     "delta": -0.5, "deltaLow": -0.75, "deltaHigh": -0.25}]}]})";
+  const std::string manifest = R"({"results.json": ")" + dex::base::sha256_hex(results) + "\"}\n";
+  const std::filesystem::path folder = start.attempt_dir() + "/final";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "results.json") << results;
+  std::ofstream(folder / "checksums.json") << manifest;
+  iv1::TrainerReport report;
+  auto& result = *report.mutable_result();
+  result.set_outcome(iv1::OUTCOME_SUCCESS);
+  result.mutable_result()->set_uri(folder.string());
+  result.mutable_result()->set_manifest_sha256(dex::base::sha256_hex(manifest));
+  send(channel, report);
+}
+
+void send_failure(FrameChannel& channel, iv1::Outcome outcome, const std::string& code,
+                  const std::string& message) {
+  iv1::TrainerReport report;
+  auto& result = *report.mutable_result();
+  result.set_outcome(outcome);
+  result.set_code(code);
+  result.set_message(message);
+  send(channel, report);
+}
+
 int evaluate(FrameChannel& channel, const iv1::EvaluatorStart& start) {
   if (start.spec().subjects(0).label() == "slow") stay(channel);
+  const std::string& how = start.files(0).filename();
+  if (how == "crash") std::abort();
+  if (how == "wait") return wait_for_stop(channel, start.attempt_dir());
+  if (how == "bad-file") {
+    send_failure(channel, iv1::OUTCOME_FAIL_FINAL, "invalid_evaluation_file",
+                 "bad-file: line 2: is no JSON");
+    return 11;
+  }
+  if (how == "too-large") {
+    send_failure(channel, iv1::OUTCOME_OOM, "out_of_memory", "there is not enough memory");
+    return 13;
+  }
+  if (how == "measured" || how == "goes-on") {
+    const bool told = start.checkpoint_dir().ends_with("/attempt-4/gates/step-1") &&
+                      start.checkpoint_manifest_sha256() == "cc";
+    if (!is_of_gates(start) || told != (how == "goes-on")) return 10;
+    send_step(channel, 1);
+    if (!told) send_checkpoint(channel, start.attempt_dir(), 1);
+    send_report(channel, start);
+    return 0;
+  }
   iv1::TrainerReport report;
   report.mutable_event()->set_type("job_evaluation");
   report.mutable_event()->set_message(start.files(0).path());

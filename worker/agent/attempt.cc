@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <csignal>
 
+#include "proto/gate_tasks.h"
 #include "services/base/files.h"
 #include "worker/agent/evaluator_start.h"
+#include "worker/agent/gate_checkpoint.h"
 
 namespace dex::agent {
 
@@ -18,23 +20,6 @@ constexpr const char* kHeadSelection = "head_selection";
 
 bool is_known(const std::string& kind) {
   return kind.empty() || kind == kFineTuning || kind == kHeadSelection || kind == kEvaluation;
-}
-
-Verdict cannot_start(const base::Status& status) {
-  Verdict verdict;
-  verdict.message = status.message();
-  if (status.reason() == "STORAGE_FULL") {
-    verdict.outcome = iv1::OUTCOME_DISK_FULL;
-    verdict.code = "disk_full";
-    return verdict;
-  }
-  // Nothing of this is the job's fault: another worker may have what is missing here.
-  verdict.outcome = iv1::OUTCOME_RELEASE;
-  verdict.code = "internal";
-  // Lacking a model says nothing of the other jobs that this slot can run.
-  verdict.lacking = status.reason() == "MODEL_NOT_FOUND";
-  verdict.out_of_service = !verdict.lacking;
-  return verdict;
 }
 
 iv1::TrainerCommand::Stop::Reason reason_of(Order order) {
@@ -78,17 +63,31 @@ Verdict Attempt::run(int lock_fd) {
   }
   const auto attempt_dir = paths_.absolute(job_.attempt_dir());
   if (!attempt_dir.ok()) return cannot_start(attempt_dir.status());
+  if (job_.has_checkpoint() && is_gate_checkpoint(job_.checkpoint()))
+    return go_on_with_gates(*attempt_dir, lock_fd);
   const auto first = first_command(*attempt_dir);
   if (!first.ok()) return cannot_start(first.status());
-  const bool evaluation = first->has_evaluate();
-  auto process = evaluation ? options_.evaluator : options_.trainer;
-  process.log_file = *attempt_dir / (evaluation ? "evaluator.log" : "trainer.log");
-  process.lock_fd = lock_fd;
-  auto trainer = TrainerProcess::start(process, *first);
-  if (!trainer.ok()) return cannot_start(trainer.status());
+  const auto end = execute(*first, *attempt_dir, lock_fd);
+  if (!end.ok()) return cannot_start(end.status());
+  Verdict verdict = finish(*end);
+  if (verdict.outcome != iv1::OUTCOME_SUCCESS || !proto::has_task_gates(job_.spec()))
+    return verdict;
+  trained_.emplace();
+  *trained_->mutable_result() = *result_;
+  *trained_->mutable_progress() = log_.progress();
+  return measure_gates(*attempt_dir, lock_fd);
+}
+
+base::Result<AttemptEnd> Attempt::execute(const iv1::TrainerCommand& first,
+                                          const std::filesystem::path& attempt_dir, int lock_fd) {
+  const bool evaluation = first.has_evaluate();
+  auto options = evaluation ? options_.evaluator : options_.trainer;
+  options.log_file = attempt_dir / (evaluation ? "evaluator.log" : "trainer.log");
+  options.lock_fd = lock_fd;
+  DEX_ASSIGN_OR_RETURN(const auto process, TrainerProcess::start(options, first));
   spdlog::info("job {} attempt {} epoch {}: {} {} started", job_id(), job_.attempt(), epoch(),
-               evaluation ? "evaluator" : "trainer", (*trainer)->process().pid());
-  return finish(supervise(**trainer));
+               evaluation ? "evaluator" : "trainer", process->process().pid());
+  return supervise(*process);
 }
 
 base::Result<iv1::TrainerCommand> Attempt::first_command(const std::filesystem::path& attempt_dir) {
@@ -149,6 +148,10 @@ base::Result<iv1::TrainerStart> Attempt::trainer_start() {
   start.set_attempt(job_.attempt());
   start.set_oom_retries(job_.oom_retries());
   start.set_threads(options_.threads);
+  if (options_.prefix_cache_bytes > 0) {
+    start.set_prefix_cache_dir((paths_.data_dir() / "cache" / "prefix").string());
+    start.set_prefix_cache_bytes(options_.prefix_cache_bytes);
+  }
   start.set_stop_grace_seconds(static_cast<double>(options_.stop.stop_grace_ms) / 1000.0);
   return start;
 }
@@ -198,7 +201,11 @@ void Attempt::take(const iv1::TrainerReport& report, AttemptEnd& end) {
                    report.ready().device());
       break;
     case iv1::TrainerReport::kProgress:
-      take_progress(report.progress());
+      if (trained_) {
+        take_gate_progress(report.progress());
+      } else {
+        take_progress(report.progress());
+      }
       break;
     case iv1::TrainerReport::kEvent: {
       auto event = report.event();
@@ -207,7 +214,14 @@ void Attempt::take(const iv1::TrainerReport& report, AttemptEnd& end) {
       break;
     }
     case iv1::TrainerReport::kCheckpoint:
-      take_checkpoint(report.checkpoint());
+      if (const auto checkpoint = take_checkpoint(report.checkpoint())) {
+        if (trained_) {
+          *trained_->mutable_evaluation() = *checkpoint;
+          offer_trained();
+        } else {
+          log_.set_checkpoint(*checkpoint);
+        }
+      }
       break;
     case iv1::TrainerReport::kResult:
       end.result = report.result();
@@ -237,24 +251,25 @@ void Attempt::take_progress(const iv1::TrainerReport::TrainerProgress& progress)
   counted_nonfinite_ = std::max(counted_nonfinite_, progress.nonfinite_steps());
 }
 
-void Attempt::take_checkpoint(const iv1::TrainerReport::CheckpointDone& done) {
+std::optional<iv1::CheckpointRef> Attempt::take_checkpoint(
+    const iv1::TrainerReport::CheckpointDone& done) {
   if (!done.error().empty()) {
     metrics_.checkpoint_failures.Increment();
     spdlog::warn("job {}: checkpoint at step {} failed: {}", job_id(), done.step(), done.error());
-    return;
+    return std::nullopt;
   }
   metrics_.checkpoint_write.Observe(done.seconds());
   metrics_.checkpoint_bytes.Increment(static_cast<double>(done.bytes()));
   const auto uri = paths_.relative(done.uri());
   if (!uri.ok()) {
     spdlog::error("job {}: checkpoint ignored: {}", job_id(), uri.status().to_string());
-    return;
+    return std::nullopt;
   }
   iv1::CheckpointRef checkpoint;
   checkpoint.set_uri(*uri);
   checkpoint.set_manifest_sha256(done.manifest_sha256());
   checkpoint.set_step(done.step());
-  log_.set_checkpoint(checkpoint);
+  return checkpoint;
 }
 
 void Attempt::push(TrainerProcess& trainer, const StopSequence::Due& due) {

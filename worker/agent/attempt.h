@@ -19,15 +19,17 @@
 namespace dex::agent {
 
 // One execution of a job: starts the trainer (or evaluator), listens to it, stops it when told, and
-// says how it ended. A job of a kind that this agent does not know is given back. run() belongs to
-// one thread; orders and log() may come from any.
+// says how it ended. Where gates ask for tasks of EvaluationService, the evaluator follows the
+// trainer (attempt_gates.cc). A job of a kind that this agent does not know is given back. run()
+// belongs to one thread; orders and log() may come from any.
 class Attempt {
  public:
   struct Options {
     TrainerProcess::Options trainer;
-    TrainerProcess::Options evaluator;  // of evaluations: dex-engine evaluation
+    TrainerProcess::Options evaluator;  // of evaluations and gates: dex-engine evaluation
     StopSequence::Options stop;
     uint32_t threads = 0;                // 0: all cores
+    int64_t prefix_cache_bytes = 0;      // bound of cache/prefix below the data directory; 0: none
     int64_t first_sign_ms = 1'800'000;   // until the first step: loading may take long
     int64_t default_stall_ms = 600'000;  // when the spec does not say
     int64_t orphan_limit_ms = 0;         // without an answer from the scheduler; 0: no limit
@@ -59,13 +61,27 @@ class Attempt {
   // The process's first frame, by the job's kind.
   base::Result<iv1::TrainerCommand> first_command(const std::filesystem::path& attempt_dir);
   base::Result<iv1::TrainerStart> trainer_start();
+  // Starts the process that belongs to the frame and follows it to its end.
+  base::Result<AttemptEnd> execute(const iv1::TrainerCommand& first,
+                                   const std::filesystem::path& attempt_dir, int lock_fd);
   AttemptEnd supervise(TrainerProcess& trainer);
   void take(const iv1::TrainerReport& report, AttemptEnd& end);
   void take_progress(const iv1::TrainerReport::TrainerProgress& progress);
-  void take_checkpoint(const iv1::TrainerReport::CheckpointDone& done);
+  // Counts it; nothing: it failed, or lies at the wrong place.
+  std::optional<iv1::CheckpointRef> take_checkpoint(const iv1::TrainerReport::CheckpointDone& done);
   void push(TrainerProcess& trainer, const StopSequence::Due& due);
   [[nodiscard]] bool stalled() const;
   Verdict finish(const AttemptEnd& end);
+
+  // The half after the training; trained_ is what it left, and result_ its result.
+  Verdict measure_gates(const std::filesystem::path& attempt_dir, int lock_fd);
+  // The same in an attempt that finds the training done.
+  Verdict go_on_with_gates(const std::filesystem::path& attempt_dir, int lock_fd);
+  // Points the job to what is done; an attempt that could not do so only has more to do again.
+  void offer_trained();
+  void take_gate_progress(const iv1::TrainerReport::TrainerProgress& progress);
+  Verdict judge_gates(const AttemptEnd& end);
+  void tell_gate(const dex::v1::GateResult& result);
 
   const iv1::ClaimedJob job_;
   const Options options_;
@@ -79,6 +95,7 @@ class Attempt {
 
   // Of run()'s thread.
   std::optional<iv1::AttemptResult> result_;
+  std::optional<iv1::TrainedState> trained_;  // since the training is done and gates are measured
   int64_t last_sign_ms_ = 0;  // any frame: all of them come from the loop that computes
   bool stepped_ = false;
   uint32_t last_step_ = 0;

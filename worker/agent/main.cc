@@ -76,6 +76,10 @@ void add_flags(CLI::App& app, AgentOptions& o, std::string& level) {
   app.add_option("--orphan-limit-ms", o.orphan_limit_ms,
                  "stop a trainer after so long without an answer of the scheduler, 0 = never");
   app.add_option("--min-free-bytes", o.min_free_bytes, "claim nothing with less free disk");
+  app.add_option("--prefix-cache-bytes", o.prefix_cache_bytes,
+                 "bound of DIR/cache/prefix, what frozen layers of jobs compute (default: 4 GiB; "
+                 "0: nothing is kept)")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--log-level", level, "trace, debug, info, warn, error, off");
 }
 

@@ -98,4 +98,21 @@ Verdict judge(const AttemptEnd& end) {
   return result;
 }
 
+Verdict cannot_start(const base::Status& status) {
+  Verdict result;
+  result.message = status.message();
+  if (status.reason() == "STORAGE_FULL") {
+    result.outcome = iv1::OUTCOME_DISK_FULL;
+    result.code = "disk_full";
+    return result;
+  }
+  // Nothing of this is the job's fault: another worker may have what is missing here.
+  result.outcome = iv1::OUTCOME_RELEASE;
+  result.code = "internal";
+  // Lacking a model says nothing of the other jobs that this slot can run.
+  result.lacking = status.reason() == "MODEL_NOT_FOUND";
+  result.out_of_service = !result.lacking;
+  return result;
+}
+
 }  // namespace dex::agent

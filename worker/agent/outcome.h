@@ -5,6 +5,7 @@
 
 #include "dex/internal/v1/frames.pb.h"
 #include "dex/internal/v1/worker.pb.h"
+#include "services/base/status.h"
 #include "services/base/subprocess.h"
 
 namespace dex::agent {
@@ -37,6 +38,9 @@ struct Verdict {
 // The table of jobs.md §6: the result frame if there is a usable one, else our own order, else the
 // exit status. Pure.
 Verdict judge(const AttemptEnd& end);
+
+// Of an attempt that could not begin: another worker may have what is missing here, or space.
+Verdict cannot_start(const base::Status& status);
 
 // Exit codes of the trainer (jobs.md §6).
 enum TrainerExit : int {

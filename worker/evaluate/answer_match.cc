@@ -4,23 +4,20 @@
 #include <map>
 #include <vector>
 
+#include "services/text/characters.h"
+
 namespace dex::evaluate {
 namespace {
 
-bool is_punctuation(unsigned char c) {
-  return c < 128 && c > ' ' && !(c >= '0' && c <= '9') && !(c >= 'a' && c <= 'z') &&
-         !(c >= 'A' && c <= 'Z') && c != 127;
-}
-
 std::vector<std::string> words_of(std::string_view text) {
+  const text::Characters lower = text::characters_of(text::lowercase(text));
   std::vector<std::string> out(1);
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (is_punctuation(byte)) continue;
-    if (byte <= ' ') {
+  for (size_t i = 0; i < lower.text.size(); ++i) {
+    if (lower.kinds[i] == text::CharacterKind::kPunctuation) continue;
+    if (lower.kinds[i] == text::CharacterKind::kBlank) {
       if (!out.back().empty()) out.emplace_back();
     } else {
-      out.back() += static_cast<char>(byte >= 'A' && byte <= 'Z' ? byte + 32 : byte);
+      out.back() += lower.text[i];
     }
   }
   std::erase_if(out, [](const std::string& word) {

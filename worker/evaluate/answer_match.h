@@ -9,7 +9,8 @@ namespace dex::evaluate {
 // How an answer is compared with those that count as right (method.md §9.6; the rules of SQuAD,
 // arXiv 1606.05250): strings, not meaning.
 
-// Lower case (ASCII), punctuation away, the articles a, an and the away, blanks one space.
+// Lower case, punctuation away (ASCII's and Unicode's, as MLQA has it for languages beside
+// English), the articles a, an and the away, blanks one space.
 std::string normalised(std::string_view text);
 
 struct AnswerMatch {

@@ -59,7 +59,7 @@ void for_each_attention_rows(const at::Tensor& q, const at::Tensor& k, int64_t w
 
 AttentionRows rows_from(const AttentionRows& rows, int64_t first) {
   const int64_t skip = std::clamp<int64_t>(first - rows.first, 0, rows.maps.size(1));
-  return {rows.first + skip, rows.maps.slice(1, skip), rows.window};
+  return {rows.first + skip, rows.maps.slice(1, skip), rows.window, rows.beyond_window};
 }
 
 at::Tensor row_entropy(const at::Tensor& q, const at::Tensor& k, int64_t window,

@@ -22,6 +22,9 @@ struct AttentionRows {
   int64_t first = 0;   // the document's row that is maps[:, 0]
   at::Tensor maps;     // [H, b, first + b]: A_h[i, j] of row i = first + …; 0 where i sees no j
   int64_t window = 0;  // as above
+  // [H] bool: heads whose rows have an entry for each j ≤ i whatever the window (signed_maps.h);
+  // undefined: none.
+  at::Tensor beyond_window = {};
 };
 
 // softmax(q·kᵀ/√d): `visit` gets rows 0 … T−1 in order.

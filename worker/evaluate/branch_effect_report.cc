@@ -39,7 +39,8 @@ std::string to_json(const BranchEffect& effect) {
       {"per_layer", ratios},
       {"ce_delta", effect.ce_delta},
       {"tokens", effect.tokens},
-      {"thresholds", {{"inert_below", kInertBelow}, {"weak_below", kWeakBelow}}}};
+      {"thresholds",
+       {{"inert_below", kInertBelow}, {"weak_below", kWeakBelow}, {"chosen_by", "this project"}}}};
   return out.dump();
 }
 

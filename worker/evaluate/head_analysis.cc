@@ -1,11 +1,14 @@
 #include "worker/evaluate/head_analysis.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdio>
 #include <stdexcept>
 #include <utility>
 
 #include "services/text/utf8.h"
+#include "worker/evaluate/head_pictures.h"
 #include "worker/evaluate/random_stream.h"
 
 namespace dex::evaluate {
@@ -17,9 +20,13 @@ enum : int32_t {
   kCosineDistance,
   kCkaScore,
   kSparsityShare,
+  kNegativeShare,
   kNegativeMass,
+  kBelowZero,
+  kBelowHalf,
   kEigenvalue,
-  kNegativeEigenvalues
+  kNegativeEigenvalues,
+  kEigenvalueRange
 };
 
 // Sequences are drawn from so much of the text, which holds thousands of them: tokenising a large
@@ -53,6 +60,19 @@ void observe_pairs(int32_t metric, int64_t item, const std::vector<HeadTable>& t
   }
 }
 
+// One number a head, or a layer; none where no branch acts.
+void observe_removed(int32_t metric, int64_t item, const HeadTable& table, bool by_layer,
+                     std::vector<Observation>& out) {
+  for (size_t l = 0; l < table.size(); ++l) {
+    for (size_t h = 0; h < table[l].size(); ++h) {
+      if (!std::isfinite(table[l][h])) continue;
+      Dims dims = place(l, h);
+      if (by_layer) dims.pop_back();
+      out.push_back({metric, item, std::move(dims), table[l][h], 1});
+    }
+  }
+}
+
 void observe_all(const HeadMeasures& found, int64_t item, size_t tokens,
                  std::vector<Observation>& out) {
   observe_heads(kEntropyScore, item, found.entropy, 1, out);
@@ -62,10 +82,33 @@ void observe_all(const HeadMeasures& found, int64_t item, size_t tokens,
   // Shares of the entries that a causal map has, so that longer sequences count for more.
   const double entries = static_cast<double>(tokens) * static_cast<double>(tokens + 1) / 2;
   observe_heads(kSparsityShare, item, found.sparsity, entries, out);
+  observe_heads(kNegativeShare, item, found.negative_share, entries, out);
   observe_heads(kNegativeMass, item, found.negative_mass, 1, out);
+  observe_removed(kBelowZero, item, found.removed_below_zero, found.removed_by_layer, out);
+  observe_removed(kBelowHalf, item, found.removed_below_half, found.removed_by_layer, out);
   if (!found.hessian) return;
   out.push_back({kEigenvalue, item, {}, *found.hessian, 1});
   out.push_back({kNegativeEigenvalues, item, {}, *found.hessian < 0 ? 1.0 : 0.0, 1});
+}
+
+std::string range_end(double value) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.6g", value);
+  return text.data();
+}
+
+// Each sequence is in one range and in no other: the value of a range is the share that is in it.
+void observe_ranges(const std::vector<double>& eigenvalues, std::vector<Observation>& out) {
+  const Histogram bars = histogram(eigenvalues, kEigenvalueBins);
+  const double width = (bars.high - bars.low) / static_cast<double>(bars.counts.size());
+  for (size_t bin = 0; bin < bars.counts.size(); ++bin) {
+    const double from = bars.low + width * static_cast<double>(bin);
+    const Dims range = {{"from", range_end(from)}, {"to", range_end(from + width)}};
+    for (size_t i = 0; i < eigenvalues.size(); ++i) {
+      const double inside = bin_of(bars, eigenvalues[i]) == bin ? 1 : 0;
+      out.push_back({kEigenvalueRange, static_cast<int64_t>(i), range, inside, 1});
+    }
+  }
 }
 
 bool asks_for_any(const HeadQuestion& question) {
@@ -110,12 +153,21 @@ std::vector<Metric> HeadAnalysis::metrics() const {
   const std::vector<std::vector<std::string>> heads = {{}, {"layer"}, {"layer", "head"}};
   const std::vector<std::vector<std::string>> pairs = {{}, {"layer"}, {"layer", "head", "other"}};
   Metric negative = metric("hessian_negative_share", {{}});
-  negative.interval = IntervalKind::kWilson;
+  Metric ranges = metric("hessian_histogram", {{"from", "to"}});
+  for (Metric* share : {&negative, &ranges}) share->interval = IntervalKind::kWilson;
   // In the order of the enumeration above.
-  return {metric("entropy", heads),           metric("importance", heads),
-          metric("cosine_distance", pairs),   metric("cka", pairs),
-          metric("sparsity", heads),          metric("negative_mass", heads),
-          metric("hessian_eigenvalue", {{}}), negative};
+  return {metric("entropy", heads),
+          metric("importance", heads),
+          metric("cosine_distance", pairs),
+          metric("cka", pairs),
+          metric("sparsity", heads),
+          metric("negative_share", heads),
+          metric("negative_mass", heads),
+          metric("directions_below_zero", heads),
+          metric("directions_below_half", heads),
+          metric("hessian_eigenvalue", {{}}),
+          negative,
+          ranges};
 }
 
 HeadAnalysis::Sequences HeadAnalysis::sequences_for(const Subject& subject,
@@ -179,14 +231,22 @@ void HeadAnalysis::run(Subject& subject, const Hooks& hooks, std::vector<Observa
             " tokens were measured, " + std::to_string(options_.sequences) + " of " +
             std::to_string(options_.length) + " were asked for; heads are measured in fp32");
   const auto count = static_cast<int64_t>(sequences.size());
+  std::vector<double> eigenvalues;
+  int64_t unsettled = 0;
   for (int64_t i = 0; i < count; ++i) {
     const auto& sequence = sequences[static_cast<size_t>(i)];
     HeadQuestion question = asked;
     if (static_cast<int32_t>(sequence.size()) <= question.skip_rows)
       question.entropy = question.cosine = false;  // it has no row that counts
-    observe_all(subject.measure_heads(sequence, question, hooks.stop), i, sequence.size(), out);
+    const HeadMeasures found = subject.measure_heads(sequence, question, hooks.stop);
+    observe_all(found, i, sequence.size(), out);
+    if (found.entropy_of_magnitudes) hooks.say(subject.label() + ": " + kSignedEntropyNote);
+    if (found.hessian) eigenvalues.push_back(*found.hessian);
+    if (found.hessian && !found.hessian_settled) ++unsettled;
     hooks.report(subject, i + 1, count);
   }
+  if (!eigenvalues.empty()) observe_ranges(eigenvalues, out);
+  if (unsettled > 0) hooks.say(subject.label() + ": " + unsettled_note(unsettled, count));
 }
 
 }  // namespace dex::evaluate

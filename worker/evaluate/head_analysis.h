@@ -16,6 +16,11 @@ namespace dex::evaluate {
 // positions together (`dex-engine heads`), which no resample of sequences could give an interval.
 // Dims: layer, head; of pairs also other, head < other. Nothing of it is better or worse: a
 // difference that is real is DIFFERENT.
+// With sparsity come negative_share and negative_mass, and of an adapter whose branch has such
+// directions directions_below_zero and directions_below_half (removed_directions.h; of one map over
+// all heads without the dim head): functions of the adapter alone, so their intervals have no
+// width. hessian_histogram: the share of a subject's sequences whose eigenvalue is in a range, dims
+// from, to.
 class HeadAnalysis final : public Task {
  public:
   struct Options {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "worker/evaluate/head_selection.h"
@@ -18,13 +19,31 @@ struct HeadQuestion {
 };
 
 // Only what was asked for is filled; pairs are 1 − cosine or CKA of heads h and g, NaN where not
-// defined.
+// defined. H: the heads that have a map and an output each (model::Config::output_heads).
 struct HeadMeasures {
-  HeadTable entropy, importance;      // [L][H]
-  std::vector<HeadTable> cosine;      // [L][H][H]
-  std::vector<HeadTable> cka;         // [L][H][H], the unbiased variant of method.md §4.4
-  HeadTable sparsity, negative_mass;  // [L][H], shares of the map's entries, of Σ|M|
-  std::optional<double> hessian;      // dominant eigenvalue of the document's mean loss
+  HeadTable entropy, importance;                      // [L][H]
+  bool entropy_of_magnitudes = false;                 // of signed maps, as in HeadScores
+  std::vector<HeadTable> cosine;                      // [L][H][H]
+  std::vector<HeadTable> cka;                         // [L][H][H], the unbiased variant of §4.4
+  HeadTable sparsity, negative_share, negative_mass;  // [L][H]: MapSparsity::Result
+  // With sparsity, of a branch that has such directions, RemovedTable: [L][H], or [L][1] of one map
+  // over all heads; NaN where no branch acts. Else empty.
+  HeadTable removed_below_zero, removed_below_half;
+  bool removed_by_layer = false;
+  std::optional<double> hessian;  // dominant eigenvalue of the document's mean loss
+  bool hessian_settled = true;    // within its tolerance; else where the iteration stopped
 };
+
+// Ranges of the histogram of eigenvalues over documents (method.md §4.6).
+inline constexpr int32_t kEigenvalueBins = 10;
+
+// What is said beside such numbers.
+inline constexpr const char* kSignedEntropyNote =
+    "the maps are signed and have no entropy: what is shown as entropy is that of |M|, each row "
+    "divided by its sum (|M| renormalised)";
+inline std::string unsettled_note(int64_t left, int64_t all) {
+  return std::to_string(left) + " of " + std::to_string(all) +
+         " Hessian eigenvalues did not settle: they are where the iteration stopped";
+}
 
 }  // namespace dex::evaluate

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <iterator>
 #include <limits>
 
 namespace dex::evaluate {
@@ -67,9 +68,13 @@ bool contains(const std::vector<int32_t>& heads, int32_t head) {
   return std::find(heads.begin(), heads.end(), head) != heads.end();
 }
 
+// Those that are defined.
 std::vector<double> flattened(const HeadTable& table) {
   std::vector<double> out;
-  for (const auto& layer : table) out.insert(out.end(), layer.begin(), layer.end());
+  for (const auto& layer : table) {
+    std::ranges::copy_if(layer, std::back_inserter(out),
+                         [](double value) { return std::isfinite(value); });
+  }
   return out;
 }
 
@@ -111,12 +116,10 @@ class Picture {
     std::string out = text_at(x + kLeft, kTop - 22, score ? headline(*score) : "Chosen heads");
     for (int32_t h = 0; h < heads_; h += 4)
       out += text_at(x + kLeft + h * kCell + 2, kTop - 6, std::to_string(h), " class=\"soft\"");
-    double low = 0, high = 0;
-    if (score != nullptr) {
-      const std::vector<double> all = flattened(score->scores);
-      low = *std::min_element(all.begin(), all.end());
-      high = *std::max_element(all.begin(), all.end());
-    }
+    const std::vector<double> all =
+        score != nullptr ? flattened(score->scores) : std::vector<double>();
+    const double low = all.empty() ? 0 : *std::min_element(all.begin(), all.end());
+    const double high = all.empty() ? 0 : *std::max_element(all.begin(), all.end());
     for (size_t l = 0; l < selected_.size(); ++l) {
       const int y = kTop + static_cast<int>(l) * kCell;
       out +=
@@ -134,9 +137,11 @@ class Picture {
     double shade = 0.08;
     if (score != nullptr) {
       const double value = score->scores[layer][static_cast<size_t>(head)];
-      what += ": " + number(value) + (score->unit.empty() ? "" : " " + score->unit);
+      const bool defined = std::isfinite(value);
+      what += defined ? ": " + number(value) + (score->unit.empty() ? "" : " " + score->unit)
+                      : ": not defined";
       // Never quite empty: a cell is to be seen on either background.
-      if (high > low) shade += 0.92 * (value - low) / (high - low);
+      if (defined && high > low) shade += 0.92 * (value - low) / (high - low);
     }
     const int size = kCell - kGap;
     std::string out =
@@ -149,14 +154,13 @@ class Picture {
   // All heads below, the chosen ones of them in front.
   [[nodiscard]] std::string bars(int x, const PicturedScore& score) const {
     const Histogram all = histogram(flattened(score.scores), kBins);
-    const int64_t most = *std::max_element(all.counts.begin(), all.counts.end());
+    const int64_t most =
+        std::max<int64_t>(1, *std::max_element(all.counts.begin(), all.counts.end()));
     std::vector<int64_t> chosen(all.counts.size(), 0);
     for (size_t l = 0; l < selected_.size(); ++l) {
       for (const int32_t h : selected_[l]) {
         const double value = score.scores[l][static_cast<size_t>(h)];
-        const double share = all.high > all.low ? (value - all.low) / (all.high - all.low) : 0;
-        const auto bin = static_cast<size_t>(share * static_cast<double>(chosen.size()));
-        ++chosen[std::min(bin, chosen.size() - 1)];
+        if (std::isfinite(value)) ++chosen[bin_of(all, value)];
       }
     }
     const int bottom = grid_bottom() + 2 * kLabel + kBarsHeight;
@@ -198,6 +202,7 @@ std::string summary(const std::string& first, const std::vector<PicturedScore>& 
   std::string out = first;
   for (const PicturedScore& score : scores) {
     const std::vector<double> all = flattened(score.scores);
+    if (all.empty()) continue;
     out += " " + score.name + " goes from " + number(*std::min_element(all.begin(), all.end())) +
            " to " + number(*std::max_element(all.begin(), all.end())) +
            (score.unit.empty() ? "" : " " + score.unit) + ".";
@@ -211,12 +216,14 @@ Histogram histogram(const std::vector<double>& values, int32_t bins) {
   if (values.empty()) return {0, 0, std::vector<int64_t>(1, 0)};
   const auto [low, high] = std::minmax_element(values.begin(), values.end());
   Histogram out{*low, *high, std::vector<int64_t>(*high > *low ? static_cast<size_t>(bins) : 1, 0)};
-  for (const double value : values) {
-    const double share = out.high > out.low ? (value - out.low) / (out.high - out.low) : 0;
-    const auto bin = static_cast<size_t>(share * static_cast<double>(out.counts.size()));
-    ++out.counts[std::min(bin, out.counts.size() - 1)];  // the largest value closes the last range
-  }
+  for (const double value : values) ++out.counts[bin_of(out, value)];
   return out;
+}
+
+size_t bin_of(const Histogram& bars, double value) {
+  const double share = bars.high > bars.low ? (value - bars.low) / (bars.high - bars.low) : 0;
+  const auto bin = static_cast<size_t>(share * static_cast<double>(bars.counts.size()));
+  return std::min(bin, bars.counts.size() - 1);  // the largest value closes the last range
 }
 
 namespace {

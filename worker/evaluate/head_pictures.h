@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,7 @@ struct PicturedScore {
   const HeadTable& scores;  // [L][H]; outlives the call
 };
 
+// A score that is not finite is not defined: its cell says so, and no bar counts it.
 // One SVG document that stands alone (no script, font or other file): for each score a grid, layers
 // down and heads across, darker = higher, and a histogram of all heads; chosen heads are ringed in
 // the grid and hatched in the histogram, so that colour is never the only mark. Follows the
@@ -32,5 +35,7 @@ struct Histogram {
   std::vector<int64_t> counts;
 };
 Histogram histogram(const std::vector<double>& values, int32_t bins);
+// The range that a value from low to high is in.
+size_t bin_of(const Histogram& bars, double value);
 
 }  // namespace dex::evaluate

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <stdexcept>
 
 #include "worker/evaluate/attention_rows.h"
 #include "worker/evaluate/head_tables.h"
+#include "worker/evaluate/signed_maps.h"
 
 namespace dex::evaluate {
 namespace {
@@ -63,7 +65,7 @@ void add_importance(const model::Llama& llama, const model::Adaptation& adaptati
   at::Tensor x = inputs.back().requires_grad_(true);
   cross_entropy.loss(llama.normed(x, adaptation), head, batch.targets, weights)
       .backward({}, /*retain_graph=*/false, /*create_graph=*/false, at::TensorList(x));
-  const int64_t layers = llama.config().layers, heads = llama.config().heads;
+  const int64_t layers = llama.config().layers, heads = llama.config().output_heads();
   const auto documents = static_cast<int64_t>(batch.batch.bounds.size()) - 1;
   model::Observer gated;
   gated.head_gates.resize(static_cast<size_t>(layers));
@@ -83,6 +85,45 @@ void add_importance(const model::Llama& llama, const model::Adaptation& adaptati
   }
 }
 
+// Entropy of each row of one document's maps of a layer, [T, H] fp64.
+at::Tensor entropy_of_rows(const at::Tensor& q, const at::Tensor& k, int64_t window,
+                           const SignedMaps& how) {
+  return how.any() ? magnitude_entropy(q, k, window, how) : row_entropy(q, k, window);
+}
+
+// Adds the documents of a batch that have rows from `first` on to both means, by way of the
+// functions that it gives `observer`. `magnitudes` is set where a map is signed.
+struct EntropyPass {
+  const model::Config& config;
+  const model::Adaptation& adaptation;
+  const std::vector<int64_t>& bounds;
+  int64_t first;
+  bool signed_entropy;
+
+  void watch(model::Observer& observer, MeanOfMeans& nats, MeanOfMeans& normalized,
+             bool& magnitudes) const {
+    const auto share = std::make_shared<at::Tensor>();  // of the layer that comes next
+    observer.on_second_map = [share](int64_t, const at::Tensor& of_layer) { *share = of_layer; };
+    observer.on_heads = [=, this, &nats, &normalized, &magnitudes](
+                            int64_t layer, const at::Tensor& q, const at::Tensor& k,
+                            const at::Tensor&) {
+      SignedMaps how{.share = *share, .attention = config.attention};
+      if (signed_entropy) how.uniform = uniform_weights(adaptation, static_cast<size_t>(layer));
+      magnitudes = magnitudes || how.any();
+      for (size_t i = 0; i + 1 < bounds.size(); ++i) {
+        const int64_t begin = bounds[i], end = bounds[i + 1];
+        if (end - begin <= first) continue;
+        SignedMaps own = how;
+        if (own.share.defined() && own.share.size(0) > 1)
+          own.share = own.share.slice(0, begin, end);
+        add_rows(entropy_of_rows(q.slice(0, begin, end), k.slice(0, begin, end),
+                                 config.sliding_window, own),
+                 first, layer, nats, normalized);
+      }
+    };
+  }
+};
+
 }  // namespace
 
 int32_t first_counted_row(const std::vector<Document>& documents, int32_t skip_rows) {
@@ -98,25 +139,17 @@ HeadScores measure_heads(const model::Llama& llama, const model::Adaptation& ada
                          const std::function<void()>& between) {
   if (documents.empty())
     throw std::runtime_error("[measure_heads] there is no calibration document");
-  const int64_t layers = llama.config().layers, heads = llama.config().heads;
+  const int64_t layers = llama.config().layers, heads = llama.config().output_heads();
   const int64_t first = first_counted_row(documents, options.skip_rows);
   const auto zeros = [&] { return at::zeros({layers, heads}, at::kDouble); };
   MeanOfMeans nats{zeros()}, normalized{zeros()}, importance{zeros()};
+  HeadScores scores;
 
   for (const SupervisedBatch& batch : supervise_in_batches(documents, options.batch_tokens)) {
     const auto& bounds = batch.batch.bounds;
     model::Observer observer;
-    if (options.entropy) {
-      observer.on_heads = [&](int64_t layer, const at::Tensor& q, const at::Tensor& k,
-                              const at::Tensor&) {
-        for (size_t i = 0; i + 1 < bounds.size(); ++i) {
-          if (bounds[i + 1] - bounds[i] <= first) continue;
-          add_rows(row_entropy(q.slice(0, bounds[i], bounds[i + 1]),
-                               k.slice(0, bounds[i], bounds[i + 1]), llama.config().sliding_window),
-                   first, layer, nats, normalized);
-        }
-      };
-    }
+    const EntropyPass entropy{llama.config(), adaptation, bounds, first, options.signed_entropy};
+    if (options.entropy) entropy.watch(observer, nats, normalized, scores.entropy_of_magnitudes);
     {
       const at::NoGradGuard no_graph;
       std::vector<at::Tensor> inputs = {llama.embedded(batch.batch, adaptation)};
@@ -134,7 +167,6 @@ HeadScores measure_heads(const model::Llama& llama, const model::Adaptation& ada
   }
   normalized.documents = nats.documents;
 
-  HeadScores scores;
   scores.sequences = static_cast<int64_t>(documents.size());
   for (const Document& document : documents)
     scores.tokens += static_cast<int64_t>(document.ids.size());

@@ -19,6 +19,10 @@ struct HeadScoreOptions {
   int32_t skip_rows = 32;  // i_min: the first rows of each attention map are not counted
   bool entropy = true;
   bool importance = true;
+  // Entropy of an adapter of form uniform_map: of its signed maps, by |M| renormalised, and said
+  // so. Else that of the softmax weights, by which heads are selected whatever their branch. Models
+  // that subtract maps have no others than signed ones.
+  bool signed_entropy = false;
   int64_t batch_tokens = 512;  // of documents in one pass; changes memory and speed, not the result
 };
 
@@ -28,8 +32,9 @@ struct HeadScoreOptions {
 //   rows. If none has,
 //     i_min = 1, entropy_nats gets the normalized values too, and short_sequences says so.
 //   importance §4.2: mean over documents of |∂L/∂ξ_h|, L the document's own mean cross-entropy, ξ
-//   the gate on the
-//     head's output; the absolute value is taken per document.
+//     the gate on the head's output as o_proj reads it; the absolute value is taken per document.
+// A head is what has one map and one output: of models that subtract maps, a pair
+// (Config::output_heads).
 // Sums in fp64. Weights stay untouched. `between` is called after each forward pass and may throw
 // to stop. Throws std::runtime_error if there is no document, or none with a label where importance
 // is asked for.

@@ -14,7 +14,9 @@ constexpr double kEnterFactor = 0.9, kLeaveFactor = 1.1;
 
 std::vector<int32_t> lowest(const std::vector<double>& scores, double fraction) {
   const auto heads = static_cast<int32_t>(scores.size());
-  const int32_t k = std::clamp<int32_t>(static_cast<int32_t>(fraction * heads), 1, heads);
+  // ⌊fraction·H⌋ of the number that was meant: 0.58 · 50 is 28.999999999999996.
+  const int32_t k =
+      std::clamp<int32_t>(static_cast<int32_t>(std::floor(fraction * heads + 1e-9)), 1, heads);
   std::vector<int32_t> order(heads);
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(),
@@ -123,6 +125,10 @@ double rounded(double value, double step) {
 }
 
 }  // namespace
+
+const char* entropy_of(bool magnitudes) {
+  return magnitudes ? "|M| renormalised" : "A";
+}
 
 bool needs_entropy(const SelectionRule& rule) {
   return rule.criterion == Criterion::kEntropy || rule.criterion == Criterion::kThreshold;

@@ -23,7 +23,13 @@ struct HeadScores {
   int32_t skip_rows = 0;  // as used: 1 when no sequence was longer than what was asked for
   bool short_sequences =
       false;  // true: skip_rows was lowered, and entropy_nats holds the normalized values
+  // Some maps are signed, which have no entropy: the tables hold that of |M|, each row divided by
+  // its sum (method.md §4.1).
+  bool entropy_of_magnitudes = false;
 };
+
+// What entropies are of, for reports: "A" (softmax weights) or "|M| renormalised".
+const char* entropy_of(bool magnitudes);
 
 enum class Criterion { kEntropy, kImportance, kThreshold, kAll, kExplicit };
 

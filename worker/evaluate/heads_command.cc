@@ -10,6 +10,8 @@
 #include <stdexcept>
 
 #include "services/base/files.h"
+#include "worker/evaluate/head_measures.h"
+#include "worker/evaluate/head_pictures.h"
 #include "worker/evaluate/head_scores.h"
 #include "worker/evaluate/head_structure.h"
 #include "worker/evaluate/loss_curvature.h"
@@ -47,10 +49,22 @@ Sequences read_sequences(const std::filesystem::path& file, const model::Config&
   return out;
 }
 
+at::ScalarType type_of(const HeadsCommand& command) {
+  return command.dtype == "f64" ? at::kDouble : at::kFloat;
+}
+
 model::Adaptation read_adapter(const HeadsCommand& command, const model::Config& config) {
   if (command.adapter.empty()) return {};
-  return model::load_adapter(command.adapter, {config, model::base_weights_sha256(command.model)})
-      .adaptation;
+  auto adaptation =
+      model::load_adapter(command.adapter, {config, model::base_weights_sha256(command.model)})
+          .adaptation;
+  if (type_of(command) == at::kFloat) return adaptation;
+  for (const model::Trainable& each : model::trainables(adaptation))
+    *each.tensor = each.tensor->to(at::kDouble);
+  for (model::LayerAdaptation& layer : adaptation.layers) {
+    if (layer.mask.defined()) layer.mask = layer.mask.to(at::kDouble);
+  }
+  return adaptation;
 }
 
 json number_or_null(double value) {
@@ -78,9 +92,9 @@ json json_of(const MapSparsity::Result& sparsity, const HeadStructure& structure
               {"share", json_of(sparsity.sparsity)},
               {"negative_share", json_of(sparsity.negative_share)},
               {"negative_mass", json_of(sparsity.negative_mass)}};
-  if (structure.removed.empty()) return out;
+  if (!structure.removed) return out;
   json zero = json::array(), half = json::array();
-  for (const auto& layer : structure.removed) {
+  for (const auto& layer : structure.removed->layers) {
     json zeros = json::array(), halves = json::array();
     for (const auto& head : layer) {
       zeros.push_back(head ? json(head->below_zero) : json(nullptr));
@@ -89,13 +103,17 @@ json json_of(const MapSparsity::Result& sparsity, const HeadStructure& structure
     zero.push_back(zeros);
     half.push_back(halves);
   }
+  out["removed_of"] = structure.removed->by_layer ? "layer" : "head";
   out["removed_below_zero"] = zero;
   out["removed_below_half"] = half;
   return out;
 }
 
 void add_scores(const HeadScores& scores, const HeadScoreOptions& asked, json& out) {
-  if (asked.entropy) out["entropy"] = json_of(scores.entropy_nats);
+  if (asked.entropy) {
+    out["entropy"] = json_of(scores.entropy_nats);
+    out["entropy_of"] = entropy_of(scores.entropy_of_magnitudes);
+  }
   if (asked.importance) out["importance"] = json_of(scores.importance);
 }
 
@@ -115,13 +133,17 @@ void add_structure(const HeadStructure& structure, json& out) {
 }
 
 json json_of(const LossCurvature& curvature) {
-  json eigenvalues = json::array(), converged = json::array();
+  std::vector<double> eigenvalues;
+  json converged = json::array();
   for (const HessianEigenvalue& each : curvature.documents) {
     eigenvalues.push_back(each.value);
     converged.push_back(each.converged);
   }
+  const Histogram bars = histogram(eigenvalues, kEigenvalueBins);
   return {{"eigenvalues", eigenvalues},
           {"converged", converged},
+          {"not_settled", not_settled(curvature)},
+          {"histogram", {{"low", bars.low}, {"high", bars.high}, {"counts", bars.counts}}},
           {"negative_share", curvature.negative_share},
           {"parameters", curvature.parameters}};
 }
@@ -141,17 +163,21 @@ void heads(const HeadsCommand& command, std::ostream& out, std::ostream& log) {
       return std::string(measure) == "entropy" || std::string(measure) == "importance";
     return std::ranges::find(command.measures, measure) != command.measures.end();
   };
+  if (command.dtype != "f32" && command.dtype != "f64")
+    throw std::runtime_error("--dtype must be f32 or f64, got " + command.dtype);
+  if (asks("hessian") && type_of(command) != at::kFloat)
+    throw std::runtime_error("--dtype f64: hessian is measured in f32 only, in a call of its own");
   // The cheap checks first: a bad file should not cost the loading of a model.
   const model::Config config = model::load_config(command.model);
   const Sequences sequences = read_sequences(command.tokens_file, config);
   const model::Adaptation adaptation = read_adapter(command, config);
-  const model::Weights weights =
-      model::load_weights(command.model, config, {.dtype = at::kFloat, .refuse_non_finite = true});
+  const model::Weights weights = model::load_weights(
+      command.model, config, {.dtype = type_of(command), .refuse_non_finite = true});
   const model::Llama llama(config, weights);
 
   const int32_t first = first_counted_row(sequences.documents, command.i_min);
   json result = {{"layers", config.layers},
-                 {"heads", config.heads},
+                 {"heads", config.output_heads()},
                  {"sequences", sequences.documents.size()},
                  {"tokens", sequences.tokens},
                  {"i_min", first},
@@ -162,12 +188,15 @@ void heads(const HeadsCommand& command, std::ostream& out, std::ostream& log) {
         << std::endl;
   }
   HeadScoreOptions scores{.skip_rows = command.i_min};
+  scores.signed_entropy = true;
   scores.entropy = asks("entropy");
   scores.importance = asks("importance");
   if (scores.entropy || scores.importance) {
     kernels::LinearCrossEntropy cross_entropy;
-    add_scores(measure_heads(llama, adaptation, sequences.documents, scores, cross_entropy), scores,
-               result);
+    const HeadScores found =
+        measure_heads(llama, adaptation, sequences.documents, scores, cross_entropy);
+    add_scores(found, scores, result);
+    if (found.entropy_of_magnitudes) log << kSignedEntropyNote << std::endl;
   }
   HeadStructureOptions structure{.skip_rows = command.i_min};
   structure.cosine = asks("cosine");
@@ -178,7 +207,7 @@ void heads(const HeadsCommand& command, std::ostream& out, std::ostream& log) {
         measure_head_structure(llama, adaptation, sequences.documents, structure);
     add_structure(found, result);
     if (found.cka && found.cka->positions_per_dimension < kFewPositions) {
-      log << "cka: " << found.cka->positions << " positions for heads of " << config.head_dim
+      log << "cka: " << found.cka->positions << " positions for heads of " << config.output_width()
           << " dimensions (n/d below 10): the biased values are too high, take unbiased_pairs or "
              "more tokens"
           << std::endl;
@@ -186,8 +215,11 @@ void heads(const HeadsCommand& command, std::ostream& out, std::ostream& log) {
   }
   if (asks("hessian")) {
     kernels::LinearCrossEntropy cross_entropy;
-    result["hessian"] = json_of(
-        measure_loss_curvature(llama, weights, adaptation, sequences.documents, cross_entropy));
+    const LossCurvature found =
+        measure_loss_curvature(llama, weights, adaptation, sequences.documents, cross_entropy);
+    result["hessian"] = json_of(found);
+    if (const int64_t left = not_settled(found); left > 0)
+      log << unsettled_note(left, static_cast<int64_t>(found.documents.size())) << std::endl;
   }
   out << result.dump() << std::endl;
 }

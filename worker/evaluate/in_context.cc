@@ -112,8 +112,12 @@ std::vector<Subject::Scoring> InContext::items_for(const Subject& subject,
 
 bool InContext::fits(const Subject& subject, int32_t shots) const {
   const auto limit = static_cast<size_t>(subject.trained_context());
-  return std::ranges::all_of(items_for(subject, arrangements(shots)[0]),
-                             [&](const auto& item) { return item.tokens.size() <= limit; });
+  const std::vector<Arrangement> orders = arrangements(shots);
+  // A tokenizer may make more tokens of the same examples in another order.
+  return std::ranges::all_of(orders, [&](const Arrangement& order) {
+    return std::ranges::all_of(items_for(subject, order),
+                               [&](const auto& item) { return item.tokens.size() <= limit; });
+  });
 }
 
 // Which questions were answered right.

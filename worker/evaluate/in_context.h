@@ -13,8 +13,8 @@ namespace dex::evaluate {
 // §9.4). The prompt is "Text: …\nLabel: …\n\n" for each example, then the question without its
 // label; the answer is the likeliest of the file's labels. For each number of shots the same
 // examples stand in `orders` random orders and, with kByClass, sorted by class up and down; every
-// question is asked in every order. Numbers of shots that do not fit the context are left out with
-// a note.
+// question is asked in every order. Numbers of shots that do not fit the context in one of their
+// orders are left out with a note.
 //
 // Rows: `accuracy` by shots, the mean over orders (bootstrap over questions, because one question
 // in several orders is not several questions); `accuracy_of_order` by shots and order (Wilson);

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <utility>
 
 #include "services/base/files.h"
 #include "worker/evaluate/batches.h"
@@ -16,10 +17,8 @@ void check(const base::Status& status) {
   if (!status.ok()) throw std::runtime_error(status.message());
 }
 
-std::filesystem::path write_json(const std::filesystem::path& path, const ordered_json& json) {
-  check(base::write_file_atomically(
-      path, json.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n"));
-  return path;
+ExportedFile json_file(std::string name, const ordered_json& json) {
+  return {std::move(name), json.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n"};
 }
 
 }  // namespace
@@ -71,9 +70,8 @@ void Instructions::run(Subject& subject, const Hooks& hooks, std::vector<Observa
   outputs_.push_back(std::move(outputs));
 }
 
-std::vector<std::filesystem::path> Instructions::write(const std::filesystem::path& folder) const {
-  check(base::make_directories(folder, 0755));
-  std::vector<std::filesystem::path> paths;
+std::vector<ExportedFile> Instructions::files() const {
+  std::vector<ExportedFile> out;
   for (const Outputs& one : outputs_) {
     ordered_json list = ordered_json::array();
     for (size_t i = 0; i < instructions_.size(); ++i) {
@@ -83,7 +81,7 @@ std::vector<std::filesystem::path> Instructions::write(const std::filesystem::pa
       if (!instructions_[i].dataset.empty()) row["dataset"] = instructions_[i].dataset;
       list.push_back(std::move(row));
     }
-    paths.push_back(write_json(folder / ("outputs-" + one.label + ".json"), list));
+    out.push_back(json_file("outputs-" + one.label + ".json", list));
   }
   for (size_t s = 1; s < outputs_.size(); ++s) {
     const Outputs &base = outputs_[0], &other = outputs_[s];
@@ -98,8 +96,18 @@ std::vector<std::filesystem::path> Instructions::write(const std::filesystem::pa
                        {"b", b.texts[i]}});
       key.push_back({{"id", i}, {"a", a.label}, {"b", b.label}});
     }
-    paths.push_back(write_json(folder / ("pairs-" + other.label + ".json"), pairs));
-    paths.push_back(write_json(folder / ("pairs-" + other.label + ".key.json"), key));
+    out.push_back(json_file("pairs-" + other.label + ".json", pairs));
+    out.push_back(json_file("pairs-" + other.label + ".key.json", key));
+  }
+  return out;
+}
+
+std::vector<std::filesystem::path> Instructions::write(const std::filesystem::path& folder) const {
+  check(base::make_directories(folder, 0755));
+  std::vector<std::filesystem::path> paths;
+  for (const ExportedFile& file : files()) {
+    paths.push_back(folder / file.name);
+    check(base::write_file_atomically(paths.back(), file.content));
   }
   return paths;
 }

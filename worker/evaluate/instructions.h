@@ -26,12 +26,14 @@ class Instructions final : public Task {
   [[nodiscard]] std::vector<Metric> metrics() const override { return {}; }
   void run(Subject& subject, const Hooks& hooks, std::vector<Observation>& out) override;
 
-  // Writes into `folder`, which is made when missing, and returns the paths. A file a subject,
-  // outputs-LABEL.json, as AlpacaEval reads model outputs: a JSON list of {"instruction", "output",
-  // "generator"} ("dataset" where the set has it). For each subject after the first also a blind
-  // pair file, pairs-LABEL.json: a list of {"id", "instruction", "a", "b"} where a seeded draw says
-  // which of the two is "a"; and apart from it the key, pairs-LABEL.key.json: {"id", "a", "b"} with
-  // the labels. Throws std::runtime_error when the disk refuses.
+  // A file a subject, outputs-LABEL.json, as AlpacaEval reads model outputs: a JSON list of
+  // {"instruction", "output", "generator"} ("dataset" where the set has it). For each subject after
+  // the first also a blind pair file, pairs-LABEL.json: a list of {"id", "instruction", "a", "b"}
+  // where a seeded draw says which of the two is "a"; and apart from it the key,
+  // pairs-LABEL.key.json: {"id", "a", "b"} with the labels.
+  [[nodiscard]] std::vector<ExportedFile> files() const override;
+  // Writes them into `folder`, which is made when missing, and returns the paths. Throws
+  // std::runtime_error when the disk refuses.
   std::vector<std::filesystem::path> write(const std::filesystem::path& folder) const;
 
  private:

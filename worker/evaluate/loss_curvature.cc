@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 namespace dex::evaluate {
@@ -55,6 +56,10 @@ model::Adaptation trained_adaptation(const model::Llama& llama, const model::Wei
 }
 
 }  // namespace
+
+int64_t not_settled(const LossCurvature& curvature) {
+  return std::ranges::count(curvature.documents, false, &HessianEigenvalue::converged);
+}
 
 LossCurvature measure_loss_curvature(const model::Llama& llama, const model::Weights& weights,
                                      const model::Adaptation& adaptation,

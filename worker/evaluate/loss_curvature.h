@@ -17,6 +17,8 @@ struct LossCurvature {
   double negative_share = 0;  // of the documents whose eigenvalue is below 0
   int64_t parameters = 0;     // M
 };
+// How many of the documents' eigenvalues are no more than where the iteration stopped.
+int64_t not_settled(const LossCurvature& curvature);
 
 // About twenty gradients of the document for each value: minutes where training takes seconds a
 // step. The weights of `llama` stay untouched; `adaptation` is worked on as a copy. Beside them

@@ -30,17 +30,7 @@ class MapSparsity {
 
  private:
   double epsilon_;
-  at::Tensor entries_;                                  // [L] fp64, a head
-  at::Tensor small_, negative_, negative_mass_, mass_;  // [L, H] fp64
+  at::Tensor entries_, small_, negative_, negative_mass_, mass_;  // [L, H] fp64
 };
-
-// What a folding branch takes away from a head's output: eigenvalues of the symmetric part of
-// I + s·λ·w_d (method.md §4.5; the token map of `paper` and `head_mean` has no negative entry).
-struct RemovedDirections {
-  int64_t below_zero = 0;  // directions that are turned round
-  int64_t below_half = 0;  // that lose more than half, those turned round among them
-};
-// `w_d` [d, d], `strength` = s·λ.
-RemovedDirections removed_directions(const at::Tensor& w_d, double strength);
 
 }  // namespace dex::evaluate

@@ -30,6 +30,19 @@ std::string number(int64_t value) {
   return std::to_string(value);
 }
 
+// Names the lengths whose rows are beyond what the model was trained for.
+void say_extrapolated(const Subject& subject, const std::vector<int32_t>& lengths,
+                      const Hooks& hooks) {
+  std::string beyond;
+  for (const int32_t length : lengths) {
+    if (length > subject.trained_context()) beyond += (beyond.empty() ? "" : ", ") + number(length);
+  }
+  if (beyond.empty()) return;
+  hooks.say("extrapolated: rows of length " + beyond + " are beyond the " +
+            number(subject.trained_context()) +
+            " tokens that the model was trained for, and so is what is over every length");
+}
+
 }  // namespace
 
 // The filler's sentences with what each costs in the subject's tokens, counted when first used: a
@@ -238,9 +251,7 @@ void MultiNeedle::run(Subject& subject, const Hooks& hooks, std::vector<Observat
   if (options_.samples_per_cell < kSamplesOfMethod)
     hooks.say(number(options_.samples_per_cell) + " samples a cell; a firm grid needs " +
               number(kSamplesOfMethod));
-  if (*std::ranges::max_element(lengths) > subject.trained_context())
-    hooks.say("extrapolated: lengths beyond " + number(subject.trained_context()) +
-              " tokens are longer than the model was trained for");
+  say_extrapolated(subject, lengths, hooks);
 
   const auto tokens_of = [&](size_t i) { return int64_t{cells[i].length}; };
   constexpr int64_t kTokensARun = 8192;

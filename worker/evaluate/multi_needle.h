@@ -13,9 +13,9 @@ namespace dex::evaluate {
 // Multi-needle retrieval (method.md §9.2): `needles` sentences "The magic number of CITY is
 // NUMBER." in filler text; the question asks for `queries` of them, the first at the cell's depth,
 // the others anywhere. The answer is greedy. `accuracy` is the share of asked numbers that stand in
-// it as whole strings of digits (its Wilson interval takes the numbers of one answer as
-// independent), `all` the share of answers that hold all of them. Rows for each length × depth, for
-// each length, and overall.
+// it as whole strings of digits (its Wilson interval has prompts as its samples, not
+// numbers: those of one answer share its fate), `all` the share of answers that hold all of them.
+// Rows for each length × depth, for each length, and overall.
 //
 // A length counts everything: filler, needles, question and the room for the answer. Filler begins
 // at a random sentence, is cut at a sentence's end and starts over where the file is too short. The

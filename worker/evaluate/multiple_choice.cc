@@ -7,6 +7,7 @@
 #include "worker/evaluate/batches.h"
 #include "worker/evaluate/continuation.h"
 #include "worker/evaluate/random_stream.h"
+#include "worker/evaluate/report_text.h"
 
 namespace dex::evaluate {
 namespace {
@@ -26,6 +27,9 @@ std::span<const ChoiceRow> rows_of(MultipleChoice::Score score) {
                                               : all.subspan(static_cast<size_t>(score) - 1, 1);
 }
 
+constexpr size_t kPrintedExamples = 16;
+constexpr size_t kPrintedBytes = 400;
+
 // Moves a seeded draw of `count` rows out of `rows`, in the order drawn.
 std::vector<ChoiceQuestion> draw(std::vector<ChoiceQuestion>& rows, size_t count, uint64_t seed,
                                  Draw use) {
@@ -44,6 +48,12 @@ std::vector<ChoiceQuestion> draw(std::vector<ChoiceQuestion>& rows, size_t count
   return out;
 }
 
+// An example as a report prints it: a line.
+std::string printed(std::string text) {
+  std::ranges::replace(text, '\n', ' ');
+  return shortened(text, kPrintedBytes);
+}
+
 }  // namespace
 
 MultipleChoice::MultipleChoice(Options options, std::vector<ChoiceQuestion> questions,
@@ -58,18 +68,25 @@ MultipleChoice::MultipleChoice(Options options, std::vector<ChoiceQuestion> ques
                              " questions; ask for fewer with --n-shot, or give a larger file with "
                              "--shots-file");
   }
-  for (const ChoiceQuestion& example : draw(from, shots, options_.seed, Draw::kShots)) {
-    shown_ += prompt_of(example) + choice_of(example, example.answer) + "\n\n";
-    note_ += (note_.empty() ? "" : ", ") + std::to_string(example.line);
-  }
-  if (!note_.empty()) {
-    note_ = std::string("examples shown: lines ") + note_ + " of " +
-            (own ? "the file; they are not asked" : "the examples' file");
-  }
+  show_examples(draw(from, shots, options_.seed, Draw::kShots), own);
   if (options_.samples > 0 && options_.samples < static_cast<int64_t>(questions_.size())) {
     questions_ =
         draw(questions_, static_cast<size_t>(options_.samples), options_.seed, Draw::kQueries);
   }
+}
+
+void MultipleChoice::show_examples(const std::vector<ChoiceQuestion>& examples, bool own) {
+  std::string lines;
+  for (const ChoiceQuestion& example : examples) {
+    const std::string text = prompt_of(example) + choice_of(example, example.answer);
+    shown_ += text + "\n\n";
+    lines += (lines.empty() ? "" : ", ") + std::to_string(example.line);
+    if (notes_.size() < kPrintedExamples)
+      notes_.push_back("example of line " + std::to_string(example.line) + ": " + printed(text));
+  }
+  if (lines.empty()) return;
+  notes_.insert(notes_.begin(), "examples shown: lines " + lines + " of " +
+                                    (own ? "the file; they are not asked" : "the examples' file"));
 }
 
 std::vector<Metric> MultipleChoice::metrics() const {
@@ -153,7 +170,7 @@ void MultipleChoice::observe(const Subject& subject, const Hooks& hooks, size_t 
 }
 
 void MultipleChoice::run(Subject& subject, const Hooks& hooks, std::vector<Observation>& out) {
-  if (!note_.empty()) hooks.say(note_);
+  for (const std::string& note : notes_) hooks.say(note);
   const auto items = items_for(subject);  // a question: one for each choice
   const auto tokens_of = [&](size_t i) {
     int64_t sum = 0;

@@ -18,7 +18,8 @@ namespace dex::evaluate {
 // The prompt is "CONTEXT\nQuestion: QUESTION\nAnswer:" and the choice " CHOICE". With `letters` the
 // choices are listed as "A. …" and the letters are scored, as MMLU is mostly run. `shots` examples
 // with their answers come first, joined by blank lines; they are a seeded draw from `examples`, or
-// from the questions themselves, which are then not asked.
+// from the questions themselves, which are then not asked. Notes say which lines they are and print
+// the first few, cut where they are long.
 class MultipleChoice final : public Task {
  public:
   enum class Score { kAll, kSum, kPerByte, kPerToken };
@@ -38,6 +39,8 @@ class MultipleChoice final : public Task {
   void run(Subject& subject, const Hooks& hooks, std::vector<Observation>& out) override;
 
  private:
+  // Puts the examples in front of every prompt; `own`: they are the questions' own rows.
+  void show_examples(const std::vector<ChoiceQuestion>& examples, bool own);
   [[nodiscard]] std::string prompt_of(const ChoiceQuestion& question) const;
   [[nodiscard]] std::string choice_of(const ChoiceQuestion& question, size_t index) const;
   // A question: what to score for each of its choices.
@@ -48,8 +51,8 @@ class MultipleChoice final : public Task {
 
   Options options_;
   std::vector<ChoiceQuestion> questions_;
-  std::string shown_;  // the examples, each with its answer
-  std::string note_;   // which examples these are
+  std::string shown_;               // the examples, each with its answer
+  std::vector<std::string> notes_;  // which examples these are, and how they read
 };
 
 }  // namespace dex::evaluate

@@ -171,7 +171,8 @@ void Perplexity::run(Subject& subject, const Hooks& hooks, std::vector<Observati
             std::to_string(reading.units.size()) +
             (file_.raw ? " blocks of " + std::to_string(kBlockTokens) + " tokens" : " documents"));
   if (width > subject.trained_context())
-    hooks.say("extrapolated: the context is longer than the model was trained for");
+    hooks.say("extrapolated: a context of " + std::to_string(width) + " tokens is beyond the " +
+              std::to_string(subject.trained_context()) + " that the model was trained for");
 
   std::vector<double> nll(reading.tokens.size(), 0);
   size_t complete = 0;  // units whose every token is scored

@@ -31,15 +31,22 @@ std::optional<std::vector<text::Message>> read_messages(JsonRow& row) {
   return std::nullopt;
 }
 
+// What counts as right stands under "answers", or under "answer" as NQ-open has it.
+const char* answers_key(const JsonRow& row) {
+  if (row.has("answers")) return "answers";
+  return row.has("answer") ? "answer" : nullptr;
+}
+
 // Of a row whose prompt is read; false: something is wrong.
 bool read_rightness(JsonRow& row, AnswerQuestion& read) {
   if (row.has("source") && !row.has("question")) {
     auto source = row.text("source");
     if (!source) return false;
     read.source = std::move(*source);
-    if (!row.has("answers")) return true;
+    if (answers_key(row) == nullptr) return true;
   }
-  auto answers = row.texts("answers", 1);
+  const char* key = answers_key(row);
+  auto answers = row.text_or_texts(key == nullptr ? "answers" : key);
   if (answers) read.answers = std::move(*answers);
   return answers.has_value();
 }
@@ -95,7 +102,7 @@ std::vector<AnswerQuestion> read_answers(const std::filesystem::path& path) {
   for_each_row(text, faults, [&](JsonRow& row) { read_answer_row(row, out); });
   faults.check(
       out.size(),
-      R"(A line must be {"prompt" or "messages", "answers": […] or "source" or both} or {"question", "context", "answers": […]}.)");
+      R"(A line must be {"prompt" or "messages", "answers" or "source" or both} or {"question", "context"?, "answers"}; "answers", or "answer" as NQ-open has it, is a string or an array of strings.)");
   return out;
 }
 

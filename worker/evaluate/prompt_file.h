@@ -20,9 +20,10 @@ struct AnswerQuestion {
   std::vector<std::string> answers;     // one at least, unless there is a source
   std::string source;                   // a summary's text, a question's context; empty: none
 };
-// JSON Lines {"prompt" or "messages", "answers": […], "source"?}, or as question sets over given
-// text (Natural Questions and alike) have it, {"question", "context"?, "answers": […]}: those
-// become the prompt "CONTEXT\n\nQuestion: QUESTION\nAnswer:", and the context is their source.
+// JSON Lines {"prompt" or "messages", "answers", "source"?}, or as question sets over given text
+// (Natural Questions and alike) have it, {"question", "context"?, "answers"}: those become the
+// prompt "CONTEXT\n\nQuestion: QUESTION\nAnswer:", and the context is their source. "answers" is
+// a string or an array of them; NQ-open's "answer" stands for it where a row has no "answers".
 // Beside a "source" answers may be absent: a text to sum up needs no reference.
 std::vector<AnswerQuestion> read_answers(const std::filesystem::path& path);
 

@@ -17,6 +17,7 @@ enum class Draw : uint64_t {
   kNeedles,        // cities, numbers and depths
   kBlind,          // who is "a" and who is "b" in a blind pair
   kSequences,      // on which sequences heads are measured
+  kKeptSamples,    // which samples are kept for people to read
 };
 
 // Philox4x32-10 (kernels/philox.h) as a sequence: word i is random_word(seed, use·2⁴⁸ + index, i).

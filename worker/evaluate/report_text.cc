@@ -166,10 +166,18 @@ std::string sample_as_json(const Sample& sample) {
   if (!sample.expected.empty()) out["expected"] = sample.expected;
   out["output"] = sample.output;
   out["score"] = sample.score;
+  if (sample.baseline_score) out["baseline_score"] = *sample.baseline_score;
   if (!sample.logprobs.empty()) out["logprobs"] = sample.logprobs;
   for (const auto& [part, share] : sample.attention) out["attention"][part] = share;
   // A greedy answer may end inside a character.
   return out.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+std::string shortened(const std::string& text, size_t most) {
+  if (text.size() <= most) return text;
+  size_t end = text.size() - most / 4;
+  while (end < text.size() && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) ++end;
+  return text.substr(0, text::utf8_prefix(text, most / 4 * 3)) + " … " + text.substr(end);
 }
 
 }  // namespace dex::evaluate

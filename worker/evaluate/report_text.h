@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <string>
 
@@ -20,8 +21,12 @@ std::string rows_as_markdown(std::span<const ResultRow> rows);
 std::string evaluation_as_json(const std::string& task, const Evaluation& evaluation,
                                uint64_t seed);
 
-// One line of JSON: task, subject, item, line, dims, prompt, expected, output, score, logprobs,
-// attention. Absent: what is empty.
+// One line of JSON: task, subject, item, line, dims, prompt, expected, output, score,
+// baseline_score, logprobs, attention, named as EvaluationSample's fields. Absent: what is empty.
 std::string sample_as_json(const Sample& sample);
+
+// The text if it has at most `most` bytes, else three quarters of that from its front and one from
+// its end, where prompts ask their question, and " … " between. Cuts between characters.
+std::string shortened(const std::string& text, size_t most);
 
 }  // namespace dex::evaluate

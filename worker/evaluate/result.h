@@ -55,8 +55,9 @@ struct Sample {
   std::string prompt;
   std::string expected;
   std::string output;
-  double score = 0;              // 0–1, higher is better
-  std::vector<double> logprobs;  // of the choices, where there are any
+  double score = 0;                      // 0–1, higher is better
+  std::optional<double> baseline_score;  // the first subject's on the same sample
+  std::vector<double> logprobs;          // of the choices, where there are any
   // Shares by name, where attention was measured.
   std::vector<std::pair<std::string, double>> attention;
 };

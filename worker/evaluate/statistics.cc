@@ -20,13 +20,12 @@ double normal_quantile(double p) {
   return (low + high) / 2;
 }
 
-Interval wilson(int64_t successes, int64_t n, double confidence) {
-  const auto count = static_cast<double>(n);
-  const double p = static_cast<double>(successes) / count;
+Interval wilson(double successes, double n, double confidence) {
+  const double p = successes / n;
   const double z = normal_quantile((1 + confidence) / 2), z2 = z * z;
-  const double center = p + z2 / (2 * count);
-  const double half = z * std::sqrt(p * (1 - p) / count + z2 / (4 * count * count));
-  const double scale = 1 + z2 / count;
+  const double center = p + z2 / (2 * n);
+  const double half = z * std::sqrt(p * (1 - p) / n + z2 / (4 * n * n));
+  const double scale = 1 + z2 / n;
   // The ends are exact there; rounding would put them a little off.
   return {successes == 0 ? 0.0 : (center - half) / scale,
           successes == n ? 1.0 : (center + half) / scale};

@@ -18,8 +18,9 @@ double normal_quantile(double p);
 
 // Wilson's score interval of a share (Wilson 1927; Brown, Cai, DasGupta 2001): with p = k/n and
 // z = Φ⁻¹((1 + confidence)/2), (p + z²/2n ± z·√(p(1−p)/n + z²/4n²)) / (1 + z²/n). Holds near 0 and
-// 1 and for few samples, where the textbook interval does not. n ≥ 1, 0 ≤ successes ≤ n.
-Interval wilson(int64_t successes, int64_t n, double confidence);
+// 1 and for few samples, where the textbook interval does not. n > 0, 0 ≤ successes ≤ n; neither
+// need be whole: n may be an effective number of samples.
+Interval wilson(double successes, double n, double confidence);
 
 struct BootstrapOptions {
   double confidence = 0.95;

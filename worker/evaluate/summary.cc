@@ -43,17 +43,31 @@ BootstrapOptions bootstrap_options(const EvaluationOptions& options) {
   return {.confidence = options.confidence, .seed = options.seed};
 }
 
+// Wilson's interval with items as the trials. An item that counts several times (the numbers asked
+// for by one prompt) is one sample: its parts may all share their fate, and taken as independent
+// they would make the interval too narrow by up to √weight. So n is Kish's effective number of
+// items, (Σw)²/Σw² (Kish 1965, §8.2), the number of items where all weigh the same. As a value lies
+// between 0 and its weight, items vary no more than right-or-wrong ones do: the interval is never
+// too narrow for that, and unlike a bootstrap's it does not vanish where every item is right.
+Interval wilson_of_items(const Units& units, double confidence) {
+  Number sum;
+  double squares = 0;
+  for (const Number& unit : units) {
+    sum = {sum.value + unit.value, sum.weight + unit.weight};
+    squares += unit.weight * unit.weight;
+  }
+  const double n = sum.weight * sum.weight / squares;
+  return wilson(sum.value * n / sum.weight, n, confidence);
+}
+
 void add_interval(const Units& units, const Metric& metric, const EvaluationOptions& options,
                   ResultRow& row) {
+  row.n = static_cast<int64_t>(units.size());
   if (metric.interval == IntervalKind::kWilson) {
-    Number sum;
-    for (const Number& unit : units) sum = {sum.value + unit.value, sum.weight + unit.weight};
-    row.n = std::llround(sum.weight);
-    row.interval = wilson(std::llround(sum.value), row.n, options.confidence);
+    row.interval = wilson_of_items(units, options.confidence);
     row.kind = IntervalKind::kWilson;
     return;
   }
-  row.n = static_cast<int64_t>(units.size());
   if (units.size() < 2) return;  // one unit says nothing of how much units differ
   row.kind = IntervalKind::kBootstrap;
   row.interval =

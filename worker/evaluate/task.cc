@@ -23,6 +23,7 @@ Evaluation evaluate(Task& task, std::span<Subject* const> subjects,
     out.complete = false;
   }
   out.rows = summarise(task.name(), task.metrics(), observed, options);
+  if (out.complete) out.files = task.files();
   return out;
 }
 

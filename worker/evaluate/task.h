@@ -15,7 +15,8 @@ namespace dex::evaluate {
 // How a task's observations become rows. A row's value is Σ value / Σ weight of the observations.
 struct Metric {
   std::string name;
-  // kWilson: values count successes out of `weight` trials. kBootstrap: over items.
+  // kWilson: values count successes out of `weight`, and items are the trials. kBootstrap: over
+  // items, whatever their values are.
   IntervalKind interval = IntervalKind::kWilson;
   bool lower_is_better = false;
   bool exponential = false;  // the row shows exp of it: perplexity
@@ -41,6 +42,11 @@ struct Hooks {
   }
 };
 
+// Something that a task has written for others: a plain file name and its content.
+struct ExportedFile {
+  std::string name, content;
+};
+
 // One kind of evaluation with its data and settings. Runs on one subject after the other and gives
 // each the same samples, so that they can be compared in pairs.
 class Task {
@@ -52,6 +58,8 @@ class Task {
   // (too long for the model, needles that do not fit) is refused before anything is computed, as
   // std::runtime_error. Throws Stopped.
   virtual void run(Subject& subject, const Hooks& hooks, std::vector<Observation>& out) = 0;
+  // Of the subjects that ran to their end.
+  [[nodiscard]] virtual std::vector<ExportedFile> files() const { return {}; }
 };
 
 struct EvaluationOptions {
@@ -62,7 +70,8 @@ struct EvaluationOptions {
 struct Evaluation {
   bool complete = true;  // false: stopped; the rows are over what was observed until then
   std::vector<ResultRow> rows;
-  std::vector<std::string> notes;  // each once
+  std::vector<std::string> notes;   // each once
+  std::vector<ExportedFile> files;  // Task::files(); none where it was stopped
 };
 
 // Runs `task` on every subject, the first being the baseline, and sums up. When it is stopped, the

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 #include "services/base/files.h"
 #include "services/data/file_signature.h"
@@ -154,6 +155,20 @@ std::optional<std::vector<std::string>> JsonRow::texts(std::string_view key, siz
   fault(quoted(key) + " must be an array of at least " + std::to_string(least) +
         " strings, none of them blank");
   return std::nullopt;
+}
+
+std::optional<std::vector<std::string>> JsonRow::text_or_texts(std::string_view key) {
+  const auto value = needed(key);
+  if (!value) return std::nullopt;
+  if (value->is(data::JsonLine::Kind::kArray)) return texts(key, 1);
+  if (!value->is(data::JsonLine::Kind::kString)) {
+    fault(quoted(key) + " is " + std::string(data::describe(value->kind())) +
+          ", must be a string or an array of strings");
+    return std::nullopt;
+  }
+  auto one = text(key);
+  if (!one) return std::nullopt;
+  return std::vector<std::string>{std::move(*one)};
 }
 
 void for_each_row(std::string_view text, FileFaults& faults,

@@ -52,6 +52,8 @@ class JsonRow {
   std::string optional_text(std::string_view key);
   // An array of at least `least` strings, none of them blank.
   std::optional<std::vector<std::string>> texts(std::string_view key, size_t least);
+  // The same of one string or an array of at least one.
+  std::optional<std::vector<std::string>> text_or_texts(std::string_view key);
   void fault(std::string reason) { faults_.add(line_, std::move(reason)); }
 
  private:

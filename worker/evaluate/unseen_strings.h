@@ -10,10 +10,10 @@ namespace dex::evaluate {
 // does not stand for 12, a right fact from elsewhere counts, a false sentence of the source's words
 // does not.
 //
-// Words are what blanks, punctuation (ASCII's, and the dashes, quotes and dots of U+2000 to U+203F)
-// and line ends leave; a point or comma between two digits belongs to the word, and commas are then
-// passed over: 1,000 is 1000. A number is a word with a digit. A name begins with an ASCII capital,
-// is not a sentence's first word and not "I". Compared without case (ASCII) and without "'s".
+// Words are what blanks, punctuation (services/text/characters.h) and line ends leave; a point or
+// comma between two digits belongs to the word, and commas are then passed over: 1,000 is 1000. A
+// number is a word with a digit 0–9. A name begins with a capital, is not a sentence's first word
+// and not "I"; so every noun of German is one. Compared without case and without "'s".
 struct UnseenStrings {
   int64_t unseen = 0;  // as often as they occur
   int64_t words = 0;   // of `output`

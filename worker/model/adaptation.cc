@@ -1,5 +1,6 @@
 #include "worker/model/adaptation.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace dex::model {
@@ -14,6 +15,16 @@ std::string layer_prefix(size_t layer) {
 void copy_if_trained(Train train, const std::string& name, const at::Tensor& from, at::Tensor& to) {
   if (from.defined() && trains_weight(train, name))
     to = from.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+}
+
+bool changes(LayerAdaptation layer) {  // of places; tensors are shared
+  const auto places = layer_places(layer);
+  const auto added = [&](Linear linear) { return layer.lora[linear].defined(); };
+  return std::any_of(places.begin(), places.end(),
+                     [](const auto& place) { return place.second->defined(); }) ||
+         std::any_of(kLinears.begin(), kLinears.end(), added) ||
+         layer.attention_adapter.defined() || layer.mlp_adapter.defined() ||
+         (layer.mask.defined() && layer.mask.count_nonzero().item<int64_t>() > 0);
 }
 
 void replace(at::Tensor& weight, const at::Tensor& with) {
@@ -46,14 +57,14 @@ Adaptation initial_adaptation(const DexOptions& options, const Config& config, c
   for (size_t i = 0; i < base.layers.size(); ++i) {
     const auto number = static_cast<int64_t>(i);
     LayerAdaptation& layer = adaptation.layers[i];
+    if (options.has_branch())
+      layer.mask = layer_mask(options, config, number, selected_heads.at(i));
+    if (number < options.first_layer) continue;
     LayerWeights of_base = base.layers[i];
     const auto from = layer_places(of_base), to = layer_places(layer);
     for (size_t place = 0; place < from.size(); ++place)
       copy_if_trained(options.train, from[place].first, *from[place].second, *to[place].second);
-    if (options.has_branch()) {
-      layer.branch = initial_branch(options, config, number, seed);
-      layer.mask = head_mask(selected_heads.at(i), config.heads, options.soft_floor);
-    }
+    if (options.has_branch()) layer.branch = initial_branch(options, config, number, seed);
     if (options.has_lora()) layer.lora = initial_lora(options.lora, config, number, seed);
     if (options.has_adapter() && options.adapter.after_attention())
       layer.attention_adapter = initial_adapter(options.adapter, config, number, 0, seed);
@@ -73,9 +84,23 @@ void set_lambda(Adaptation& adaptation, int64_t t) {
     adaptation.mix = mix_at(adaptation.options.second_map, t);
   if (!adaptation.options.has_branch()) return;
   for (size_t i = 0; i < adaptation.layers.size(); ++i) {
+    const auto layer = static_cast<int64_t>(i);
+    const bool adapted = layer >= adaptation.options.first_layer;
     adaptation.layers[i].lambda =
-        lambda_terms(adaptation.options.lambda, static_cast<int64_t>(i), t);
+        adapted ? lambda_terms(adaptation.options.lambda, layer, t) : LambdaTerms{};
   }
+}
+
+at::Tensor layer_mask(const DexOptions& options, const Config& config, int64_t layer,
+                      const std::vector<int64_t>& selected_heads) {
+  if (layer < options.first_layer) return head_mask({}, config.heads);
+  return head_mask(selected_heads, config.heads, options.soft_floor);
+}
+
+int64_t first_changed_layer(const Adaptation& adaptation) {
+  if (adaptation.embed.defined()) return 0;
+  const auto found = std::find_if(adaptation.layers.begin(), adaptation.layers.end(), changes);
+  return found - adaptation.layers.begin();
 }
 
 std::vector<double> lambda_values(const Adaptation& adaptation) {

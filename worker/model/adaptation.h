@@ -43,7 +43,7 @@ Weights replaced_weights(const Weights& base, const Adaptation& adaptation);
 
 // The start of a job on `base` (method diff: of add_second_map): fp32 copies of the weights that
 // `options.train` trains, initial branches, LoRA terms and adapters, masks of the selected heads, λ
-// at t = 0. No tensor requires a gradient yet.
+// at t = 0. No tensor requires a gradient yet. Layers below options.first_layer have none of it.
 Adaptation initial_adaptation(const DexOptions& options, const Config& config, const Weights& base,
                               const std::vector<std::vector<int64_t>>& selected_heads,
                               uint64_t seed);
@@ -51,6 +51,15 @@ Adaptation initial_adaptation(const DexOptions& options, const Config& config, c
 // Sets every layer's λ, and the mix of a second map, to that of update t. Call it once before the
 // forward passes of update u with t = u.
 void set_lambda(Adaptation& adaptation, int64_t t);
+
+// m_h of a layer's heads (head_mask): all 0 below options.first_layer, where no floor acts either.
+at::Tensor layer_mask(const DexOptions& options, const Config& config, int64_t layer,
+                      const std::vector<int64_t>& selected_heads);
+
+// The lowest layer that the adaptation changes anything in, as it is now: what enters it is the
+// base's, whatever is trained. 0 where the embedding is replaced; the number of its layers for an
+// adaptation that changes none.
+int64_t first_changed_layer(const Adaptation& adaptation);
 
 // λ of each layer as a number, as it acts now.
 std::vector<double> lambda_values(const Adaptation& adaptation);

@@ -77,7 +77,7 @@ std::vector<Entry> entries(Adaptation& adaptation, const Config& config, at::Sca
   const int64_t D = config.hidden_size, q = config.heads * config.head_dim,
                 k = config.key_heads() * config.head_dim, v = config.kv_heads * config.head_dim;
   std::vector<Entry> list;
-  for (size_t i = 0; i < adaptation.layers.size(); ++i) {
+  for (auto i = static_cast<size_t>(options.first_layer); i < adaptation.layers.size(); ++i) {
     LayerAdaptation& layer = adaptation.layers[i];
     const std::string layer_prefix = "base_model.model.model.layers." + std::to_string(i) + ".",
                       prefix = layer_prefix + "self_attn.";
@@ -228,15 +228,16 @@ Adapter load_adapter(const fs::path& dir, const BaseIdentity& base, const Adapte
     fail((dir / kConfigFile).string(), refusal);
   const DexOptions& method = adapter.adaptation.options;
   const bool patterned = method.train == Train::kLora;  // its terms have their places already
-  for (size_t i = 0; !patterned && method.has_lora() && i < adapter.adaptation.layers.size(); ++i) {
+  for (auto i = static_cast<size_t>(method.first_layer);
+       !patterned && method.has_lora() && i < adapter.adaptation.layers.size(); ++i) {
     // Of the right shapes; the values are read next.
     adapter.adaptation.layers[i].lora = initial_lora(method.lora, base.config, 0, 0);
   }
   read_tensors(adapter, dir / kTensorFile, base.config, checksums, options.widen);
   if (!adapter.adaptation.options.has_branch()) return adapter;
   for (size_t i = 0; i < adapter.adaptation.layers.size(); ++i) {
-    adapter.adaptation.layers[i].mask = head_mask(adapter.selected_heads[i], base.config.heads,
-                                                  adapter.adaptation.options.soft_floor);
+    adapter.adaptation.layers[i].mask =
+        layer_mask(method, base.config, static_cast<int64_t>(i), adapter.selected_heads[i]);
     adapter.adaptation.layers[i].lambda = {adapter.lambda[i], 0};
   }
   return adapter;
@@ -283,6 +284,7 @@ Adapter make_adapter(const Adaptation& adaptation) {
   for (size_t i = 0; i < adaptation.layers.size(); ++i) {
     const at::Tensor& mask = adaptation.layers[i].mask;
     auto& heads = adapter.selected_heads.emplace_back();
+    if (static_cast<int64_t>(i) < adaptation.options.first_layer) continue;
     for (int64_t head = 0; mask.defined() && head < mask.size(0); ++head) {
       const auto m = mask[head].item<float>();
       if (m != floor && m != 1) {

@@ -27,6 +27,7 @@ const std::vector<std::string_view> kKeys{"peft_type",
                                           "train",
                                           "selected_heads",
                                           "soft_floor",
+                                          "first_layer",
                                           "lambda",
                                           "lambda_schedule",
                                           "dtype",
@@ -217,6 +218,16 @@ DexOptions read_options(const JsonFields& fields) {
   return options;
 }
 
+// Layers below the first that is adapted have no branch that a head could have.
+void require_heads_above(const JsonFields& fields, const Adapter& adapter) {
+  const int64_t first = adapter.adaptation.options.first_layer;
+  for (int64_t layer = 0; layer < first; ++layer) {
+    if (adapter.selected_heads[static_cast<size_t>(layer)].empty()) continue;
+    fields.fail("selected_heads", "no heads below first_layer " + std::to_string(first),
+                "some in layer " + std::to_string(layer));
+  }
+}
+
 std::vector<std::vector<int64_t>> read_heads(const JsonFields& fields, const Config& config) {
   const auto& json = fields.raw("selected_heads");
   const std::string expected =
@@ -288,6 +299,7 @@ std::string adapter_config_json(const Adapter& adapter) {
     }
     if (options.soft_floor > 0) json["soft_floor"] = options.soft_floor;
   }
+  if (options.first_layer > 0) json["first_layer"] = options.first_layer;
   if (options.has_lora()) json["lora"] = lora_json(options.lora);
   if (options.has_adapter()) json["adapter"] = adapter_json(options.adapter);
   json["selected_heads"] = adapter.selected_heads;
@@ -313,7 +325,11 @@ Adapter parse_adapter_config(std::string_view text, const Config& config,
 
   Adapter adapter;
   adapter.adaptation.options = read_options(fields);
+  // Absent in adapters of all layers, as in those from before there was this key.
+  if (fields.has("first_layer"))
+    adapter.adaptation.options.first_layer = fields.integer("first_layer", 0, config.layers - 1);
   adapter.selected_heads = read_heads(fields, config);
+  require_heads_above(fields, adapter);
   adapter.lambda = read_lambda(fields, config);
   adapter.dtype = read_dtype(fields);
   adapter.base_model_name_or_path = fields.text("base_model_name_or_path");

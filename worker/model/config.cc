@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 #include "services/base/files.h"
 #include "worker/model/families.h"
@@ -140,10 +141,18 @@ void refuse_other_architectures(const JsonFields& fields) {
   if (fields.text("hidden_act") != "silu") {
     fields.fail("hidden_act", "\"silu\"", "\"" + fields.text("hidden_act") + "\"");
   }
-  for (const char* key :
-       {"quantization_config", "attn_logit_softcapping", "final_logit_softcapping"}) {
-    if (fields.has(key))
-      fields.fail(key, "nothing (not supported)", fields.raw(key).dump().substr(0, 60));
+  const std::pair<const char*, const char*> unknown[] = {
+      {"quantization_config", "not supported"},
+      // method.md §3.6
+      {"attn_logit_softcapping",
+       "model uses logit softcap: the log-sum-exp identity does not hold, and there is no direct "
+       "path here"},
+      {"final_logit_softcapping",
+       "model uses logit softcap: its logits are not the last product's"}};
+  for (const auto& [key, why] : unknown) {
+    if (fields.has(key)) {
+      fields.fail(key, "nothing (" + std::string(why) + ")", fields.raw(key).dump().substr(0, 60));
+    }
   }
 }
 

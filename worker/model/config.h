@@ -70,6 +70,12 @@ struct Config {
     return attention == Attention::kSecondMapV1 ? 2 * kv_heads : kv_heads;
   }
   [[nodiscard]] int64_t heads_per_kv() const { return query_heads() / key_heads(); }
+  // Heads as o_proj reads them, one map each, and their width: H·d numbers together, always.
+  // DiffLlama's pairs are one head of width 2d.
+  [[nodiscard]] int64_t output_heads() const {
+    return attention == Attention::kDiffLlama ? heads / 2 : heads;
+  }
+  [[nodiscard]] int64_t output_width() const { return heads * head_dim / output_heads(); }
   // "llama", "diffllama", "llama with differential_attention V2".
   [[nodiscard]] std::string kind() const;
   [[nodiscard]] int64_t parameter_count() const;  // tied embeddings counted once

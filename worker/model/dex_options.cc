@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <numbers>
 #include <stdexcept>
 #include <utility>
 
@@ -204,34 +203,6 @@ std::vector<std::pair<std::string, std::vector<int64_t>>> branch_shapes(const De
 double mix_at(const SecondMapOptions& options, int64_t t) {
   if (options.mix_updates <= 0) return 1;
   return std::min(1.0, static_cast<double>(t) / options.mix_updates);
-}
-
-double lambda_init(int64_t layer) {
-  return 0.8 - 0.6 * std::exp(-0.3 * static_cast<double>(layer));
-}
-
-LambdaTerms lambda_terms(const LambdaOptions& options, int64_t layer, int64_t t) {
-  const double steps = static_cast<double>(options.anneal_steps);
-  const double ratio = options.anneal_steps <= 0 ? 1.0 : static_cast<double>(t) / steps;
-  const double alpha = std::min(1.0, ratio);
-  switch (options.schedule) {
-    case Schedule::kPaperEq4:  // method.md §2.2
-      return {(1 - alpha) * ratio * options.init.value_or(lambda_init(layer)), alpha};
-    case Schedule::kSeedCosine: {  // §3.3; the end is exact, whatever cos(π) rounds to
-      if (alpha >= 1.0) return {options.end, 0};
-      const double rise = 0.5 * (1 - std::cos(std::numbers::pi * alpha));
-      return {options.start + (options.end - options.start) * rise, 0};
-    }
-    case Schedule::kConstant:
-      return {options.value, 0};
-    case Schedule::kLearned:
-      return {0, 1};
-  }
-  return {};
-}
-
-double lambda_at(const LambdaOptions& options, int64_t layer, int64_t t, double lambda_learn) {
-  return lambda_terms(options, layer, t).at(lambda_learn);
 }
 
 }  // namespace dex::model

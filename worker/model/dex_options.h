@@ -1,12 +1,12 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "services/base/lambda_schedule.h"
 #include "worker/model/baselines.h"
 #include "worker/model/config.h"
 
@@ -35,17 +35,14 @@ enum class Train {
 };
 enum class Start { kIdentity, kLiteral };   // §3.5
 enum class BranchInit { kZeros, kLinear };  // §2.3: of w_d; a bottleneck has its own start
-enum class Schedule { kPaperEq4, kSeedCosine, kConstant, kLearned };  // §3.3
 
-// λ as a function of the number of updates done.
-struct LambdaOptions {
-  Schedule schedule = Schedule::kPaperEq4;
-  int64_t anneal_steps = 0;    // T
-  std::optional<double> init;  // paper_eq4: λ_init of every layer; nothing: by depth (§2.2)
-  double learn_init = 0;       // start of λ_learn: paper_eq4, learned
-  double start = 0, end = 0;   // seed_cosine
-  double value = 0;            // constant
-};
+// λ and its schedules (§2.2, §3.3) are computed where the scheduler can ask for them too.
+using base::lambda_at;
+using base::lambda_init;
+using base::lambda_terms;
+using base::LambdaOptions;
+using base::LambdaTerms;
+using base::Schedule;
 
 // What a way of training changes in a base model: the one table that a method is known by. All that
 // follows (start, trained set, artefact, folding, serving) asks for these parts, never for the
@@ -89,6 +86,7 @@ struct DexOptions {
   Start start = Start::kIdentity;
   BranchInit w_d_init = BranchInit::kZeros;
   double soft_floor = 0;                // m_h of heads that are not selected, 0 … 0.5 (§3.4)
+  int64_t first_layer = 0;              // the first one that is adapted; those below are the base's
   bool allow_large_projection = false;  // a branch above base::kLargeBranch (§3.6)
   LambdaOptions lambda;
   LoraOptions lora;                  // with has_lora()
@@ -162,22 +160,6 @@ std::string_view artifact_class(const DexOptions& options, const Config& config)
 std::vector<std::pair<std::string, std::vector<int64_t>>> branch_shapes(const DexOptions& options,
                                                                         const Config& config);
 
-// λ_init(l) = 0.8 − 0.6·exp(−0.3·l), l from 0 (§2.2).
-double lambda_init(int64_t layer);
-
-// λ = fixed + learned·λ_learn at update t. `learned` is α(t), the factor of ∂λ/∂λ_learn; 0 for
-// schedules that learn nothing.
-struct LambdaTerms {
-  double fixed = 0;
-  double learned = 0;
-  [[nodiscard]] double at(double lambda_learn) const { return fixed + learned * lambda_learn; }
-};
-LambdaTerms lambda_terms(const LambdaOptions& options, int64_t layer, int64_t t);
-
-// The same as one number (§2.2, §3.3). Inside update u use t = u; what is published after n updates
-// uses t = n.
-double lambda_at(const LambdaOptions& options, int64_t layer, int64_t t, double lambda_learn);
-
 // Everything that is wrong with a combination, worded as in method.md §2.5 and §3.6; empty: it can
 // be trained. `selected_heads`: a list a layer. `updates` is N.
 std::vector<std::string> problems(const DexOptions& options, const Config& config,
@@ -186,6 +168,10 @@ std::vector<std::string> problems(const DexOptions& options, const Config& confi
 
 // Why no branch can be on a model of this kind, by name and with the way out; empty: one can.
 std::string branch_refusal(const Config& config);
+
+// Why no adaptation of these options can begin at their first_layer, by name and value; empty: one
+// can.
+std::string first_layer_problem(const DexOptions& options, const Config& config);
 
 // Only the rules about heads: number of layers, range, duplicates.
 std::vector<std::string> head_problems(const Config& config,

@@ -3,6 +3,7 @@
 #include <set>
 #include <string>
 
+#include "services/base/lambda_schedule.h"
 #include "services/base/method_constants.h"
 #include "worker/model/dex_options.h"
 
@@ -25,33 +26,14 @@ void require_finite(std::vector<std::string>& found, const char* what, double va
 // Dead points of method.md §2.5: every gradient of the branch is multiplied by a zero that never
 // goes away.
 void find_dead_points(std::vector<std::string>& found, const DexOptions& options, int64_t updates) {
-  const LambdaOptions& lambda = options.lambda;
   // D = 0 at the start: of w_d only `linear` is not zero; a bottleneck has one factor zero and no
   // w_d_init, gates start at 0.
-  const bool zero_difference = options.start == Start::kIdentity &&
-                               (!options.has_map() || options.w_d_init == BranchInit::kZeros);
-  const std::string linear = options.has_map() ? " or w_d_init = linear" : "";
-  switch (lambda.schedule) {
-    case Schedule::kPaperEq4:
-      if (zero_difference && lambda.learn_init == 0 && (lambda.anneal_steps <= 1 || updates <= 1)) {
-        found.push_back("branch can't start: give anneal_steps ≥ 2" +
-                        std::string(linear.empty() ? " or" : ",") + " lambda_learn_init ≠ 0" +
-                        linear + " (anneal_steps is " + std::to_string(lambda.anneal_steps) +
-                        " of " + std::to_string(updates) + " updates)");
-      }
-      break;
-    case Schedule::kLearned:
-      if (zero_difference && lambda.learn_init == 0) {
-        found.push_back("branch can't start: give lambda_learn_init ≠ 0" + linear);
-      }
-      break;
-    case Schedule::kConstant:
-      if (lambda.value == 0) found.push_back("lambda is 0 for the whole job");
-      break;
-    case Schedule::kSeedCosine:
-      if (lambda.start == 0 && lambda.end == 0) found.push_back("lambda is 0 for the whole job");
-      break;
-  }
+  const base::BranchStart start = {
+      .zero_difference = options.start == Start::kIdentity &&
+                         (!options.has_map() || options.w_d_init == BranchInit::kZeros),
+      .has_map = options.has_map()};
+  const std::string dead = base::dead_point(options.lambda, start, updates);
+  if (!dead.empty()) found.push_back(dead);
 }
 
 // method.md §3.5: `identity` starts at the base's logits, by λ(0) = 0 or by D = 0; `literal` does
@@ -77,16 +59,18 @@ void find_large_branch(std::vector<std::string>& found, const DexOptions& option
                        const Config& config) {
   int64_t parameters = 0;
   for (const auto& [key, shape] : branch_shapes(options, config)) {
-    int64_t size = config.layers;
+    int64_t size = config.layers - options.first_layer;
     for (const int64_t extent : shape) size *= extent;
     parameters += size;
   }
   const double share =
       static_cast<double>(parameters) / static_cast<double>(config.parameter_count());
   if (share <= base::kLargeBranch || options.allow_large_projection) return;
-  found.push_back("a branch of " + std::to_string(parameters) + " parameters is " +
-                  shown(std::round(1000 * share) / 10) +
-                  " % of the base; above 10 % it needs allow_large_projection");
+  found.push_back(
+      "a branch of " + std::to_string(parameters) + " parameters is " +
+      shown(std::round(1000 * share) / 10) +
+      " % of the base; above 10 % it needs allow_large_projection, or projection shared or "
+      "per_head, or a bottleneck of lower width_ratio");
 }
 
 void find_bad_numbers(std::vector<std::string>& found, const DexOptions& options,
@@ -126,6 +110,17 @@ std::string branch_refusal(const Config& config) {
          "kvo_only, lora, adapter or full";
 }
 
+std::string first_layer_problem(const DexOptions& options, const Config& config) {
+  const int64_t first = options.first_layer;
+  if (first < 0 || first >= config.layers) {
+    return "first_layer must be between 0 and " + std::to_string(config.layers - 1) +
+           ", the model's last layer, got " + std::to_string(first);
+  }
+  if (first == 0 || !options.publishes_model()) return "";
+  return "first_layer " + std::to_string(first) + " has no meaning with train " +
+         std::string(name(options.train)) + ", which publishes a whole model: leave it out";
+}
+
 std::vector<std::string> head_problems(const Config& config,
                                        const std::vector<std::vector<int64_t>>& selected_heads) {
   std::vector<std::string> found;
@@ -154,6 +149,10 @@ std::vector<std::string> problems(const DexOptions& options, const Config& confi
   const auto add = [&](const char* block, const std::vector<std::string>& more) {
     for (const std::string& problem : more) found.push_back(std::string(block) + "." + problem);
   };
+  if (auto wrong = first_layer_problem(options, config); !wrong.empty()) {
+    found.push_back(std::move(wrong));
+    return found;  // nothing below can be counted
+  }
   if (options.has_lora()) add("lora", problems(options.lora));
   if (options.has_adapter()) add("adapter", problems(options.adapter));
   if (!parts_of(options.train).branch) {
@@ -171,13 +170,20 @@ std::vector<std::string> problems(const DexOptions& options, const Config& confi
   find_bad_numbers(found, options, config);
   auto heads = head_problems(config, selected_heads);
   found.insert(found.end(), heads.begin(), heads.end());
+  for (size_t layer = 0; layer < selected_heads.size(); ++layer) {
+    if (static_cast<int64_t>(layer) >= options.first_layer || selected_heads[layer].empty())
+      continue;
+    found.push_back("layer " + std::to_string(layer) + ": heads are selected below first_layer " +
+                    std::to_string(options.first_layer));
+  }
   find_large_branch(found, options, config);
   // With a floor the branch acts on every head, chosen or not.
   const bool none = options.soft_floor == 0 &&
                     std::all_of(selected_heads.begin(), selected_heads.end(),
                                 [](const auto& heads_of_layer) { return heads_of_layer.empty(); });
   if (none && options.train == Train::kDexOnly)
-    found.push_back("dex_only needs at least one selected head, got none");
+    found.push_back(
+        "dex_only needs at least one selected head, got none: give heads, or a soft_floor above 0");
   if (!none) {
     find_dead_points(found, options, updates);
     find_wrong_start(found, options);

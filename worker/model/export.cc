@@ -100,9 +100,10 @@ void export_folded(const fs::path& out, const fs::path& base_dir, const Config& 
   const std::string type_name = torch_name(dtype);
   const std::string reason = not_foldable(adaptation.options);
   if (!reason.empty()) fail(reason);  // before the base is read
-  auto directory = begin_checkpoint(
-      out, base_dir, folded_weights(load_weights(base_dir, config), adaptation), {dtype, ""});
+  const Weights base = load_weights(base_dir, config, {.refuse_non_finite = true});
+  auto directory = begin_checkpoint(out, base_dir, folded_weights(base, adaptation), {dtype, ""});
   const nlohmann::ordered_json report = {{"dtype", type_name},
+                                         {"within_bound", certificate.within_bound()},
                                          {"largest_logit_difference", certificate.largest},
                                          {"mean_logit_difference", certificate.mean}};
   require(directory.commit(kCertificateFile, report.dump(2) + "\n"), out);

@@ -29,10 +29,17 @@ at::Tensor full_map(const LayerAdaptation& layer, const DexOptions& options, con
 // branch folded into o. Same tensors where nothing changed.
 Weights folded_weights(const Weights& base, const Adaptation& adaptation);
 
+// Largest |logit difference| of a fold in fp32 (method.md §2.4): what rounding explains, and what
+// no rounding explains, so that the folded weights are not the branch (ours).
+inline constexpr double kExactFold = 1e-4, kBrokenFold = 1e-2;
+
 // How far two computations of the same logits are apart.
 struct Certificate {
   double largest = 0;  // |logit difference|
   double mean = 0;
+  // NaN is within no bound.
+  [[nodiscard]] bool within_bound() const { return largest <= kExactFold; }
+  [[nodiscard]] bool broken() const { return !(largest <= kBrokenFold); }
 };
 Certificate certificate(const at::Tensor& logits, const at::Tensor& reference);
 
@@ -41,7 +48,8 @@ const char* torch_name(at::ScalarType type);
 
 // Folded export of architecture.md §6: a plain Hugging Face checkpoint in `out`, which must not
 // exist: weights in `dtype` in one file, everything else copied from `base_dir`, and
-// fold_certificate.json. Written under a temporary name.
+// fold_certificate.json, whose `within_bound` says whether rounding explains the difference.
+// Written under a temporary name.
 void export_folded(const std::filesystem::path& out, const std::filesystem::path& base_dir,
                    const Config& config, const Adaptation& adaptation, at::ScalarType dtype,
                    const Certificate& certificate);

@@ -7,6 +7,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/sigmoid.h>
 
 #include <stdexcept>
 #include <string>
@@ -51,10 +52,16 @@ class Pass {
       lengths_.push_back(batch.bounds[i + 1] - batch.bounds[i]);
   }
 
-  Tensor run() const {
-    Tensor x = weights_.embed.index_select(0, batch_.tokens);
-    for (int64_t layer = 0; layer < config_.layers; ++layer) x = block(layer, x);
-    return kernels::rms_norm(x, weights_.norm, config_.rms_norm_eps);
+  Tensor embedded() const { return weights_.embed.index_select(0, batch_.tokens); }
+
+  // From the residual stream before `first` to that before `last`.
+  Tensor blocks(int64_t first, int64_t last, Tensor x) const {
+    for (int64_t layer = first; layer < last; ++layer) x = block(layer, x);
+    return x;
+  }
+
+  Tensor run(int64_t first, const Tensor& x) const {
+    return kernels::rms_norm(blocks(first, config_.layers, x), weights_.norm, config_.rms_norm_eps);
   }
 
   Tensor block(int64_t layer, const Tensor& x) const {
@@ -106,7 +113,11 @@ class Pass {
         cos_, sin_);
     const Tensor v = by_head(project(layer, Linear::kV, x, w.v, w.v_bias), config_.kv_heads);
     const Tensor o = config_.differential() ? subtracted(layer, x, q, k, v) : mix(q, k, v);
-    if (observer_.on_heads) observer_.on_heads(layer, q.detach(), k.detach(), o.detach());
+    if (observer_.on_heads) {
+      const int64_t heads = config_.output_heads(), width = config_.output_width();
+      observer_.on_heads(layer, q.detach(), k.detach(),
+                         o.detach().reshape({o.size(0), heads, width}));
+    }
     const Tensor y = output(layer, o, v);
     return w.o_bias.defined() ? y + w.o_bias : y;
   }
@@ -118,11 +129,19 @@ class Pass {
     const Attend attend = [this](const Tensor& queries, const Tensor& keys, const Tensor& values) {
       return mix(queries, keys, values);
     };
-    if (config_.attention == Attention::kSecondMapV2)
-      return differential_v2(q, k, v, at::mm(x, w.lambda_proj.t()), attend, adaptation_.mix);
+    if (config_.attention == Attention::kSecondMapV2) {
+      const Tensor logits = at::mm(x, w.lambda_proj.t());
+      if (observer_.on_second_map)
+        observer_.on_second_map(layer, (at::sigmoid(logits) * adaptation_.mix).detach());
+      return differential_v2(q, k, v, logits, attend, adaptation_.mix);
+    }
     const double init = lambda_init(layer);
     const Tensor lambda =
         differential_lambda({w.lambda_q1, w.lambda_k1, w.lambda_q2, w.lambda_k2}, init);
+    if (observer_.on_second_map) {
+      const double mix = config_.attention == Attention::kSecondMapV1 ? adaptation_.mix : 1;
+      observer_.on_second_map(layer, (lambda * mix).detach().reshape({1, 1}));
+    }
     if (config_.attention == Attention::kSecondMapV1)
       return second_map_v1(q, k, v, adaptation_.mix * lambda, attend);
     const int64_t pairs = config_.kv_heads / 2;
@@ -185,9 +204,11 @@ class Pass {
   // From O' [N, H, d], with ξ of method.md §4.2 on each head where there are gates.
   Tensor changed_output(int64_t layer, Tensor changed, const Tensor& w_o) const {
     if (!observer_.head_gates.empty()) {
-      const Tensor gates =
-          observer_.head_gates[static_cast<size_t>(layer)].index_select(0, document_of_row());
-      changed = changed * gates.unsqueeze(-1);
+      const Tensor& xi = observer_.head_gates[static_cast<size_t>(layer)];
+      check(xi.size(1) == config_.output_heads(), "llama",
+            "head_gates must be [documents, output_heads]", xi);
+      const Tensor gates = xi.index_select(0, document_of_row());
+      changed = changed.reshape({changed.size(0), gates.size(1), -1}) * gates.unsqueeze(-1);
     }
     const Tensor flat = changed.reshape({changed.size(0), -1});
     return beside(layer, Linear::kO, flat, flat.mm(w_o.t()));
@@ -245,17 +266,24 @@ void check_batch(const Batch& batch, const Config& config) {
   if (!good) throw std::runtime_error("[llama] bounds must rise from 0 to N");
 }
 
-// Branch and measures are defined on a head's own map and output (method.md §3.6).
-void check_single_heads(const Config& config, const Adaptation& adaptation,
-                        const Observer& observer) {
-  if (!config.differential()) return;
-  if (observer.on_heads || !observer.head_gates.empty()) {
-    throw std::runtime_error("[llama] model_type " + config.kind() +
-                             " subtracts one head's map from another's: measures of single heads "
-                             "have no meaning on it");
-  }
-  if (adaptation.options.has_branch() && !adaptation.layers.empty())
+// A branch is defined on what a head's own map gives (method.md §3.6).
+void check_branch(const Config& config, const Adaptation& adaptation) {
+  if (config.differential() && adaptation.options.has_branch() && !adaptation.layers.empty())
     throw std::runtime_error("[llama] " + branch_refusal(config));
+}
+
+void check_prefix(int64_t layers, const Config& config, const Adaptation& adaptation,
+                  const Observer& observer) {
+  const std::string prefix = "a frozen prefix of " + std::to_string(layers) + " layers";
+  if (layers < 0 || layers > config.layers) {
+    throw std::runtime_error("[llama] " + prefix + " does not fit a model of " +
+                             std::to_string(config.layers));
+  }
+  if (observer.on_heads || observer.on_second_map || !observer.head_gates.empty())
+    throw std::runtime_error("[llama] heads can't be measured with " + prefix);
+  if (adaptation.layers.empty() || first_changed_layer(adaptation) >= layers) return;
+  throw std::runtime_error("[llama] the adaptation changes layer " +
+                           std::to_string(first_changed_layer(adaptation)) + ", below " + prefix);
 }
 
 }  // namespace
@@ -286,30 +314,41 @@ Llama::Llama(const Config& config, const Weights& weights) : config_(config), we
   }
 }
 
-void Llama::check_call(const Batch& batch, const Adaptation& adaptation,
-                       const Observer& observer) const {
+void Llama::check_call(const Batch& batch, const Adaptation& adaptation) const {
   check_batch(batch, config_);
   if (!adaptation.layers.empty() && adaptation.layers.size() != weights_.layers.size()) {
     throw std::runtime_error("[llama] adaptation must have " + std::to_string(config_.layers) +
                              " layers, got " + std::to_string(adaptation.layers.size()));
   }
-  check_single_heads(config_, adaptation, observer);
+  check_branch(config_, adaptation);
 }
 
 Tensor Llama::hidden(const Batch& batch, const Adaptation& adaptation,
                      const Observer& observer) const {
-  check_call(batch, adaptation, observer);
-  return Pass(config_, weights_, batch, adaptation, observer).run();
+  check_call(batch, adaptation);
+  const Pass pass(config_, weights_, batch, adaptation, observer);
+  const int64_t known = batch.prefix == nullptr ? 0 : batch.prefix->layers();
+  if (known == 0) return pass.run(0, pass.embedded());
+  check_prefix(known, config_, adaptation, observer);
+  return pass.run(known, batch.prefix->entering(batch));
+}
+
+Tensor Llama::entering(int64_t layer, const Batch& batch) const {
+  const Adaptation base;
+  const Observer nobody;
+  check_call(batch, base);
+  const Pass pass(config_, weights_, batch, base, nobody);
+  return pass.blocks(0, layer, pass.embedded());
 }
 
 Tensor Llama::embedded(const Batch& batch, const Adaptation& adaptation) const {
-  check_call(batch, adaptation, {});
+  check_call(batch, adaptation);
   return replaced_weights(weights_, adaptation).embed.index_select(0, batch.tokens);
 }
 
 Tensor Llama::block(int64_t layer, const Tensor& x, const Batch& batch,
                     const Adaptation& adaptation, const Observer& observer) const {
-  check_call(batch, adaptation, observer);
+  check_call(batch, adaptation);
   return Pass(config_, weights_, batch, adaptation, observer).block(layer, x);
 }
 

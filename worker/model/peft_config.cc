@@ -146,6 +146,17 @@ std::vector<int64_t> read_layers(const JsonFields& fields, int64_t layers) {
   return list;
 }
 
+Json layers_with_terms(const Adaptation& adaptation) {
+  Json list = Json::array();
+  for (size_t i = 0; i < adaptation.layers.size(); ++i) {
+    const LoraTensors& lora = adaptation.layers[i].lora;
+    if (std::any_of(kLinears.begin(), kLinears.end(),
+                    [&lora](Linear linear) { return lora[linear].defined(); }))
+      list.push_back(i);
+  }
+  return list;
+}
+
 // The term of one module as the config describes it, its tensors not filled yet.
 LowRank term(const JsonFields& fields, const LoraOptions& options, const LinearShape& shape,
              const std::string& module) {
@@ -174,23 +185,25 @@ std::string peft_config_json(const Adapter& adapter) {
   const Json alpha = whole ? Json(static_cast<int64_t>(lora.alpha)) : Json(lora.alpha);
   Json targets = Json::array();
   for (const Linear linear : lora.targets) targets.push_back(name(linear));
-  const Json json = {{"peft_type", "LORA"},
-                     {"task_type", "CAUSAL_LM"},
-                     {"base_model_name_or_path", adapter.base_model_name_or_path},
-                     {"revision", adapter.revision.empty() ? Json() : Json(adapter.revision)},
-                     {"inference_mode", true},
-                     {"r", lora.r},
-                     {"lora_alpha", alpha},
-                     {"lora_dropout", lora.dropout},
-                     {"target_modules", targets},
-                     {"use_rslora", lora.rslora},
-                     {"rank_pattern", Json::object()},
-                     {"alpha_pattern", Json::object()},
-                     {"bias", "none"},
-                     {"fan_in_fan_out", false},
-                     {"init_lora_weights", true},
-                     {"use_dora", false},
-                     {"modules_to_save", nullptr}};
+  Json json = {{"peft_type", "LORA"},
+               {"task_type", "CAUSAL_LM"},
+               {"base_model_name_or_path", adapter.base_model_name_or_path},
+               {"revision", adapter.revision.empty() ? Json() : Json(adapter.revision)},
+               {"inference_mode", true},
+               {"r", lora.r},
+               {"lora_alpha", alpha},
+               {"lora_dropout", lora.dropout},
+               {"target_modules", targets},
+               {"use_rslora", lora.rslora},
+               {"rank_pattern", Json::object()},
+               {"alpha_pattern", Json::object()},
+               {"bias", "none"},
+               {"fan_in_fan_out", false},
+               {"init_lora_weights", true},
+               {"use_dora", false},
+               {"modules_to_save", nullptr}};
+  const Json layers = layers_with_terms(adapter.adaptation);
+  if (layers.size() < adapter.adaptation.layers.size()) json["layers_to_transform"] = layers;
   return json.dump(2) + "\n";
 }
 
@@ -222,7 +235,9 @@ Adapter parse_peft_config(std::string_view text, const Config& config, const std
              excluded = read_names(fields, "exclude_modules");
   std::vector<bool> used(targets.size());
   adapter.adaptation.layers.resize(static_cast<size_t>(config.layers));
-  for (const int64_t layer : read_layers(fields, config.layers)) {
+  const std::vector<int64_t> layers = read_layers(fields, config.layers);
+  if (!layers.empty()) options.first_layer = *std::min_element(layers.begin(), layers.end());
+  for (const int64_t layer : layers) {
     for (const Linear linear : kLinears) {
       const std::string module =
           "model.layers." + std::to_string(layer) + "." + std::string(path(linear));

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <stdexcept>
 #include <string>
@@ -149,9 +150,45 @@ std::string Safetensors::sha256() const {
   return base::sha256_hex({file_->bytes, file_->size});
 }
 
+namespace {
+
+// Whether one of `count` numbers has all bits of `exponent` set: Inf or NaN. One pass without a
+// mask of the results, so that looking through a model costs less than hashing it.
+template <typename Bits>
+bool has_full_exponent(const void* data, int64_t count, Bits exponent) {
+  const auto* bytes = static_cast<const char*>(data);
+  Bits found = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    Bits bits;
+    std::memcpy(&bits, bytes + i * static_cast<int64_t>(sizeof(Bits)), sizeof(Bits));
+    found |= static_cast<Bits>((bits & exponent) == exponent);
+  }
+  return found != 0;
+}
+
+// Of a contiguous tensor. Types of which the bits are not known here are taken to have one.
+bool may_hold_non_finite(const at::Tensor& flat) {
+  const void* data = flat.const_data_ptr();
+  switch (flat.scalar_type()) {
+    case at::kFloat:
+      return has_full_exponent<uint32_t>(data, flat.numel(), 0x7f800000U);
+    case at::kDouble:
+      return has_full_exponent<uint64_t>(data, flat.numel(), 0x7ff0000000000000U);
+    case at::kBFloat16:
+      return has_full_exponent<uint16_t>(data, flat.numel(), 0x7f80U);
+    case at::kHalf:
+      return has_full_exponent<uint16_t>(data, flat.numel(), 0x7c00U);
+    default:
+      return true;
+  }
+}
+
+}  // namespace
+
 void require_finite(const at::Tensor& tensor, const std::string& name) {
   if (!at::isFloatingType(tensor.scalar_type())) return;
-  const at::Tensor flat = tensor.reshape({-1});
+  const at::Tensor flat = tensor.detach().reshape({-1}).contiguous();
+  if (!may_hold_non_finite(flat)) return;
   // A piece at a time: the mask of a large embedding would be as large as half the model.
   constexpr int64_t kPiece = 1 << 20;
   for (int64_t begin = 0; begin < flat.size(0); begin += kPiece) {

@@ -1,6 +1,5 @@
 #include "worker/serve/adapter_table.h"
 
-#include <stdexcept>
 #include <utility>
 
 namespace dex::serve {
@@ -11,8 +10,9 @@ struct AdapterTable::Held {
   ~Held() {
     {
       const std::lock_guard lock(ledger->mutex);
-      ledger->bytes -= adapter->bytes;
+      ledger->bytes -= adapter->bytes + (apart ? apart->bytes : 0);
     }
+    apart.reset();
     adapter.reset();
     if (gone) gone();
   }
@@ -20,6 +20,8 @@ struct AdapterTable::Held {
   Held& operator=(const Held&) = delete;
 
   std::shared_ptr<const ServingAdapter> adapter;
+  std::mutex apart_mutex;
+  std::shared_ptr<const ServingAdapter> apart;  // null: nobody has asked for it
   std::shared_ptr<Ledger> ledger;
   std::function<void()> gone;
 };
@@ -28,21 +30,22 @@ AdapterTable::AdapterTable(int64_t max_bytes) : max_bytes_(max_bytes) {}
 
 void AdapterTable::put(std::shared_ptr<const ServingAdapter> adapter) {
   const std::string id = adapter->id;
-  {
-    const std::lock_guard lock(ledger_->mutex);
-    if (ledger_->bytes + adapter->bytes > max_bytes_) {
-      throw std::runtime_error("[adapter_table] no room for " + id + ": it takes " +
-                               std::to_string(adapter->bytes) + " bytes, " +
-                               std::to_string(max_bytes_ - ledger_->bytes) + " of " +
-                               std::to_string(max_bytes_) + " are free");
-    }
-    ledger_->bytes += adapter->bytes;
-  }
+  reserve(id, adapter->bytes);
   auto held = std::make_shared<Held>(std::move(adapter), ledger_);
   {
     const std::lock_guard lock(mutex_);
     adapters_[id].swap(held);
   }  // the one it replaced is let go outside the lock
+}
+
+void AdapterTable::reserve(const std::string& id, int64_t bytes) {
+  const std::lock_guard lock(ledger_->mutex);
+  if (ledger_->bytes + bytes > max_bytes_) {
+    throw NoRoom("[adapter_table] no room for " + id + ": it takes " + std::to_string(bytes) +
+                 " bytes, " + std::to_string(max_bytes_ - ledger_->bytes) + " of " +
+                 std::to_string(max_bytes_) + " are free");
+  }
+  ledger_->bytes += bytes;
 }
 
 bool AdapterTable::remove(const std::string& id, std::function<void()> gone) {
@@ -58,12 +61,41 @@ bool AdapterTable::remove(const std::string& id, std::function<void()> gone) {
   return true;
 }
 
-std::shared_ptr<const ServingAdapter> AdapterTable::find(const std::string& id) const {
+std::shared_ptr<AdapterTable::Held> AdapterTable::look_up(const std::string& id) const {
   const std::lock_guard lock(mutex_);
   const auto found = adapters_.find(id);
-  if (found == adapters_.end()) return nullptr;
+  return found == adapters_.end() ? nullptr : found->second;
+}
+
+std::shared_ptr<const ServingAdapter> AdapterTable::find(const std::string& id) const {
+  auto held = look_up(id);
+  if (held == nullptr) return nullptr;
   // Shares the ownership of Held, so that its end is the end of the last request.
-  return {found->second, found->second->adapter.get()};
+  const ServingAdapter* adapter = held->adapter.get();
+  return {std::move(held), adapter};
+}
+
+std::shared_ptr<const ServingAdapter> AdapterTable::find_apart(const std::string& id) const {
+  auto held = look_up(id);
+  if (held == nullptr) return nullptr;
+  const ServingAdapter* adapter = held->adapter.get();
+  if (adapter->is_folded()) {
+    const std::lock_guard lock(held->apart_mutex);
+    adapter = held->apart.get();
+  }
+  if (adapter == nullptr) return nullptr;
+  return {std::move(held), adapter};
+}
+
+bool AdapterTable::make_apart(const std::string& id, const Make& make) {
+  if (find_apart(id) != nullptr) return true;
+  const auto held = look_up(id);
+  if (held == nullptr) return false;
+  auto apart = make(held->adapter);
+  reserve(id + " with its branch apart", apart->bytes);
+  const std::lock_guard lock(held->apart_mutex);
+  held->apart = std::move(apart);
+  return true;
 }
 
 int64_t AdapterTable::bytes() const {

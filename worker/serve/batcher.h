@@ -13,8 +13,9 @@ namespace dex::serve {
 struct Schedulable {
   std::vector<int32_t> tokens;  // the prompt, then what was generated; the last one has no K, V yet
   int32_t prompt_tokens = 0;
-  int32_t computed = 0;  // tokens whose K and V are in the cache
-  uint64_t adapter_key = 0;
+  int32_t computed = 0;      // tokens whose K and V are in the cache
+  uint64_t adapter_key = 0;  // what its KV cache is shared by: the adapter at its scale of λ
+  uint64_t group = 0;        // rows of one group are best neighbours: they share weights
   // Prompt tokens that may be taken from the cache: those after them are needed (echo), or all are
   // (an adapter's sums).
   int32_t reusable = std::numeric_limits<int32_t>::max();

@@ -136,13 +136,14 @@ void BranchPass::apply(int64_t layer, float* o, const float* v) {
   threads_.run(groups * kv_heads,
                [&](int i, int) { differences(groups_[i / kv_heads], layer, i % kv_heads, o, v); });
   // O is read by all of the above before it is changed here.
-  for (const Group& group : groups_) {
-    const std::vector<float>& strength = group.branch->layers[layer].strength;
-    for (size_t h = 0; h < strength.size(); ++h) {
-      if (strength[h] == 0) continue;
-      for (int64_t row = group.row; row < group.row + group.rows; ++row) {
+  for (const BranchSegment& segment : segments_) {
+    const std::vector<float>& strengths = segment.branch->layers[layer].strength;
+    for (size_t h = 0; h < strengths.size(); ++h) {
+      if (strengths[h] == 0) continue;
+      const float strength = strengths[h] * segment.lambda_scale;
+      for (int64_t row = segment.row; row < segment.row + segment.rows; ++row) {
         const int64_t at = row * columns + static_cast<int64_t>(h) * d;
-        for (int64_t c = 0; c < d; ++c) o[at + c] += strength[h] * delta_[at + c];
+        for (int64_t c = 0; c < d; ++c) o[at + c] += strength * delta_[at + c];
       }
     }
   }

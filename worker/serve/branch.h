@@ -11,7 +11,8 @@
 
 namespace dex::serve {
 
-// A layer's branch that can't be folded into W_O (method.md §3.6), as it is computed on each token.
+// A layer's branch as it is computed on each token: where it can't be folded into W_O (method.md
+// §3.6), or shall not be, because requests scale its λ.
 // Weights are fp32 and lie as Linear weights do, outputs first.
 struct LayerBranch {
   std::vector<float> strength;  // [H] s·λ·m_h; 0: a head that passes untouched. Empty: no branch
@@ -43,11 +44,13 @@ struct BranchSegment {
   int32_t position = 0;          // of the first row
   int64_t row = 0;               // of the run's rows, the first one
   int64_t rows = 0;
+  float lambda_scale = 1;  // times λ, of these rows; not 0: such rows have no segment
 };
 
-// Adds s·λ·m_h·D_h to the attention output of such rows, in fp32. What a row gets depends on the
-// rows of its own sequence only, and not on how they are cut into runs: products go through
-// linear_few, sums run token by token. One thread calls; it shares the work with the pool.
+// Adds s·λ·m_h·D_h to the attention output of such rows, in fp32, λ times each segment's scale; D
+// does not depend on it, so segments of different scales share products and sums. What a row gets
+// depends on the rows of its own sequence only, and not on how they are cut into runs: products go
+// through linear_few, sums run token by token. One thread calls; it shares the work with the pool.
 class BranchPass {
  public:
   // Both outlive this object.
@@ -91,7 +94,7 @@ class BranchPass {
   std::vector<Group> groups_;
   std::vector<float> inner_;  // [rows, inner_columns_], of which H·m or m: a bottleneck's middle
   int64_t inner_columns_ = 0;
-  std::vector<float> delta_;  // [rows, H·d]: s·λ·m_h·D_h
+  std::vector<float> delta_;  // [rows, H·d]: D_h
 };
 
 }  // namespace dex::serve

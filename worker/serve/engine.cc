@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "worker/kernels/row_ops.h"
+#include "worker/serve/lambda_scale.h"
 #include "worker/serve/sampler.h"
 #include "worker/serve/text_output.h"
 
@@ -37,8 +38,7 @@ int64_t block_count(const ServingModel& model, int64_t cache_bytes) {
 
 // Rows of one adapter side by side.
 std::vector<Share> by_adapter(std::vector<Share> shares) {
-  std::ranges::stable_sort(shares, {},
-                           [](const Share& share) { return share.sequence->adapter_key; });
+  std::ranges::stable_sort(shares, {}, [](const Share& share) { return share.sequence->group; });
   return shares;
 }
 
@@ -57,7 +57,9 @@ struct Engine::Sequence : Schedulable {
         submitted_ms(now_ms) {
     tokens = request.prompt;
     prompt_tokens = static_cast<int32_t>(tokens.size());
-    adapter_key = adapter ? adapter->key : 0;
+    adapter_key = cache_key(request, adapter.get());
+    // An adapter and itself with its branch apart are neighbours, not one group.
+    group = adapter ? (adapter->key << 1) | (adapter->is_folded() ? 0U : 1U) : 0;
     // The logits of the token before the first entry are needed.
     if (wants_echo_rows()) reusable = request.echo_from - 1;
     if (adapter && adapter->keeps_state()) reusable = 0;
@@ -129,6 +131,9 @@ base::Status Engine::submit(uint64_t handle, Request request,
                             std::shared_ptr<const ServingAdapter> adapter,
                             std::shared_ptr<Listener> listener) {
   DEX_RETURN_IF_ERROR(validate(request, limits_));
+  DEX_RETURN_IF_ERROR(check_lambda_scale(request, adapter.get()));
+  if (needs_branch_apart(request, adapter.get()))
+    return base::internal("adapter " + adapter->id + " is folded, so its λ can't be scaled");
   auto sequence = std::make_unique<Sequence>(handle, std::move(request), std::move(adapter),
                                              std::move(listener), tokenizer_, clock_.steady_ms());
   {
@@ -266,7 +271,8 @@ void Engine::compute(const std::vector<Share>& shares, Forward::Kernel kernel) {
     }
     segments_.push_back({sequence.adapter.get(), sequence.lease.blocks, share.first,
                          std::span(sequence.tokens).subspan(share.first, share.count),
-                         &sequence.branch_state, sequence.probe_for(share)});
+                         &sequence.branch_state, sequence.probe_for(share),
+                         static_cast<float>(sequence.request.lambda_scale())});
   }
   forward_.run(segments_, kernel);
 }
@@ -448,7 +454,9 @@ void Engine::end(Sequence& sequence, Outcome outcome) {
   outcome.cached_tokens = sequence.cached_tokens;
   outcome.attention = std::move(sequence.attention);
   outcome.attention_magnitudes =
-      !outcome.attention.empty() && forward_.has_signed_maps(sequence.adapter.get());
+      !outcome.attention.empty() &&
+      forward_.has_signed_maps(sequence.adapter.get(),
+                               static_cast<float>(sequence.request.lambda_scale()));
   outcome.queue_ms = since(sequence.first_step_ms);
   outcome.first_token_ms = since(sequence.first_token_ms);
   outcome.total_ms = since(now);

@@ -50,9 +50,10 @@ class Engine {
 
   // ---- any thread ----
 
-  // Takes a request; its listener hears of it from the next step on. A refusal (validate(), a full
-  // queue, draining) is the result, and the listener is never called. `handle` is unique among live
-  // requests; `adapter` null: the base.
+  // Takes a request; its listener hears of it from the next step on. A refusal (validate(),
+  // check_lambda_scale() of lambda_scale.h, a full queue, draining) is the result, and the listener
+  // is never called. `handle` is unique among live requests; `adapter` null: the base. Who scales λ
+  // brings an adapter whose branch is apart.
   base::Status submit(uint64_t handle, Request request,
                       std::shared_ptr<const ServingAdapter> adapter,
                       std::shared_ptr<Listener> listener);

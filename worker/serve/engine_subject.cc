@@ -112,7 +112,8 @@ evaluate::HeadMeasures EngineSubject::measure_heads(std::span<const int32_t> tok
                                                     const evaluate::HeadQuestion& question,
                                                     const std::stop_token& stop) {
   if (!heads_) return Subject::measure_heads(tokens, question, stop);
-  return heads_->measure(adapter_folder_, tokens, question, stop, after_step_);
+  return heads_->measure({adapter_folder_, dex_lambda_scale_.value_or(1)}, tokens, question, stop,
+                         after_step_);
 }
 
 std::vector<std::shared_ptr<EngineSubject::Reply>> EngineSubject::run(std::vector<Request> requests,
@@ -123,6 +124,7 @@ std::vector<std::shared_ptr<EngineSubject::Reply>> EngineSubject::run(std::vecto
     base::Status refused;
     for (size_t i = begin; i < end && refused.ok(); ++i) {
       requests[i].timeout_ms = engine_.limits().longest_timeout_ms;
+      requests[i].dex_lambda_scale = dex_lambda_scale_;
       replies.push_back(std::make_shared<Reply>());
       refused = engine_.submit(i + 1, std::move(requests[i]), adapter_, replies.back());
     }

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -31,6 +32,8 @@ class EngineSubject final : public evaluate::Subject {
   EngineSubject(Engine& engine, const TextModel& text,
                 std::shared_ptr<const ServingAdapter> adapter, std::string label,
                 int32_t trained_context);
+  // Every request scales λ so; `adapter` has its branch apart then, or can't be folded.
+  void scale_lambda(double scale) { dex_lambda_scale_ = scale; }
   // Lets its heads be measured: `adapter` is the folder of what the engine has, empty for the base.
   void show_heads(std::shared_ptr<HeadsModel> heads, std::filesystem::path adapter);
   // `after_step` is called in the thread that computes, after each of the engine's steps and each
@@ -65,6 +68,7 @@ class EngineSubject final : public evaluate::Subject {
   std::shared_ptr<const ServingAdapter> adapter_;
   std::string label_;
   int32_t trained_context_;
+  std::optional<double> dex_lambda_scale_;
   std::shared_ptr<HeadsModel> heads_;
   std::filesystem::path adapter_folder_;
   std::function<void()> after_step_;  // may be empty

@@ -50,14 +50,6 @@ std::string label_for(const std::string& adapter, const std::vector<std::string>
   return out;
 }
 
-// Positions that the model must have beyond its own; 0: its own will do.
-int64_t positions_for(const EvaluateCommand& command) {
-  if (!command.allow_extrapolation) return 0;
-  int64_t most = command.perplexity.context_length;
-  for (const int32_t length : command.multi_needle.lengths) most = std::max<int64_t>(most, length);
-  return most;
-}
-
 // The base, then its adapters; `suffix` ends every label.
 EvaluationSubjects::Options subjects_of(const EvaluateCommand& command,
                                         const std::string& suffix = "") {
@@ -137,6 +129,13 @@ void show(const EvaluateCommand& command, const evaluate::Evaluation& evaluation
 }
 
 }  // namespace
+
+int64_t positions_for(const EvaluateCommand& command) {
+  if (!command.allow_extrapolation) return 0;
+  int64_t most = command.perplexity.context_length;
+  for (const int32_t length : command.multi_needle.lengths) most = std::max<int64_t>(most, length);
+  return most;
+}
 
 std::unique_ptr<Task> make_task(const EvaluateCommand& command) {
   if (command.task == "perplexity") {

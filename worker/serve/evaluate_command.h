@@ -55,6 +55,9 @@ struct EvaluateCommand {
 // The task with its file read. Throws std::runtime_error with one sentence for what is wrong.
 std::unique_ptr<evaluate::Task> make_task(const EvaluateCommand& command);
 
+// Positions that a model must have beyond its own for the command's lengths; 0: its own will do.
+int64_t positions_for(const EvaluateCommand& command);
+
 // Loads model and adapters, runs the task on the base and then on each adapter (with against_int8:
 // on each model and its twin, rows and differences pair by pair), and writes rows to `out` and
 // progress to `log`. At the first signal it stops computing, writes the rows over what was measured

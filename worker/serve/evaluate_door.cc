@@ -60,14 +60,16 @@ constexpr const char* kAnswers =
     R"(Greedy answers checked against given ones: exact, contains, f1 (case, punctuation and articles do not count); and
 against the text that they must keep to: numbers and capitalised names that it lacks, per 100 words (strings, not truth).
 
-FILE is JSON Lines {"prompt" or "messages", "answers": […], "source"?}, or questions over given text as Natural Questions
-has them, {"question", "context", "answers": […]}. Texts to sum up have a "source" and need no answers.
+FILE is JSON Lines {"prompt" or "messages", "answers", "source"?}, or questions over given text as Natural Questions has
+them, {"question", "context"?, "answers"}; "answers" (or NQ-open's "answer") is a string or an array of them. Texts to sum up have a "source" and need no answers.
   dex-engine evaluate answers --model DIR --adapter DIR --file nq.jsonl --samples 200)";
 
 constexpr const char* kHeadAnalysis =
     R"(How the attention heads look, in fp32 on sequences cut from a text: entropy, importance, cosine_distance of two heads'
-maps, cka of two heads' features, sparsity (with negative_mass), and on request hessian, the dominant eigenvalue of a
-sequence's loss, which takes minutes a sequence. Rows for each head, each pair, each layer and over all; a difference
+maps, cka of two heads' features, sparsity (with negative_share and negative_mass of signed maps, and the directions that
+a folding branch takes away), and on request hessian, the dominant eigenvalue of a sequence's loss with its histogram,
+which takes minutes a sequence. Maps are signed with an adapter of form uniform_map and on models that subtract maps;
+their entropy is that of |M| renormalised, which a note says. Rows for each head, each pair, each layer and over all; a difference
 beyond chance is DIFFERENT, since neither more nor less is better.
 
 FILE is plain text or JSON Lines {"text"}.

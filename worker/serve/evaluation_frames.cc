@@ -7,11 +7,13 @@
 #include <new>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "dex/internal/v1/frames.pb.h"
 #include "proto/task_files.h"
 #include "services/base/sha256.h"
 #include "services/base/version.h"
+#include "worker/evaluate/kept_samples.h"
 #include "worker/serve/evaluation_messages.h"
 #include "worker/serve/evaluation_report.h"
 #include "worker/serve/evaluation_run.h"
@@ -29,6 +31,8 @@ constexpr int64_t kStart_ms = 60'000;
 constexpr int64_t kFrame_ms = 10'000;
 constexpr int kRowsAnEvent = 64;
 constexpr const char* kStepManifest = "MANIFEST.json";
+constexpr const char* kExports = "instructions-";  // begins what the only task that exports has
+constexpr const char* kSamples = "samples-";       // and the task's number from 1, .jsonl
 
 // Exit codes of jobs.md §6 that an evaluation has.
 enum EvaluationExit : int {
@@ -110,7 +114,8 @@ class FramedEvaluation final : public EvaluationSession {
         channel_(channel),
         listener_(listener),
         clock_(clock),
-        began_ms_(clock.steady_ms()) {}
+        began_ms_(clock.steady_ms()),
+        samples_(job_.seed) {}
 
   // Everything from what an earlier attempt left to the published result.
   SavedReport run() {
@@ -120,17 +125,28 @@ class FramedEvaluation final : public EvaluationSession {
     send_progress(pb::JOB_PHASE_FINALIZING, done(), 1);
     std::vector<std::string> names;
     for (const auto& result : report_.results()) names.push_back(name_of(result.file()));
+    SavedFiles files = head_pictures(report_);
+    files.insert(files.end(), exports_.begin(), exports_.end());
+    files.insert(files.end(), sample_files_.begin(), sample_files_.end());
     return save_report(directory() / "final", "checksums.json", report_,
-                       report_markdown(report_, names), head_pictures(report_));
+                       report_markdown(report_, names), files);
   }
 
   void progress(EvaluationPhase phase, size_t done, double ratio) override {
     send_progress(phase_message(phase), done, ratio);
   }
 
+  void sample(const evaluate::Sample& sample) override { samples_.add(sample); }
+
   void finished(size_t task, const evaluate::Evaluation& evaluation) override {
     const auto files = proto::task_files(start_.spec().tasks(static_cast<int>(task)));
-    *report_.add_results() = result_message(job_.tasks[task], files.at(0).file, evaluation);
+    auto& result = *report_.add_results();
+    result = result_message(job_.tasks[task], files.at(0).file, evaluation);
+    for (const auto& file : evaluation.files) {
+      exports_.emplace_back(
+          job_.tasks[task].task + "-" + std::to_string(task + 1) + "-" + file.name, file.content);
+      result.add_files(exports_.back().first);
+    }
     keep();
     tell(task);
   }
@@ -152,12 +168,18 @@ class FramedEvaluation final : public EvaluationSession {
   void take_up() {
     if (start_.checkpoint_dir().empty()) return;
     try {
-      report_ =
-          load_report(start_.checkpoint_dir(), kStepManifest, start_.checkpoint_manifest_sha256());
+      const std::string& hash = start_.checkpoint_manifest_sha256();
+      exports_ = load_files(start_.checkpoint_dir(), kStepManifest, hash, kExports);
+      sample_files_ = load_files(start_.checkpoint_dir(), kStepManifest, hash, kSamples);
+      report_ = load_report(start_.checkpoint_dir(), kStepManifest, hash);
     } catch (const std::runtime_error& error) {
       spdlog::warn("evaluation {} starts anew: {}", start_.job_id(), error.what());
     }
     if (done() > job_.tasks.size()) report_.Clear();
+    if (done() == 0) {
+      exports_.clear();
+      sample_files_.clear();
+    }
   }
 
   // Other bytes than were uploaded would give numbers that nobody asked for.
@@ -174,10 +196,20 @@ class FramedEvaluation final : public EvaluationSession {
     }
   }
 
+  // Those of the task that has just become the last one of `report_`.
+  void keep_samples() {
+    const evaluate::KeptSamples samples = std::exchange(samples_, evaluate::KeptSamples(job_.seed));
+    if (std::string lines = samples.lines(); !lines.empty())
+      sample_files_.emplace_back(kSamples + std::to_string(done()) + ".jsonl", std::move(lines));
+  }
+
   void keep() {
+    keep_samples();
+    SavedFiles files = exports_;
+    files.insert(files.end(), sample_files_.begin(), sample_files_.end());
     const int64_t begin_ms = clock_.steady_ms();
-    const auto saved =
-        save_report(directory() / ("step-" + std::to_string(done())), kStepManifest, report_, "");
+    const auto saved = save_report(directory() / ("step-" + std::to_string(done())), kStepManifest,
+                                   report_, "", files);
     TrainerReport report;
     auto& out = *report.mutable_checkpoint();
     out.set_uri(saved.path.string());
@@ -241,6 +273,9 @@ class FramedEvaluation final : public EvaluationSession {
   const int64_t began_ms_;
   double first_ratio_ = -1;
   pb::EvaluationReport report_;
+  evaluate::KeptSamples samples_;  // of the task that runs
+  SavedFiles sample_files_;        // of those that are done
+  SavedFiles exports_;             // likewise what they export
 };
 
 EvaluationEnd failed(int exit, internal::v1::Outcome outcome, std::string code,

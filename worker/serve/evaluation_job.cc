@@ -52,6 +52,7 @@ void fill(const pb::PerplexityTask& task, const FilePaths& files, EvaluateComman
   if (task.has_stride()) options.stride = static_cast<int32_t>(task.stride());
   if (task.has_max_tokens()) options.max_tokens = task.max_tokens();
   options.group_by.assign(task.group_by().begin(), task.group_by().end());
+  out.allow_extrapolation = task.allow_extrapolation();
 }
 
 void fill(const pb::MultiNeedleTask& task, const FilePaths& files, EvaluateCommand& out) {
@@ -65,6 +66,7 @@ void fill(const pb::MultiNeedleTask& task, const FilePaths& files, EvaluateComma
   if (task.has_n_queries()) options.queries = static_cast<int32_t>(task.n_queries());
   if (task.has_samples_per_cell())
     options.samples_per_cell = static_cast<int32_t>(task.samples_per_cell());
+  out.allow_extrapolation = task.allow_extrapolation();
 }
 
 evaluate::MultipleChoice::Score score_of(pb::MultipleChoiceTask::Score score) {
@@ -154,6 +156,11 @@ void fill(const pb::HeadAnalysisTask& task, const FilePaths& files, EvaluateComm
   if (task.has_skip_rows()) options.question.skip_rows = static_cast<int32_t>(task.skip_rows());
 }
 
+void fill(const pb::InstructionsTask& task, const FilePaths& files, EvaluateCommand& out) {
+  out.file = files.of(task.file());
+  if (task.has_max_tokens()) out.instructions.max_tokens = static_cast<int32_t>(task.max_tokens());
+}
+
 EvaluateCommand command_of(const pb::EvaluationTask& task, const FilePaths& files) {
   EvaluateCommand out;
   switch (task.task_case()) {
@@ -181,6 +188,10 @@ EvaluateCommand command_of(const pb::EvaluationTask& task, const FilePaths& file
       out.task = "head_analysis";
       fill(task.head_analysis(), files, out);
       break;
+    case pb::EvaluationTask::kInstructions:
+      out.task = "instructions";
+      fill(task.instructions(), files, out);
+      break;
     case pb::EvaluationTask::TASK_NOT_SET:
       contradiction("has a task that this engine does not know; it is older than the scheduler");
   }
@@ -198,6 +209,7 @@ SubjectSource source_of(const pb::EvaluationSubject& subject, const EvaluatorSta
     contradiction("has no adapter " + subject.adapter());
   out.adapter = at->path();
   out.content_sha256 = at->content_sha256();
+  if (subject.has_dex_lambda_scale()) out.dex_lambda_scale = subject.dex_lambda_scale();
   return out;
 }
 

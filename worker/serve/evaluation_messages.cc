@@ -292,6 +292,7 @@ std::string report_markdown(const pb::EvaluationReport& report,
     out += evaluate::rows_as_markdown(rows) + heat_maps(rows);
     for (const std::string& subject : pictured_subjects(result))
       out += "\n![Heads of " + subject + "](" + picture_name(i, subject) + ")\n";
+    for (const std::string& file : result.files()) out += "\n[" + file + "](" + file + ")\n";
     for (const std::string& note : result.notes()) out += "\nNote: " + note + "\n";
   }
   return out;

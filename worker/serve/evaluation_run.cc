@@ -56,8 +56,11 @@ Tasks read_tasks(const EvaluationJob& job, size_t first) {
 
 std::unique_ptr<EvaluationSubjects> load_subjects(const EvaluationJob& job,
                                                   const base::Clock& clock) {
+  EvaluationSubjects::Options options = job.subjects;
+  for (const EvaluateCommand& task : job.tasks)
+    options.positions = std::max(options.positions, positions_for(task));
   try {
-    return std::make_unique<EvaluationSubjects>(job.subjects, clock);
+    return std::make_unique<EvaluationSubjects>(options, clock);
   } catch (const BrokenAdapter& error) {
     throw EvaluationFailure(Kind::kAdapter, with_names(error.what(), job), "subjects");
   } catch (const NoTokenizer& error) {
@@ -135,6 +138,7 @@ void run_evaluation_job(const EvaluationJob& job, size_t first, EvaluationSessio
       standing.reached(EvaluationPhase::kEvaluating, i,
                        before(i) + (ended + share) / subject_count / all);
     };
+    hooks.sample = [&](const evaluate::Sample& sample) { session.sample(sample); };
     evaluate::Evaluation evaluation;
     try {
       evaluation =

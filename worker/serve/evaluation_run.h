@@ -56,6 +56,8 @@ class EvaluationSession {
   // run gets further and, as long as the engine takes its steps, about once a second: whoever waits
   // for a sign of life (jobs.md §4) gets one from the computation itself. Must not throw.
   virtual void progress(EvaluationPhase phase, size_t done, double ratio) = 0;
+  // A sample of the task that runs, subject by subject.
+  virtual void sample(const evaluate::Sample& /*sample*/) {}
   // The next task is ready; keeps it, so that a later attempt need not compute it again.
   virtual void finished(size_t task, const evaluate::Evaluation& evaluation) = 0;
   [[nodiscard]] virtual std::stop_token stop() const = 0;

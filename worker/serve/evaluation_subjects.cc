@@ -23,6 +23,7 @@ EvaluationSubjects::EvaluationSubjects(const Options& options, const base::Clock
     subjects_.push_back(std::make_unique<EngineSubject>(*engine_, text_, load_adapter(source),
                                                         source.label, trained));
     subjects_.back()->show_heads(heads, source.adapter);
+    if (source.dex_lambda_scale) subjects_.back()->scale_lambda(*source.dex_lambda_scale);
     list_.push_back(subjects_.back().get());
   }
 }
@@ -54,8 +55,11 @@ std::shared_ptr<const ServingAdapter> EvaluationSubjects::load_adapter(
   const TextHashes hashes = {text_.tokenizer->sha256(),
                              text_.chat_template ? text_.chat_template->sha256() : ""};
   try {
-    return load_serving_adapter(source.adapter, source.adapter.string(), source.content_sha256,
-                                *model_, hashes);
+    auto adapter = load_serving_adapter(source.adapter, source.adapter.string(),
+                                        source.content_sha256, *model_, hashes);
+    const bool scaled = source.dex_lambda_scale.value_or(1) != 1;
+    return scaled && adapter->is_folded() ? load_branch_apart(std::move(adapter), *model_)
+                                          : adapter;
   } catch (const std::runtime_error& error) {
     throw BrokenAdapter(error.what());
   }

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@ struct SubjectSource {
   std::string label;
   std::filesystem::path adapter;  // its folder; empty: the base
   std::string content_sha256;     // checked when set
+  std::optional<double> dex_lambda_scale;
 };
 
 // A base model or an adapter that can't be loaded: which of the two, for those who have to say

@@ -130,12 +130,13 @@ void Forward::begin_branches(std::span<const Segment> segments) {
   int64_t row = 0;
   for (const Segment& segment : segments) {
     const auto rows = static_cast<int64_t>(segment.tokens.size());
-    if (segment.adapter != nullptr && segment.adapter->branch) {
+    if (segment.adapter != nullptr && segment.adapter->branch && segment.lambda_scale != 0) {
       branch_segments_.push_back({.branch = &*segment.adapter->branch,
                                   .state = segment.branch_state,
                                   .position = segment.first,
                                   .row = row,
-                                  .rows = rows});
+                                  .rows = rows,
+                                  .lambda_scale = segment.lambda_scale});
     }
     row += rows;
   }

@@ -32,6 +32,9 @@ struct Segment {
   std::span<const int32_t> tokens;
   BranchState* branch_state = nullptr;  // of the sequence; for adapters that keep one
   const AttentionProbe* probe = nullptr;
+  // Times every λ of the adapter's branch, which is apart if this is not 1 (serving_model.h). 0:
+  // the branch is not computed at all.
+  float lambda_scale = 1;
 };
 
 // The forward pass of a decoder of any of model/families.h over paged KV, batched over sequences
@@ -56,10 +59,10 @@ class Forward {
   // Logits [rows.size(), V] of rows of the last run, counted over all its segments.
   void logits(std::span<const int32_t> rows, Kernel kernel, float* out);
 
-  // Whether maps of this model, or of it with `adapter` (null: none), have weights below 0: those
-  // of differential models and of the form uniform_map. A probe then measures |M|, each row divided
-  // by its sum.
-  [[nodiscard]] bool has_signed_maps(const ServingAdapter* adapter) const;
+  // Whether maps of this model, or of it with `adapter` (null: none) at this scale of λ, have
+  // weights below 0: those of differential models and of the form uniform_map. A probe then
+  // measures |M|, each row divided by its sum.
+  [[nodiscard]] bool has_signed_maps(const ServingAdapter* adapter, float lambda_scale) const;
 
  private:
   struct Row {

@@ -10,16 +10,16 @@ namespace {
 using model::Attention;
 
 // The branch of `adapter` whose difference is a constant weight on every token (method.md §3.1);
-// nullptr: it has none.
-const UnfoldedBranch* uniform_branch(const ServingAdapter* adapter) {
-  if (adapter == nullptr || !adapter->branch) return nullptr;
+// nullptr: it has none, or λ is scaled to nothing.
+const UnfoldedBranch* uniform_branch(const ServingAdapter* adapter, float lambda_scale) {
+  if (adapter == nullptr || !adapter->branch || lambda_scale == 0) return nullptr;
   return adapter->branch->options.form == model::Form::kUniformMap ? &*adapter->branch : nullptr;
 }
 
 }  // namespace
 
-bool Forward::has_signed_maps(const ServingAdapter* adapter) const {
-  return config_.differential() || uniform_branch(adapter) != nullptr;
+bool Forward::has_signed_maps(const ServingAdapter* adapter, float lambda_scale) const {
+  return config_.differential() || uniform_branch(adapter, lambda_scale) != nullptr;
 }
 
 void Forward::probe_rows(int64_t layer) {
@@ -33,8 +33,7 @@ void Forward::probe_rows(int64_t layer) {
 void Forward::probe_row(int64_t layer, int64_t row) {
   const AttentionProbe& probe = *rows_[row].segment->probe;
   if (layer == 0) std::ranges::fill(probe.shares, 0.0);
-  const int64_t heads =
-      config_.attention == Attention::kDiffLlama ? config_.heads / 2 : config_.heads;
+  const int64_t heads = config_.output_heads();
   const size_t parts = probe.shares.size();
   std::vector<double> of_heads(static_cast<size_t>(heads) * parts);
   threads_.run(static_cast<int>(heads), [&](int head, int) {
@@ -55,11 +54,12 @@ void Forward::probe_row(int64_t layer, int64_t row) {
 std::vector<double> Forward::map_row(int64_t layer, int64_t row, int64_t head) const {
   if (!config_.differential()) {
     std::vector<double> map = softmax_row(layer, row, head);
-    const UnfoldedBranch* uniform = uniform_branch(rows_[row].segment->adapter);
+    const Segment& segment = *rows_[row].segment;
+    const UnfoldedBranch* uniform = uniform_branch(segment.adapter, segment.lambda_scale);
     if (uniform == nullptr || uniform->layers[layer].strength.empty()) return map;
     const LayerBranch& branch = uniform->layers[layer];
-    const double constant = static_cast<double>(branch.strength[head]) * branch.gate[head] /
-                            static_cast<double>(map.size());
+    const double constant = static_cast<double>(branch.strength[head]) * segment.lambda_scale *
+                            branch.gate[head] / static_cast<double>(map.size());
     for (double& weight : map) weight += constant;
     return map;
   }

@@ -4,7 +4,9 @@
 
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -13,6 +15,7 @@
 #include "services/base/version.h"
 #include "worker/serve/adapter_table.h"
 #include "worker/serve/engine.h"
+#include "worker/serve/lambda_scale.h"
 #include "worker/serve/serving_model.h"
 #include "worker/serve/wire.h"
 
@@ -117,6 +120,8 @@ class Server {
     stepper.join();
     loads_.close();
     loader.join();
+    for (const uint64_t request : deferred_)
+      refuse(request, base::unavailable("SERVER_DRAINING", "the engine is stopping"));
     outgoing_.close();
     writer.join();
     return code;
@@ -217,9 +222,9 @@ class Server {
       case EngineCommand::kGenerate:
         return generate(command.generate());
       case EngineCommand::kCancel:
-        return engine_->cancel(command.cancel().request());
+        return cancel(command.cancel().request());
       case EngineCommand::kSetAdapter:
-        if (!loads_.try_push(command.set_adapter())) {
+        if (!loads_.try_push(command)) {
           report_adapter(command.set_adapter(), pb::Replica::STATE_FAILED,
                          "more than " + std::to_string(kMostLoads) + " adapters wait to be loaded");
         }
@@ -235,48 +240,138 @@ class Server {
     spdlog::info("engine of {} drains for at most {} ms", base_, grace_ms);
     engine_->drain();
     const int64_t end = clock_.steady_ms() + grace_ms;
-    while (!engine_->idle() && clock_.steady_ms() < end) {
+    while (!idle() && clock_.steady_ms() < end) {
       if (base::wait_for_stop(signals_.token(), 20)) break;
     }
     return 0;
   }
 
+  bool idle() {
+    const std::lock_guard lock(requests_mutex_);
+    return deferred_.empty() && engine_->idle();
+  }
+
   void generate(const EngineCommand::Generate& in) {
-    if (const base::Status refused = start_request(in); !refused.ok()) {
-      EngineReport report;
-      report.mutable_done()->set_request(in.request());
-      wire::write(refused, *report.mutable_done()->mutable_error());
-      outgoing_.push(report);
+    const std::lock_guard lock(requests_mutex_);
+    if (waits_for_apart(in)) return defer(in);
+    if (const base::Status refused = start_request(in); !refused.ok())
+      refuse(in.request(), refused);
+  }
+
+  void cancel(uint64_t request) {
+    const std::lock_guard lock(requests_mutex_);
+    if (deferred_.erase(request) == 0) return engine_->cancel(request);
+    EngineReport report;
+    report.mutable_done()->set_request(request);
+    Outcome outcome;
+    outcome.reason = FinishReason::kCancelled;
+    wire::write(outcome, *report.mutable_done()->mutable_finish());
+    outgoing_.push(report);
+  }
+
+  void refuse(uint64_t request, const base::Status& why) {
+    EngineReport report;
+    report.mutable_done()->set_request(request);
+    wire::write(why, *report.mutable_done()->mutable_error());
+    outgoing_.push(report);
+  }
+
+  // Whether the request scales λ of an adapter whose branch has not been taken apart yet.
+  [[nodiscard]] bool waits_for_apart(const EngineCommand::Generate& in) const {
+    const double scale = in.body().dex_lambda_scale();
+    const bool scaled = in.body().has_dex_lambda_scale() && scale >= 0 && scale < 1;
+    if (!scaled || in.adapter().empty()) return false;
+    const auto adapter = adapters_->find(in.adapter());
+    return adapter != nullptr && adapter->is_folded() &&
+           adapters_->find_apart(in.adapter()) == nullptr;
+  }
+
+  // Such a request goes through the loader's queue: the disk must not hold up the others.
+  void defer(const EngineCommand::Generate& in) {
+    EngineCommand command;
+    *command.mutable_generate() = in;
+    if (loads_.try_push(std::move(command))) {
+      deferred_.insert(in.request());
+    } else {
+      refuse(in.request(), base::Status(base::Code::kResourceExhausted, "QUEUE_FULL",
+                                        "more than " + std::to_string(kMostLoads) +
+                                            " adapters wait to be loaded; try again later"));
     }
   }
 
+  // Of the loader's thread.
+  void generate_apart(const EngineCommand::Generate& in) {
+    {
+      const std::lock_guard lock(requests_mutex_);
+      if (!deferred_.contains(in.request())) return;  // cancelled
+    }
+    base::Status refused = make_apart(in.adapter());
+    const std::lock_guard lock(requests_mutex_);
+    if (deferred_.erase(in.request()) == 0) return;
+    if (refused.ok()) refused = start_request(in);
+    if (!refused.ok()) refuse(in.request(), refused);
+  }
+
+  // An adapter that has gone meanwhile is no error here: start_request() finds none.
+  base::Status make_apart(const std::string& id) {
+    const int64_t began = clock_.steady_ms();
+    try {
+      adapters_->make_apart(id, [&](std::shared_ptr<const ServingAdapter> folded) {
+        auto apart = load_branch_apart(std::move(folded), *model_);
+        spdlog::info("adapter {} has its branch apart after {} s, {} bytes more", id,
+                     clock_.seconds_since(began), apart->bytes);
+        return apart;
+      });
+    } catch (const NoRoom& error) {
+      spdlog::warn("adapter {}: {}", id, error.what());
+      return base::Status(base::Code::kResourceExhausted, "ADAPTER_SLOTS_FULL",
+                          "dex_lambda_scale needs weights of adapter " + id +
+                              " that this engine has no room for; unload others, or leave it out");
+    } catch (const std::exception& error) {
+      spdlog::warn("adapter {}: {}", id, error.what());
+      return base::Status(
+          base::Code::kDataLoss, "ARTIFACT_CORRUPT",
+          "adapter " + id + " can't be read again for dex_lambda_scale; load it once more");
+    }
+    return {};
+  }
+
+  // With requests_mutex_ held.
   base::Status start_request(const EngineCommand::Generate& in) {
     std::shared_ptr<const ServingAdapter> adapter;
     if (!in.adapter().empty()) {
       adapter = adapters_->find(in.adapter());
-      if (adapter == nullptr) {
-        return base::unavailable("ADAPTER_LOADING",
-                                 "adapter " + in.adapter() + " is not loaded in this engine yet");
-      }
+      if (adapter == nullptr) return not_loaded(in.adapter());
     }
     uint64_t seed = 0;
     random_.fill({reinterpret_cast<uint8_t*>(&seed), sizeof(seed)});
     DEX_ASSIGN_OR_RETURN(Request request,
                          wire::read_request(in.body(), text_, engine_->limits(), seed));
     DEX_RETURN_IF_ERROR(validate(request, engine_->limits()));
-    send_start(in, adapter.get(), request.sampling.seed);
+    DEX_RETURN_IF_ERROR(check_lambda_scale(request, adapter.get()));
+    if (needs_branch_apart(request, adapter.get())) {
+      adapter = adapters_->find_apart(in.adapter());
+      if (adapter == nullptr) return not_loaded(in.adapter());  // replaced a moment ago
+    }
+    send_start(in, adapter.get(), request);
     return engine_->submit(
         in.request(), std::move(request), std::move(adapter),
         std::make_shared<FrameListener>(in.request(), in.body().return_token_ids(), outgoing_));
   }
 
-  void send_start(const EngineCommand::Generate& in, const ServingAdapter* adapter, uint64_t seed) {
+  static base::Status not_loaded(const std::string& adapter) {
+    return base::unavailable("ADAPTER_LOADING",
+                             "adapter " + adapter + " is not loaded in this engine yet");
+  }
+
+  void send_start(const EngineCommand::Generate& in, const ServingAdapter* adapter,
+                  const Request& request) {
     EngineReport report;
     report.mutable_tokens()->set_request(in.request());
     auto& start = *report.mutable_tokens()->mutable_event()->mutable_start();
     start.set_id(in.id());
     start.set_model(adapter != nullptr ? adapter->id : base_);
-    start.set_seed(seed);
+    start.set_seed(request.sampling.seed);
     const int64_t now = clock_.now_ms();
     start.mutable_create_time()->set_seconds(now / 1000);
     start.mutable_create_time()->set_nanos(static_cast<int32_t>(now % 1000 * 1'000'000));
@@ -287,6 +382,7 @@ class Server {
       used.set_id(adapter->id);
       used.set_content_sha256(adapter->content_sha256);
       used.set_version(adapter->content_sha256.substr(0, 12));
+      if (adapter->has_lambda) used.set_dex_lambda_scale(request.lambda_scale());
       fingerprint += "-" + used.version();
     }
     start.set_system_fingerprint(fingerprint);
@@ -297,7 +393,12 @@ class Server {
     while (!loads_.closed()) {
       const auto command = loads_.pop(60'000);
       if (!command) continue;
-      command->present() ? load_adapter(*command) : unload_adapter(*command);
+      if (command->has_generate()) {
+        generate_apart(command->generate());
+      } else {
+        const auto& adapter = command->set_adapter();
+        adapter.present() ? load_adapter(adapter) : unload_adapter(adapter);
+      }
     }
   }
 
@@ -364,7 +465,10 @@ class Server {
   TextModel text_;
   TextHashes hashes_;
   Outgoing outgoing_;
-  base::BoundedQueue<EngineCommand::SetAdapter> loads_{kMostLoads};
+  base::BoundedQueue<EngineCommand> loads_{kMostLoads};  // and requests that need one
+  // Guards what starts a request (text_, random_), so that reader and loader take turns, and:
+  std::mutex requests_mutex_;
+  std::set<uint64_t> deferred_;  // requests in loads_
   // Of the writer's thread.
   int64_t load_sent_ms_ = 0;
   Engine::Load load_sent_;

@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <string>
 #include <thread>
@@ -36,6 +37,19 @@ class LibraryThreads {
   int before_;
 };
 
+void fill_removed(const evaluate::RemovedTable& removed, evaluate::HeadMeasures& out) {
+  out.removed_by_layer = removed.by_layer;
+  constexpr double kNoBranch = std::numeric_limits<double>::quiet_NaN();
+  for (const auto& layer : removed.layers) {
+    auto &zero = out.removed_below_zero.emplace_back(),
+         &half = out.removed_below_half.emplace_back();
+    for (const auto& head : layer) {
+      zero.push_back(head ? static_cast<double>(head->below_zero) : kNoBranch);
+      half.push_back(head ? static_cast<double>(head->below_half) : kNoBranch);
+    }
+  }
+}
+
 }  // namespace
 
 struct HeadsModel::Loaded {
@@ -46,20 +60,24 @@ struct HeadsModel::Loaded {
         llama(config, weights),
         weights_sha256(model::base_weights_sha256(folder)) {}
 
-  const model::Adaptation& adaptation(const std::filesystem::path& adapter) {
+  const model::Adaptation& adaptation(const Whose& whose) {
     static const model::Adaptation kBase{};
-    if (adapter.empty()) return kBase;
-    const auto known = adapters.find(adapter);
+    if (whose.adapter.empty()) return kBase;
+    const auto known = adapters.find(whose);
     if (known != adapters.end()) return known->second;
-    auto read = model::load_adapter(adapter, {config, weights_sha256});
-    return adapters.emplace(adapter, std::move(read.adaptation)).first->second;
+    auto read = model::load_adapter(whose.adapter, {config, weights_sha256});
+    for (auto& layer : read.adaptation.layers) {
+      layer.lambda.fixed *= whose.lambda_scale;
+      layer.lambda.learned *= whose.lambda_scale;
+    }
+    return adapters.emplace(whose, std::move(read.adaptation)).first->second;
   }
 
   model::Config config;
   model::Weights weights;
   model::Llama llama;
   std::string weights_sha256;
-  std::map<std::filesystem::path, model::Adaptation> adapters;
+  std::map<Whose, model::Adaptation> adapters;
   kernels::LinearCrossEntropy cross_entropy;
 };
 
@@ -72,14 +90,13 @@ HeadsModel::Loaded& HeadsModel::loaded() {
   return *loaded_;
 }
 
-evaluate::HeadMeasures HeadsModel::measure(const std::filesystem::path& adapter,
-                                           std::span<const int32_t> tokens,
+evaluate::HeadMeasures HeadsModel::measure(const Whose& whose, std::span<const int32_t> tokens,
                                            const evaluate::HeadQuestion& question,
                                            const std::stop_token& stop,
                                            const std::function<void()>& after_pass) {
   const LibraryThreads threads(threads_);
   Loaded& with = loaded();
-  const model::Adaptation& adaptation = with.adaptation(adapter);
+  const model::Adaptation& adaptation = with.adaptation(whose);
   const std::vector<float> ones(tokens.size(), 1.0F);
   const std::vector<evaluate::Document> documents = {{tokens, ones}};
   const auto between = [&] {
@@ -92,10 +109,12 @@ evaluate::HeadMeasures HeadsModel::measure(const std::filesystem::path& adapter,
     evaluate::HeadScoreOptions options;
     options.skip_rows = question.skip_rows;
     options.entropy = question.entropy;
+    options.signed_entropy = true;
     options.importance = question.importance;
     auto scores = evaluate::measure_heads(with.llama, adaptation, documents, options,
                                           with.cross_entropy, between);
     out.entropy = std::move(question.normalized ? scores.entropy_normalized : scores.entropy_nats);
+    out.entropy_of_magnitudes = scores.entropy_of_magnitudes;
     out.importance = std::move(scores.importance);
   }
   if (question.cosine || question.cka || question.sparsity) {
@@ -110,14 +129,18 @@ evaluate::HeadMeasures HeadsModel::measure(const std::filesystem::path& adapter,
     if (structure.cka) out.cka = std::move(structure.cka->unbiased_pairs);
     if (structure.sparsity) {
       out.sparsity = std::move(structure.sparsity->sparsity);
+      out.negative_share = std::move(structure.sparsity->negative_share);
       out.negative_mass = std::move(structure.sparsity->negative_mass);
     }
+    if (structure.removed) fill_removed(*structure.removed, out);
   }
   if (question.hessian) {
-    out.hessian = evaluate::measure_loss_curvature(with.llama, with.weights, adaptation, documents,
-                                                   with.cross_entropy, {}, between)
-                      .documents.at(0)
-                      .value;
+    const evaluate::HessianEigenvalue found =
+        evaluate::measure_loss_curvature(with.llama, with.weights, adaptation, documents,
+                                         with.cross_entropy, {}, between)
+            .documents.at(0);
+    out.hessian = found.value;
+    out.hessian_settled = found.converged;
   }
   return out;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -22,11 +23,16 @@ class HeadsModel {
   HeadsModel(const HeadsModel&) = delete;
   HeadsModel& operator=(const HeadsModel&) = delete;
 
-  // `adapter`: its folder; empty: the base. `after_pass`, unless it is empty, is called between the
-  // passes over the document. Throws evaluate::Stopped, and std::runtime_error for a model whose
-  // heads can't be measured or that does not load.
-  evaluate::HeadMeasures measure(const std::filesystem::path& adapter,
-                                 std::span<const int32_t> tokens,
+  // Whose heads: an adapter's folder, empty for the base, and what its λ are multiplied by.
+  struct Whose {
+    std::filesystem::path adapter;
+    double lambda_scale = 1;
+    auto operator<=>(const Whose&) const = default;
+  };
+  // `after_pass`, unless it is empty, is called between the passes over the document. Throws
+  // evaluate::Stopped, and std::runtime_error for a model whose heads can't be measured or that
+  // does not load.
+  evaluate::HeadMeasures measure(const Whose& whose, std::span<const int32_t> tokens,
                                  const evaluate::HeadQuestion& question,
                                  const std::stop_token& stop,
                                  const std::function<void()>& after_pass = {});

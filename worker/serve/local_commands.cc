@@ -38,12 +38,16 @@ class Local {
       const TextHashes hashes = {text_.tokenizer ? text_.tokenizer->sha256() : "",
                                  text_.chat_template ? text_.chat_template->sha256() : ""};
       adapter_ = load_serving_adapter(where.adapter, where.adapter.string(), {}, *model_, hashes);
+      if (adapter_->is_folded() && where.dex_lambda_scale.value_or(1) != 1)
+        adapter_ = load_branch_apart(adapter_, *model_);
     }
+    dex_lambda_scale_ = where.dex_lambda_scale;
     options.threads = where.threads;
     engine_ = std::make_unique<Engine>(model_, text_.tokenizer.get(), options, clock);
   }
 
   void submit(Request request, std::shared_ptr<Listener> listener) {
+    request.dex_lambda_scale = dex_lambda_scale_;
     const base::Status taken =
         engine_->submit(next_++, std::move(request), adapter_, std::move(listener));
     if (!taken.ok()) fail(taken);
@@ -59,6 +63,7 @@ class Local {
   std::shared_ptr<const ServingModel> model_;
   TextModel text_;
   std::shared_ptr<const ServingAdapter> adapter_;
+  std::optional<double> dex_lambda_scale_;
   std::unique_ptr<Engine> engine_;
   uint64_t next_ = 1;
 };

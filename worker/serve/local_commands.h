@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <iosfwd>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,8 @@ struct LocalModel {
   std::filesystem::path adapter;  // empty: the base
   std::string dtype;              // bf16, f32, int8; empty: as stored
   int threads = 0;                // 0: all cores
+  // Of every request, Request::dex_lambda_scale; not of fold.
+  std::optional<double> dex_lambda_scale;
 };
 
 struct GenerateCommand {

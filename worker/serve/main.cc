@@ -32,6 +32,8 @@ Generate text:
   dex-engine generate --model DIR --adapter DIR --chat --prompt "Write a sort in Python." --seed 7
 Log-probability of each token from the second on, as a JSON array:
   dex-engine score --model DIR --dtype f32 --tokens 504,4041,282,1330
+The same of an adapter at half the strength of its branch:
+  dex-engine score --model DIR --adapter DIR --lambda-scale 0.5 --dtype f32 --tokens 504,4041,282,1330
 The adapter inside the model, as a plain Hugging Face folder that any program loads:
   dex-engine fold --model DIR --adapter DIR --out DIR
 Entropy and importance of each attention head, by layer, on [[504,4041,…],[…]] in a file:
@@ -66,10 +68,18 @@ void add_model(CLI::App& command, serve::LocalModel& where) {
       ->check(CLI::Range(1, 1024));
 }
 
+void add_lambda_scale(CLI::App& command, serve::LocalModel& where) {
+  command.add_option(
+      "--lambda-scale", where.dex_lambda_scale,
+      "0–1, times every λ of the adapter's branch; 0: without the branch; below 1 it "
+      "is computed beside W_O (default: 1, folded into it)");
+}
+
 CLI::App* add_generate(CLI::App& app, serve::LocalModel& where, serve::GenerateCommand& generate) {
   auto* command =
       app.add_subcommand("generate", "completes a prompt and prints the text as it comes");
   add_model(*command, where);
+  add_lambda_scale(*command, where);
   auto* prompt = command->add_option("--prompt", generate.prompt, "text to complete");
   auto* tokens =
       command->add_option("--tokens", generate.tokens, "ids instead of a prompt, e.g. 1,2,3");
@@ -99,6 +109,7 @@ CLI::App* add_measure(CLI::App& app, serve::LocalModel& where, serve::MeasureCom
   auto* command = app.add_subcommand(
       "measure", "times greedy decoding of a fixed length, prints one line of JSON");
   add_model(*command, where);
+  add_lambda_scale(*command, where);
   const auto add = [&](const char* name, int32_t& value, const char* help) {
     command->add_option(name, value, help)->check(CLI::Range(1, 1 << 20))->capture_default_str();
   };
@@ -134,8 +145,11 @@ CLI::App* add_heads(CLI::App& app, dex::evaluate::HeadsCommand& heads) {
       ->check(CLI::IsMember(dex::evaluate::head_measures()));
   command->add_option("--threads", heads.threads, "compute threads (default: all cores)")
       ->check(CLI::Range(1, 1024));
-  command->add_option("--dtype", "heads are measured in f32, the only choice")
-      ->check(CLI::IsMember({"f32"}));
+  command
+      ->add_option("--dtype", heads.dtype,
+                   "f32, as analyses measure; f64 shows what its rounding makes (not with hessian)")
+      ->check(CLI::IsMember({"f32", "f64"}))
+      ->capture_default_str();
   return command;
 }
 
@@ -193,6 +207,7 @@ int main(int argc, char** argv) {
   auto* score_app =
       app.add_subcommand("score", "log-probability of each token from the second on, a JSON array");
   add_model(*score_app, where);
+  add_lambda_scale(*score_app, where);
   score_app->add_option("--tokens", score_tokens, "ids, e.g. 1,2,3")->required();
   std::string folded;
   auto* fold_app = app.add_subcommand(

@@ -91,6 +91,8 @@ base::Status validate(const Request& request, const RequestLimits& limits) {
     findings.add("min_tokens",
                  "must be between 0 and max_tokens, got " + std::to_string(request.min_tokens));
   }
+  if (request.dex_lambda_scale)
+    findings.in_range("dex_lambda_scale", *request.dex_lambda_scale, 0, 1);
   if (!request.attention_parts.empty() && request.attention_parts.size() != request.prompt.size()) {
     findings.add("attention_parts", "must name a part for each of the prompt's " +
                                         std::to_string(request.prompt.size()) + " tokens, got " +

@@ -39,7 +39,12 @@ struct Request {
   // For each token of the prompt, which part it belongs to (small numbers from 0): the outcome then
   // says what the attention of the prompt's last token falls on. Empty: not measured.
   std::vector<uint8_t> attention_parts;
+  // 0–1, times every λ of the adapter's branch; 0: without the branch. Nothing: 1, of whatever
+  // answers. Needs an adapter that has a branch (engine.h).
+  std::optional<double> dex_lambda_scale;
   int64_t timeout_ms = 600'000;  // from submission
+
+  [[nodiscard]] double lambda_scale() const { return dex_lambda_scale.value_or(1); }
 };
 
 // What a model allows.

@@ -163,6 +163,11 @@ BottleneckView view_bottleneck(const model::BottleneckAdapter& adapter, Storage&
           storage.view(adapter.up_weight, keep), storage.view(adapter.up_bias, Keep::kAsStored)};
 }
 
+LowRankView view_term(const model::LowRank& term, Storage& storage) {
+  return {storage.view(term.a, Keep::kAsStored),
+          storage.view(term.b * term.scale, Keep::kAsStored)};
+}
+
 // What stands beside a layer's weights: LoRA terms and bottleneck adapters. A term beside a folded
 // W_O would have to read what the branch makes of O, so it goes in as well.
 void view_added(const model::LayerAdaptation& layer, bool folded, Keep keep, Storage& storage,
@@ -170,8 +175,7 @@ void view_added(const model::LayerAdaptation& layer, bool folded, Keep keep, Sto
   for (const model::Linear linear : model::kLinears) {
     const model::LowRank& term = layer.lora[linear];
     if (!term.defined() || (linear == model::Linear::kO && folded)) continue;
-    views.lora[static_cast<size_t>(linear)] = {storage.view(term.a, Keep::kAsStored),
-                                               storage.view(term.b * term.scale, Keep::kAsStored)};
+    views.lora[static_cast<size_t>(linear)] = view_term(term, storage);
   }
   views.attention_adapter = view_bottleneck(layer.attention_adapter, storage, keep);
   views.mlp_adapter = view_bottleneck(layer.mlp_adapter, storage, keep);
@@ -190,6 +194,53 @@ void check_hash(const char* what, const std::string& found, const std::string& e
   if (found.empty() || expected.empty() || found == expected) return;
   throw std::runtime_error(std::string("[adapter] made for another ") + what +
                            ": expected sha256 " + expected + ", found " + found);
+}
+
+std::string adapter_file_hash(const std::filesystem::path& file) {
+  auto hash = base::sha256_file(file);
+  if (!hash.ok()) throw std::runtime_error("[adapter] " + hash.status().message());
+  return std::move(hash).value();
+}
+
+// Of an adapter whose branch is apart: its own weights, and whoever owns the others.
+struct ApartStorage {
+  Storage views;
+  std::shared_ptr<const ServingAdapter> folded;
+};
+
+std::shared_ptr<ServingAdapter> build_adapter(const model::Adapter& adapter, const std::string& id,
+                                              const std::string& content_sha256,
+                                              const ServingModel& model) {
+  const auto& base = static_cast<const ModelStorage*>(model.storage.get())->weights;
+  const at::InferenceMode inference;
+  const Keep keep = keep_linears(model);
+  auto storage = std::make_shared<Storage>();
+  auto out = std::make_shared<ServingAdapter>();
+  const model::DexOptions& options = adapter.adaptation.options;
+  if (!options.branch_folds()) out->branch = UnfoldedBranch{options, {}};
+  for (size_t i = 0; i < base.layers.size(); ++i) {
+    const model::LayerAdaptation& layer = adapter.adaptation.layers.at(i);
+    const bool folded = options.branch_folds() && branch_acts(layer, options);
+    LayerOverride& views = out->layers.emplace_back();
+    views.k = storage->view(layer.k, keep);
+    views.v = storage->view(layer.v, keep);
+    views.o = storage->view(output_projection(layer, base.layers[i].o, options, folded), keep);
+    views.k_bias = storage->view(layer.k_bias, Keep::kAsStored);
+    views.v_bias = storage->view(layer.v_bias, Keep::kAsStored);
+    views.o_bias = storage->view(layer.o_bias, Keep::kAsStored);
+    view_added(layer, folded, keep, *storage, views);
+    if (out->branch)
+      out->branch->layers.push_back(unfolded(layer, options, adapter.lambda.at(i), *storage));
+  }
+  out->activation = options.adapter.activation;
+  out->method = model::method_name(options.train);
+  out->has_lambda = options.has_branch();
+  out->id = id;
+  out->content_sha256 = content_sha256;
+  out->key = first_bits(content_sha256);
+  out->bytes = storage->bytes();
+  out->storage = storage;
+  return out;
 }
 
 }  // namespace
@@ -223,7 +274,7 @@ std::shared_ptr<const ServingModel> load_serving_model(const std::filesystem::pa
   model->config.max_position_embeddings =
       std::max(model->config.max_position_embeddings, positions);
   auto storage = std::make_shared<ModelStorage>();
-  storage->weights = model::load_weights(dir, model->config);
+  storage->weights = model::load_weights(dir, model->config, {.refuse_non_finite = true});
   const model::Weights& w = storage->weights;
   const bool stored_f32 = w.layers.at(0).q.scalar_type() != at::kBFloat16;
   const bool as_stored = dtype == Dtype::kAsStored || dtype == Dtype::kInt8;
@@ -262,34 +313,7 @@ std::shared_ptr<const ServingAdapter> make_serving_adapter(const model::Adapter&
                                                            const std::string& id,
                                                            const std::string& content_sha256,
                                                            const ServingModel& model) {
-  const auto& base = static_cast<const ModelStorage*>(model.storage.get())->weights;
-  const at::InferenceMode inference;
-  const Keep keep = keep_linears(model);
-  auto storage = std::make_shared<Storage>();
-  auto out = std::make_shared<ServingAdapter>();
-  const model::DexOptions& options = adapter.adaptation.options;
-  if (!options.branch_folds()) out->branch = UnfoldedBranch{options, {}};
-  for (size_t i = 0; i < base.layers.size(); ++i) {
-    const model::LayerAdaptation& layer = adapter.adaptation.layers.at(i);
-    const bool folded = options.branch_folds() && branch_acts(layer, options);
-    LayerOverride& views = out->layers.emplace_back();
-    views.k = storage->view(layer.k, keep);
-    views.v = storage->view(layer.v, keep);
-    views.o = storage->view(output_projection(layer, base.layers[i].o, options, folded), keep);
-    views.k_bias = storage->view(layer.k_bias, Keep::kAsStored);
-    views.v_bias = storage->view(layer.v_bias, Keep::kAsStored);
-    views.o_bias = storage->view(layer.o_bias, Keep::kAsStored);
-    view_added(layer, folded, keep, *storage, views);
-    if (out->branch)
-      out->branch->layers.push_back(unfolded(layer, options, adapter.lambda.at(i), *storage));
-  }
-  out->activation = options.adapter.activation;
-  out->id = id;
-  out->content_sha256 = content_sha256;
-  out->key = first_bits(content_sha256);
-  out->bytes = storage->bytes();
-  out->storage = storage;
-  return out;
+  return build_adapter(adapter, id, content_sha256, model);
 }
 
 std::shared_ptr<const ServingAdapter> load_serving_adapter(const std::filesystem::path& dir,
@@ -301,15 +325,54 @@ std::shared_ptr<const ServingAdapter> load_serving_adapter(const std::filesystem
                                                      {.peft_folder = content_sha256.empty()});
   check_hash("tokenizer", adapter.tokenizer_sha256, text.tokenizer_sha256);
   check_hash("chat template", adapter.chat_template_sha256, text.chat_template_sha256);
-  std::string content = content_sha256;
-  if (content.empty()) {
-    const bool ours = std::filesystem::exists(dir / model::kChecksumFile);
-    auto hash =
-        base::sha256_file(dir / (ours ? model::kChecksumFile : "adapter_model.safetensors"));
-    if (!hash.ok()) throw std::runtime_error("[adapter] " + hash.status().message());
-    content = *hash;
+  const bool ours = std::filesystem::exists(dir / model::kChecksumFile);
+  const std::string manifest =
+      adapter_file_hash(dir / (ours ? model::kChecksumFile : "adapter_model.safetensors"));
+  auto out = build_adapter(adapter, id, content_sha256.empty() ? manifest : content_sha256, model);
+  if (out->is_folded()) {
+    out->folder = dir;
+    out->manifest_sha256 = manifest;
   }
-  return make_serving_adapter(adapter, id, content, model);
+  return out;
+}
+
+std::shared_ptr<const ServingAdapter> make_branch_apart(
+    std::shared_ptr<const ServingAdapter> folded, const model::Adapter& adapter,
+    const ServingModel& model) {
+  const at::InferenceMode inference;
+  const Keep keep = keep_linears(model);
+  auto storage = std::make_shared<ApartStorage>();
+  auto out = std::make_shared<ServingAdapter>(*folded);
+  const model::DexOptions& options = adapter.adaptation.options;
+  out->branch = UnfoldedBranch{options, {}};
+  for (size_t i = 0; i < out->layers.size(); ++i) {
+    const model::LayerAdaptation& layer = adapter.adaptation.layers.at(i);
+    if (branch_acts(layer, options)) {
+      LayerOverride& views = out->layers[i];
+      views.o = storage->views.view(layer.o, keep);                // none of its own: the base's
+      const model::LowRank& term = layer.lora[model::Linear::kO];  // reads O' again
+      if (term.defined())
+        views.lora[static_cast<size_t>(model::Linear::kO)] = view_term(term, storage->views);
+    }
+    out->branch->layers.push_back(unfolded(layer, options, adapter.lambda.at(i), storage->views));
+  }
+  out->bytes = storage->views.bytes();
+  storage->folded = std::move(folded);
+  out->storage = storage;
+  return out;
+}
+
+std::shared_ptr<const ServingAdapter> load_branch_apart(
+    std::shared_ptr<const ServingAdapter> folded, const ServingModel& model) {
+  const std::filesystem::path& folder = folded->folder;
+  if (folder.empty())
+    throw std::runtime_error("[adapter] " + folded->id + " has no folder to be read again from");
+  const model::Adapter adapter = model::load_adapter(folder, {model.config, model.weights_sha256});
+  if (adapter_file_hash(folder / model::kChecksumFile) != folded->manifest_sha256) {
+    throw std::runtime_error("[adapter] " + folder.string() +
+                             " holds another adapter than when it was loaded; load it again");
+  }
+  return make_branch_apart(std::move(folded), adapter, model);
 }
 
 }  // namespace dex::serve

@@ -104,10 +104,20 @@ struct ServingAdapter {
   std::vector<LayerOverride> layers;
   // Of its bottleneck adapters.
   model::AdapterActivation activation = model::AdapterActivation::kRelu;
-  std::optional<UnfoldedBranch> branch;  // one that can't be folded: computed on each token
-  int64_t bytes = 0;                     // that it takes beside the base
+  std::string method;       // that it was trained with, by its name of api.md §3
+  bool has_lambda = false;  // it has a branch, whose λ a request may scale (dex_lambda_scale)
+  // A branch that is not in W_O but computed on each token: one that can't be folded, or is apart
+  // (make_branch_apart).
+  std::optional<UnfoldedBranch> branch;
+  int64_t bytes = 0;  // that it takes beside the base
   std::shared_ptr<const void> storage;
+  // Where load_branch_apart reads it again, and that it still is what it was; empty: it was made in
+  // memory, or nothing of it is folded.
+  std::filesystem::path folder;
+  std::string manifest_sha256;  // of its checksums.json
 
+  // The branch is inside W_O, where its λ can't be scaled any more.
+  [[nodiscard]] bool is_folded() const { return has_lambda && !branch; }
   // Whether its sequences carry a BranchState. Their prefix can't come from the KV cache, since the
   // sums at a block's end are not kept with it.
   [[nodiscard]] bool keeps_state() const { return branch && branch->options.keeps_state(); }
@@ -135,5 +145,18 @@ std::shared_ptr<const ServingAdapter> make_serving_adapter(const model::Adapter&
                                                            const std::string& id,
                                                            const std::string& content_sha256,
                                                            const ServingModel& model);
+
+// The same adapter as `folded`, whose is_folded() holds, with the branch beside W_O: what a
+// dex_lambda_scale needs. Only W_O as it was trained and the branch's own maps are new, and `bytes`
+// are theirs alone; everything else is shared with `folded`, which lives as long as the result.
+// `adapter` is what `folded` was made from.
+std::shared_ptr<const ServingAdapter> make_branch_apart(
+    std::shared_ptr<const ServingAdapter> folded, const model::Adapter& adapter,
+    const ServingModel& model);
+// The same, read again from its folder, so that nobody keeps weights for requests that never come.
+// Blocks on the disk and computes for a moment; any thread. Throws "[adapter] …" when the folder is
+// not what it was.
+std::shared_ptr<const ServingAdapter> load_branch_apart(
+    std::shared_ptr<const ServingAdapter> folded, const ServingModel& model);
 
 }  // namespace dex::serve

@@ -94,6 +94,7 @@ base::Result<Request> read_request(const pb::GenerateRequest& in, const TextMode
   out.ignore_eos = in.ignore_eos();
   if (in.has_logprobs()) out.top_logprobs = clamp_int(in.logprobs());
   out.echo = in.echo();
+  if (in.has_dex_lambda_scale()) out.dex_lambda_scale = in.dex_lambda_scale();
   if (in.has_timeout_seconds()) {
     const double ms = in.timeout_seconds() * 1000;
     out.timeout_ms =

@@ -63,6 +63,14 @@ std::string weaker_lambda(const JobSpec& spec) {
                   : "a lower lambda.end" + now(lambda.end);
 }
 
+// The rate of what is trained beside λ: of the branch where nothing else is.
+std::string lower_rate(const JobSpec& spec) {
+  const Hyperparameters& rates = spec.hyperparameters;
+  return spec.dex.train == model::Train::kDexOnly
+             ? "a lower branch_learning_rate" + now(rates.branch_learning_rate)
+             : "a lower learning_rate" + now(rates.learning_rate);
+}
+
 size_t outliers(const std::vector<double>& losses) {
   const double median = quantile_of(losses, 0.5);
   std::vector<double> deviations;
@@ -77,16 +85,18 @@ size_t outliers(const std::vector<double>& losses) {
 double branch_reach(const JobSpec& spec, const Resolved& resolved, int64_t width) {
   const double sum = rate_sum(spec, resolved);
   const double lambda = lambda_reach(spec, sum);
+  const double entry = spec.hyperparameters.branch_learning_rate * sum;  // of w_d, or a gate
+  if (spec.dex.form == model::Form::kUniformMap) return lambda * entry;
   if (spec.dex.w_d_init == model::BranchInit::kLinear) return 0.58 * lambda;
-  return lambda * std::sqrt(static_cast<double>(width)) *
-         spec.hyperparameters.branch_learning_rate * sum;
+  return lambda * std::sqrt(static_cast<double>(width)) * entry;
 }
 
 std::optional<Advice> branch_out_of_reach(const JobSpec& spec, const Resolved& resolved,
                                           int64_t width) {
-  // The estimate is for w_d from an identity start; a bottleneck's two factors move together and
-  // reach further, and uniform_map has only its gates.
-  if (!spec.dex.has_map() || spec.dex.start == model::Start::kLiteral) return std::nullopt;
+  // The estimate is for an identity start, of w_d or of uniform_map's gates; a bottleneck's two
+  // factors move together and reach further.
+  const bool estimated = spec.dex.has_map() || spec.dex.form == model::Form::kUniformMap;
+  if (!estimated || spec.dex.start == model::Start::kLiteral) return std::nullopt;
   const double reach = branch_reach(spec, resolved, width);
   if (reach >= kReachWanted) return std::nullopt;
   const double sum = rate_sum(spec, resolved);
@@ -126,31 +136,40 @@ std::optional<Advice> degraded(double base_loss, double valid_loss, int64_t step
   Advice advice{"degraded",
                 "held-out loss " + number_text(valid_loss) + " at step " + std::to_string(step) +
                     ", base " + number_text(base_loss),
-                "a lower learning_rate" + now(spec.hyperparameters.learning_rate)};
+                lower_rate(spec)};
   if (spec.heads.criterion == evaluate::Criterion::kThreshold) {
     const double direction = selected_ratio > 0.5 ? 1 : -1;
     advice.evidence += "; " + number_text(100 * selected_ratio) +
                        " % of the heads are adapted (tau " + number_text(spec.heads.tau) +
                        ", eta " + number_text(spec.heads.eta) + ")";
+    // A contribution is never below 0, so neither is a threshold on it.
+    const double eta = std::max(0.0, spec.heads.eta - 0.01 * direction);
     advice.suggestion = "tau " + number_text(spec.heads.tau + 0.2 * direction) + " and eta " +
-                        number_text(spec.heads.eta - 0.01 * direction) + "; then " +
-                        weaker_lambda(spec) + "; then a lower learning_rate";
+                        number_text(eta) + "; then " + weaker_lambda(spec) + "; then " +
+                        lower_rate(spec);
   }
   return advice;
 }
 
 std::optional<Advice> overfitting(const std::vector<double>& valid_losses,
-                                  const std::vector<double>& train_losses) {
+                                  const std::vector<double>& train_losses, const JobSpec& spec) {
   if (valid_losses.size() < 4 || train_losses.size() < 3) return std::nullopt;
   const double* valid = valid_losses.data() + valid_losses.size() - 4;
   const double* train = train_losses.data() + train_losses.size() - 3;
   const bool rising = valid[1] > valid[0] && valid[2] > valid[1] && valid[3] > valid[2];
   const bool falling = train[1] < train[0] && train[2] < train[1];
   if (!rising || !falling) return std::nullopt;
+  // Rates of their own for K, V, O and for the branch, where they would be lower ones.
+  constexpr double kBaseRate = 5e-5;
+  const bool separate =
+      spec.dex.train == model::Train::kKvoDex && spec.hyperparameters.learning_rate > kBaseRate;
+  const std::string rates = separate
+                                ? "separate rates (learning_rate 5e-5, branch_learning_rate 1e-4)"
+                                : lower_rate(spec);
   return Advice{"overfitting",
                 "held-out loss rose three times running to " + number_text(valid[3]) +
                     " while training loss fell to " + number_text(train[2]),
-                "separate rates (base 5e-5, branch 1e-4), fewer passes, or the best checkpoint"};
+                rates + ", fewer passes, or the best checkpoint"};
 }
 
 std::optional<Advice> unstable(const std::vector<double>& losses, const std::vector<double>& norms,
@@ -164,16 +183,39 @@ std::optional<Advice> unstable(const std::vector<double>& losses, const std::vec
                 std::to_string(spikes) +
                     " loss spikes in 50 updates, p99/p50 of the gradient norm " +
                     number_text(ratio),
-                "a lower learning_rate" + now(spec.hyperparameters.learning_rate)};
+                lower_rate(spec)};
   const int64_t longer =
       std::min(resolved.updates, std::max<int64_t>(5000, 2 * resolved.anneal_steps));
-  const bool anneals =
-      spec.dex.has_branch() && spec.dex.lambda.schedule != model::Schedule::kConstant;
+  const auto schedule = spec.dex.lambda.schedule;
+  const bool anneals = spec.dex.has_branch() && (schedule == model::Schedule::kPaperEq4 ||
+                                                 schedule == model::Schedule::kSeedCosine);
   if (anneals && longer > resolved.anneal_steps) {
     advice.evidence += "; the annealing may be too fast";
     advice.suggestion = "anneal_steps " + std::to_string(longer) + ", or " + advice.suggestion;
   }
   return advice;
+}
+
+std::vector<Advice> calibration_advice(const Calibration& asked,
+                                       const evaluate::HeadScores& scores) {
+  std::vector<Advice> out;
+  if (scores.sequences == 0) return out;
+  if (scores.sequences < asked.n_sequences) {
+    out.push_back({"calibration_small",
+                   std::to_string(scores.sequences) + " sequences with " +
+                       std::to_string(scores.tokens) + " tokens were measured, " +
+                       std::to_string(asked.n_sequences) + " of " +
+                       std::to_string(asked.seq_length) + " tokens were asked for",
+                   "more rows"});
+  }
+  if (scores.short_sequences) {
+    out.push_back({"calibration_short",
+                   "no calibration row is longer than skip_rows " +
+                       std::to_string(asked.skip_rows) +
+                       ", so rows from 1 on are counted and entropy is H/ln(i+1)",
+                   "longer rows, or a smaller skip_rows"});
+  }
+  return out;
 }
 
 std::optional<Advice> selection_share(const evaluate::SelectionRule& rule,

@@ -72,6 +72,7 @@ void fill(const Published& in, pb::JobMetrics& out) {
   out.set_peak_host_memory_bytes(in.peak_host_memory_bytes);
   out.set_tokens_per_second(in.tokens_per_second);
   if (in.base_kl) out.set_base_kl(*in.base_kl);
+  if (in.gradient_range) out.set_gradient_range(*in.gradient_range);
 }
 
 void fill(const GateResult& in, pb::GateResult& out) {

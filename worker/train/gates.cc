@@ -1,5 +1,6 @@
 #include "worker/train/gates.h"
 
+#include "proto/gates.h"
 #include "worker/train/number_text.h"
 
 namespace dex::train {
@@ -17,12 +18,13 @@ const char* name(Gate::OnFail on_fail) {
 }
 
 GateResult judge_gate(const Gate& gate, const GateFigure& figure) {
-  GateResult result{gate.name, figure, false, gate.on_fail, gate.condition};
-  if (gate.bound && !figure.interval) return result;
-  double decisive = figure.value;
-  if (gate.bound) decisive = gate.at_least ? figure.interval->low : figure.interval->high;
-  result.passed = gate.at_least ? decisive >= gate.threshold : decisive <= gate.threshold;
-  return result;
+  proto::MeasuredFigure measured{figure.value, std::nullopt, std::nullopt, figure.n};
+  if (figure.interval) {
+    measured.low = figure.interval->low;
+    measured.high = figure.interval->high;
+  }
+  const bool passed = proto::passes({gate.at_least, gate.bound, gate.threshold}, measured);
+  return {gate.name, figure, passed, gate.on_fail, gate.condition};
 }
 
 std::string sentence(const GateResult& result) {

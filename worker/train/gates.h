@@ -8,8 +8,9 @@
 
 namespace dex::train {
 
-// A condition on one figure of the finished job (api.md §3 gates[]; finetuning.proto, Gate), with
-// every default filled in.
+// A condition on one figure that the trainer measures of the finished job (api.md §3 gates[];
+// finetuning.proto, Gate), with every default filled in. Gates on tasks of EvaluationService are
+// the agent's to judge.
 struct Gate {
   enum class Figure { kHeldOutLoss, kBaseKl, kBranchValue, kBranchCeDelta };
   enum class OnFail { kBlockAlias, kFailJob, kWarn };
@@ -39,7 +40,7 @@ struct GateResult {
   std::string condition;
 };
 
-// The pessimistic end is the low one for GE, the high one for LE. A gate on a bound that isn't
+// By the rule that gates on tasks have too (proto/gates.h, passes): a gate on a bound that isn't
 // there, and any gate on a figure that is not a number, has not passed. Pure.
 GateResult judge_gate(const Gate& gate, const GateFigure& figure);
 

@@ -88,6 +88,8 @@ void Job::load_model() {
   if (const auto refusal = model::branch_refusal(config_);
       spec_.dex.has_branch() && !refusal.empty())
     throw bad_spec("method", refusal);
+  if (const auto problem = model::first_layer_problem(spec_.dex, config_); !problem.empty())
+    throw bad_spec("hyperparameters.first_layer", problem);
   base_parameters_ = config_.parameter_count();
   if (spec_.dex.has_second_map()) add_second_map();
   llama_ = std::make_unique<model::Llama>(config_, base_);
@@ -136,8 +138,8 @@ void Job::plan() {
   spec_.dex.lambda.anneal_steps = resolved_.anneal_steps;
   spec_.dex.second_map.mix_updates = spec_.mix_in_ratio * static_cast<double>(resolved_.updates);
   for (const std::string& warning : resolved_.warnings) warn(warning);
-  held_out_ = evaluate::supervise_in_batches(
-      first_documents(data_.validation, spec_.evaluation.max_tokens), kEvaluationBatchTokens);
+  make_prefix();
+  held_out_ = in_batches(first_documents(data_.validation, spec_.evaluation.max_tokens));
   if (!held_out_.empty()) return;
   if (spec_.early_stopping.enabled) throw bad_spec("early_stopping.enabled", kNeedsHeldOut);
   if (spec_.base_guard.on()) throw bad_spec("watchdog.base_guard.kl_max", kNeedsHeldOut);
@@ -166,9 +168,21 @@ void Job::select_heads() {
         {Event::Level::kInfo, "head_selection_complete",
          by + " " + std::to_string(std::lround(100 * selection_.ratio)) + " % of the heads",
          selection_event(spec, selection_, 0)});
+    for (const Advice& advice : calibration_advice(spec.calibration, selection_.scores))
+      warn(advice.topic + ": " + advice.sentence());
   } else {
     selection_.heads.resize(static_cast<size_t>(config_.layers));  // the checkpoint has them
   }
+}
+
+void Job::refuse_empty_selection() const {
+  if (spec_.dex.train != model::Train::kDexOnly || spec_.dex.soft_floor > 0) return;
+  if (selection_.ratio > 0) return;
+  const auto share = selection_share(spec_.heads, selection_.scores, selection_.ratio);
+  if (!share) return;  // lists given by hand: model::problems names them
+  throw bad_spec(
+      "dex.head_selection",
+      "no head is selected, so train DEX_ONLY would train nothing: " + share->sentence());
 }
 
 void Job::prepare_training() {
@@ -176,6 +190,7 @@ void Job::prepare_training() {
   for (const auto& set : selection_.heads) selected.emplace_back(set.begin(), set.end());
   const bool fresh = spec_.checkpoint_dir.empty();
   if (fresh && !start_) {  // what an adapter started from was judged then
+    refuse_empty_selection();
     const auto problems = model::problems(spec_.dex, config_, selected, resolved_.updates);
     if (!problems.empty())
       throw bad_spec(std::string(model::method_name(spec_.dex.train)), problems.front());
@@ -204,9 +219,10 @@ void Job::prepare_training() {
                       " bytes free, a job needs " + std::to_string(needed) + " (two checkpoints)");
   }
   checkpoints_ = std::make_unique<CheckpointStore>(store, clock_, files_);
-  training_ = std::make_unique<Training>(Training::Parts{
-      spec_, resolved_, *llama_, adaptation_, *parameters_, *optimizer_, *plan_, data_.train,
-      held_out_, *checkpoints_, identity_, session_, controls_, metrics_, clock_, probe_.get()});
+  training_ = std::make_unique<Training>(
+      Training::Parts{spec_, resolved_, *llama_, adaptation_, *parameters_, *optimizer_, *plan_,
+                      data_.train, held_out_, *checkpoints_, identity_, session_, controls_,
+                      metrics_, clock_, probe_.get(), prefix_.get()});
   if (fresh) {
     training_->begin(selection_.heads, selection_log_);
   } else {
@@ -261,6 +277,18 @@ std::vector<evaluate::Document> first_documents(const std::vector<Example>& exam
   for (const Example& example : examples) {
     tokens += static_cast<int64_t>(example.ids.size());
     if (tokens > max_tokens && !documents.empty()) break;
+    documents.push_back({example.ids, example.weights});
+  }
+  return documents;
+}
+
+std::vector<evaluate::Document> enough_documents(const std::vector<Example>& examples,
+                                                 int64_t least) {
+  std::vector<evaluate::Document> documents;
+  int64_t tokens = 0;
+  for (const Example& example : examples) {
+    if (tokens >= least) break;
+    tokens += static_cast<int64_t>(example.ids.size());
     documents.push_back({example.ids, example.weights});
   }
   return documents;

@@ -43,9 +43,7 @@ void Job::make_probe() {
   enter(Phase::kEvaluating);
   const std::vector<Example> rows = load_probe(spec_, config_);
   probe_ = std::make_unique<evaluate::BaseProbe>(
-      *llama_, base_adaptation(),
-      evaluate::supervise_in_batches(first_documents(rows, total_tokens(rows)),
-                                     kEvaluationBatchTokens),
+      *llama_, base_adaptation(), in_batches(first_documents(rows, total_tokens(rows))),
       [this] { controls_.stop_here(); });
 }
 

@@ -13,35 +13,6 @@ namespace dex::train::detail {
 
 using nlohmann::json;
 
-namespace {
-
-// What a job measures all the same, and whoever looks before starting one should know.
-json calibration_warnings(const JobSpec& spec, const evaluate::HeadScores& scores) {
-  json warnings = json::array();
-  if (scores.sequences == 0) return warnings;
-  const Calibration& asked = spec.calibration;
-  if (scores.sequences < asked.n_sequences) {
-    warnings.push_back(
-        {{"topic", "calibration_small"},
-         {"evidence", std::to_string(scores.sequences) + " sequences with " +
-                          std::to_string(scores.tokens) + " tokens were measured, " +
-                          std::to_string(asked.n_sequences) + " of " +
-                          std::to_string(asked.seq_length) + " tokens were asked for"},
-         {"suggestion", "more rows"}});
-  }
-  if (scores.short_sequences) {
-    warnings.push_back(
-        {{"topic", "calibration_short"},
-         {"evidence", "no calibration row is longer than skip_rows " +
-                          std::to_string(asked.skip_rows) +
-                          ", so rows from 1 on are counted and entropy is H/ln(i+1)"},
-         {"suggestion", "longer rows, or a smaller skip_rows"}});
-  }
-  return warnings;
-}
-
-}  // namespace
-
 Published Job::publish_heads() {
   select_heads();
   kernels::LinearCrossEntropy cross_entropy;
@@ -49,8 +20,6 @@ Published Job::publish_heads() {
                                              [this] { controls_.stop_here(); });
   json log = json::parse(selection_log_);
   log[0]["stability_ratio"] = stability ? json(*stability) : json(nullptr);
-  for (const json& warning : calibration_warnings(spec_, selection_.scores))
-    log[0]["warnings"].push_back(warning);
 
   enter(Phase::kFinalizing);
   const std::filesystem::path directory = spec_.attempt_dir / "final";

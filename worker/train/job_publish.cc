@@ -3,6 +3,7 @@
 
 #include "services/base/files.h"
 #include "worker/evaluate/branch_effect.h"
+#include "worker/evaluate/learning_dynamics.h"
 #include "worker/train/advice.h"
 #include "worker/train/disk_failure.h"
 #include "worker/train/host_memory.h"
@@ -15,10 +16,19 @@ namespace dex::train::detail {
 
 using nlohmann::json;
 
+namespace {
+
+// A range over a part of the updates would pass for that of all.
+std::optional<double> gradient_range_of(const TrainState& state, int64_t warmup) {
+  if (static_cast<int64_t>(state.grad_norms.size()) != state.step) return std::nullopt;
+  return evaluate::gradient_range(state.grad_norms, warmup);
+}
+
+}  // namespace
+
 std::vector<evaluate::SupervisedBatch> Job::effect_batches() const {
   const auto& source = data_.validation.empty() ? data_.train : data_.validation;
-  return evaluate::supervise_in_batches(first_documents(source, kEffectTokens),
-                                        kEvaluationBatchTokens);
+  return in_batches(enough_documents(source, kEffectTokens));
 }
 
 std::string Job::metrics_json(const Published& published) const {
@@ -43,6 +53,7 @@ std::string Job::metrics_json(const Published& published) const {
     out["best_step"] = state.best_step;
   }
   if (published.base_kl) out["base_kl"] = *published.base_kl;
+  if (published.gradient_range) out["gradient_range"] = *published.gradient_range;
   return out.dump();
 }
 
@@ -104,6 +115,7 @@ Published Job::publish() {
   out.branch_effect = evaluate::measure_branch_effect(*llama_, adaptation_, effect_batches(),
                                                       cross_entropy, [this] { controls_.poll(); });
   judge_gates(out);
+  out.gradient_range = gradient_range_of(state, resolved_.warmup);
   const std::filesystem::path directory = spec_.attempt_dir / "final";
   export_artefact(directory, spec_, identity_, base_, adaptation_, metrics_json(out),
                   out.branch_effect);
@@ -119,10 +131,17 @@ Published Job::publish() {
     folding =
         "Folded, it differs by at most " + number_text(verified.folded->largest) + " in a logit";
   }
+  if (verified.folded && !verified.folded->within_bound()) {
+    warn("fold_inexact: folded, the trained model differs by up to " +
+         number_text(verified.folded->largest) +
+         " in a logit, above the 1e-4 that rounding explains; compare the folded model with the " +
+         (spec_.dex.publishes_model() ? "losses of this job" : "adapter") + " before using it");
+  }
   session_.event({Event::Level::kInfo, "export_complete",
                   "final/ reads back as trained. " + folding, exported.dump()});
 
   enter(Phase::kFinalizing);
+  report_prefix();
   if (spec_.dex.has_branch()) write_selection(state.selection);
   out.path = directory.string();
   out.manifest_sha256 = size.content_sha256;

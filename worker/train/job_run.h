@@ -17,6 +17,7 @@
 #include "worker/train/controls.h"
 #include "worker/train/data_plan.h"
 #include "worker/train/dataset.h"
+#include "worker/train/document_prefix.h"
 #include "worker/train/metrics_file.h"
 #include "worker/train/report.h"
 #include "worker/train/resolve.h"
@@ -24,15 +25,19 @@
 #include "worker/train/spec.h"
 #include "worker/train/training.h"
 
-// Private to this room: what job.cc, job_gates.cc, job_heads.cc and job_publish.cc share.
+// Private to this room: what job.cc, job_gates.cc, job_heads.cc, job_prefix.cc and job_publish.cc
+// share.
 namespace dex::train::detail {
 
 inline constexpr int64_t kEvaluationBatchTokens = 512;  // as a micro-batch (performance.md §3)
-inline constexpr int64_t kEffectTokens = 4096;          // method.md §2.6
+inline constexpr int64_t kEffectTokens = 4096;          // at least, method.md §2.6
 
 // The first documents up to `max_tokens` tokens together, at least one.
 std::vector<evaluate::Document> first_documents(const std::vector<Example>& examples,
                                                 int64_t max_tokens);
+// The first documents of `least` tokens or more together, or all there are.
+std::vector<evaluate::Document> enough_documents(const std::vector<Example>& examples,
+                                                 int64_t least);
 
 // A job's parts in the order in which they come to be. One attempt, one thread.
 class Job {
@@ -57,13 +62,20 @@ class Job {
   int64_t added_parameters() const;
   void load_data();
   void plan();
+  void make_prefix();  // where the lowest layers are frozen; before the first of in_batches()
+  // Documents to evaluate on, with the prefix.
+  std::vector<evaluate::SupervisedBatch> in_batches(
+      const std::vector<evaluate::Document>& documents) const;
+  void report_prefix();
   void select_heads();
   Published publish_heads();  // of a job that ends here
   // Where something measures KL to the base: the base's side of it.
   void make_probe();
   [[nodiscard]] model::Adaptation base_adaptation() const;  // under which *llama_ is the base
+  // A threshold rule that chose nothing for a job that trains nothing else, with better thresholds.
+  void refuse_empty_selection() const;
   void prepare_training();
-  void advise_of_start();  // of a literal one: measured on up to kEffectTokens tokens
+  void advise_of_start();  // of a literal one: measured on the batches of the effect
   void resume();
   Published publish();
   // Fills in what gates found of the weights that are to be published. Throws Failure gate_failed
@@ -92,6 +104,7 @@ class Job {
   std::optional<model::Adapter> start_;  // gone on from; until its values are taken
   Identity identity_;
   Dataset data_;
+  std::unique_ptr<DocumentPrefix> prefix_;  // null: every layer is computed
   std::vector<evaluate::SupervisedBatch> held_out_;
   Resolved resolved_;
   std::unique_ptr<DataPlan> plan_;

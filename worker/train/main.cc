@@ -45,6 +45,9 @@ DIR receives step-<n>/ (checkpoints), final/ (the adapter), metrics.jsonl, head_
 head_selection.svg. To go on from a checkpoint, set "checkpointDir" to a step-<n>/ and give the same spec: the
 result is the same to the bit. To go on from an adapter, set "startAdapterDir" to a final/ and give its method and shape;
 λ is then SCHEDULE_LEARNED, or SCHEDULE_CONSTANT with the adapter's value.
+"hyperparameters": {"firstLayer": 15} adapts the layers from 15 up only. With --prefix-cache, what the layers below compute
+is kept in a folder, so that the second pass over the data, and the next job on the same rows and base, read it instead.
+The folder may be shared by jobs and deleted at any time; results are the same with and without it, to the bit.
 "headsOnly": true ends the job once its heads are chosen: final/ has head_selection.json and its picture, and nothing is trained.
 SIGTERM and Ctrl-C write a checkpoint at the next step boundary and end with 16.
 
@@ -84,7 +87,19 @@ int finish(Session& session, const Ending& ending) {
   return static_cast<int>(ending.exit);
 }
 
-int run_alone(const std::string& file, const std::string& attempt_dir,
+// Flags that win over what FILE says; empty and −1: not given.
+struct Overrides {
+  std::string attempt_dir, prefix_cache_dir;
+  int64_t prefix_cache_bytes = -1;
+
+  void apply(JobSpec& spec) const {
+    if (!attempt_dir.empty()) spec.attempt_dir = attempt_dir;
+    if (!prefix_cache_dir.empty()) spec.prefix_cache_dir = prefix_cache_dir;
+    if (prefix_cache_bytes >= 0) spec.prefix_cache_bytes = prefix_cache_bytes;
+  }
+};
+
+int run_alone(const std::string& file, const Overrides& overrides,
               const dex::base::StopSignals& signals) {
   const dex::base::SystemClock clock;
   dex::train::ConsoleSession session(std::cout, signals, clock);
@@ -98,7 +113,7 @@ int run_alone(const std::string& file, const std::string& attempt_dir,
     std::cerr << "dex-trainer: " << ending.message << std::endl;
     return static_cast<int>(ending.exit);
   }
-  if (!attempt_dir.empty()) spec.attempt_dir = attempt_dir;
+  overrides.apply(spec);
   const Ending ending = run(std::move(spec), session, clock);
   if (ending.exit != Exit::kSuccess) std::cerr << "dex-trainer: " << ending.message << std::endl;
   return finish(session, ending);
@@ -127,11 +142,17 @@ int run_framed(int fd, const dex::base::StopSignals& signals) {
 int main(int argc, char** argv) {
   const dex::base::StopSignals signals;
   CLI::App app(kHelp, "dex-trainer");
-  std::string spec, attempt_dir;
+  std::string spec;
+  Overrides overrides;
   int frames_fd = -1;
   app.add_option("--spec", spec, "TrainerStart in protobuf JSON");
-  app.add_option("--attempt-dir", attempt_dir,
+  app.add_option("--attempt-dir", overrides.attempt_dir,
                  "where checkpoints and the adapter go; wins over the spec's");
+  app.add_option("--prefix-cache", overrides.prefix_cache_dir,
+                 "folder for what frozen layers compute (default: nothing is kept)");
+  app.add_option("--prefix-cache-bytes", overrides.prefix_cache_bytes,
+                 "bound of that folder (default: 4 GiB), 0: nothing is kept")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--frames-fd", frames_fd, "inherited socket to the agent");
   app.set_version_flag("--version", std::string(dex::base::version()));
   try {
@@ -146,5 +167,5 @@ int main(int argc, char** argv) {
   }
   const auto logging = dex::base::init_logging({.component = "trainer"});
   if (!logging.ok()) std::cerr << "dex-trainer: " << logging.message() << std::endl;
-  return frames_fd >= 0 ? run_framed(frames_fd, signals) : run_alone(spec, attempt_dir, signals);
+  return frames_fd >= 0 ? run_framed(frames_fd, signals) : run_alone(spec, overrides, signals);
 }

@@ -15,7 +15,6 @@ namespace dex::train {
 namespace {
 
 constexpr size_t kProbeTokens = 128;
-constexpr double kFoldLimit = 1e-4, kBroken = 1e-2;  // largest logit difference; method.md §2.4
 
 // The first ids of the documents, enough for a comparison of logits and small enough for [N, V].
 model::Batch probe(const std::vector<evaluate::Document>& documents) {
@@ -75,7 +74,7 @@ Verification verify_artefact(const std::filesystem::path& directory, const model
   if (adaptation.options.publishes_model()) {
     const auto stored =
         of_weights(model::load_weights(directory, llama.config(), {.dtype = at::kFloat}));
-    require(stored, adaptation.options.has_branch() ? kBroken : kFoldLimit,
+    require(stored, adaptation.options.has_branch() ? model::kBrokenFold : model::kExactFold,
             "the exported checkpoint");
     return {stored, stored};
   }
@@ -83,10 +82,10 @@ Verification verify_artefact(const std::filesystem::path& directory, const model
       model::load_adapter(directory, {llama.config(), identity.base_weights_sha256});
   Verification out;
   out.read_back = model::certificate(llama.logits(batch, loaded.adaptation), trained);
-  require(out.read_back, kFoldLimit, "the exported adapter");
+  require(out.read_back, model::kExactFold, "the exported adapter");
   if (!model::not_foldable(loaded.adaptation.options).empty()) return out;
   out.folded = of_weights(model::folded_weights(base, loaded.adaptation));
-  require(*out.folded, kBroken, "the folded adapter");
+  require(*out.folded, model::kBrokenFold, "the folded adapter");
   return out;
 }
 

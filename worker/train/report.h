@@ -63,7 +63,8 @@ struct Published {
   bool early_stopped = false;
   double tokens_per_second = 0;
   evaluate::BranchEffect branch_effect;
-  std::optional<double> base_kl;  // KL to the base on the probe set, where the job has one
+  std::optional<double> base_kl;         // KL to the base on the probe set, where the job has one
+  std::optional<double> gradient_range;  // method.md §4.6; none: not all updates are known
   std::vector<GateResult> gate_results;
   bool promotable = true;     // no gate with BLOCK_ALIAS failed, and the branch is not INERT
   std::string start_adapter;  // gone on from; empty: the base

@@ -62,6 +62,19 @@ Resolved resolve_batches(const JobSpec& spec, const std::vector<int32_t>& length
   return out;
 }
 
+int64_t frozen_layers(const JobSpec& spec) {
+  if (spec.dex.publishes_model()) return 0;
+  const bool by_list = spec.dex.train == model::Train::kDexOnly &&
+                       spec.heads.criterion == evaluate::Criterion::kExplicit &&
+                       spec.dex.soft_floor == 0 && !spec.goes_on();
+  if (!by_list) return spec.dex.first_layer;
+  const auto& lists = spec.heads.heads;
+  const auto found =
+      std::find_if(lists.begin(), lists.end(), [](const auto& heads) { return !heads.empty(); });
+  if (found == lists.end()) return spec.dex.first_layer;
+  return std::max<int64_t>(spec.dex.first_layer, found - lists.begin());
+}
+
 DataPlan::Options plan_options(const JobSpec& spec, const Resolved& resolved) {
   DataPlan::Options options;
   options.packing.max_tokens = resolved.max_seq_length;

@@ -37,6 +37,11 @@ inline constexpr int32_t kAutoMaxTokens = 1024;
 Resolved resolve_batches(const JobSpec& spec, const std::vector<int32_t>& lengths,
                          int32_t max_seq_length, int64_t trained_tokens);
 
+// How many of the lowest layers hold nothing that the job trains or changes, whatever its update:
+// below hyperparameters.first_layer, and with dex_only below the first layer that a list of heads
+// names. By the spec alone, so that a resumed job finds the same number.
+int64_t frozen_layers(const JobSpec& spec);
+
 DataPlan::Options plan_options(const JobSpec& spec, const Resolved& resolved);
 
 // Fills in what depends on N: W, T = round half up(fraction·N) or the steps asked for, clamped to

@@ -11,6 +11,10 @@
 namespace dex::train {
 namespace {
 
+// A row this many times as long as skip_rows is as good as any longer one: three quarters of its
+// attention rows are counted.
+constexpr int64_t kLongEnough = 4;
+
 // Explicit lists may end before the last layer: "one entry a layer that has any"
 // (finetuning.proto).
 evaluate::SelectionRule completed(evaluate::SelectionRule rule, int64_t layers) {
@@ -28,6 +32,12 @@ evaluate::HeadScoreOptions score_options(const evaluate::SelectionRule& rule,
   options.entropy = evaluate::needs_entropy(rule);
   options.importance = evaluate::needs_importance(rule);
   return options;
+}
+
+// Layers below hyperparameters.first_layer are the base's, whatever the rule says of their heads.
+void clear_below(int64_t first_layer, evaluate::HeadSets& heads) {
+  for (size_t l = 0; l < heads.size() && static_cast<int64_t>(l) < first_layer; ++l)
+    heads[l].clear();
 }
 
 // What measure_heads could not measure at all, in words of the spec; empty: it can.
@@ -51,6 +61,22 @@ std::string too_short(const std::vector<evaluate::Document>& documents,
   return "";
 }
 
+// A tau in nats can't be compared with H/ln(i+1), which is all that rows as short as these have
+// (method.md §4.1). Empty: it is not.
+std::string nats_of_short_rows(const evaluate::SelectionRule& rule,
+                               const std::vector<evaluate::Document>& documents,
+                               const Calibration& calibration) {
+  const bool nats = rule.criterion == evaluate::Criterion::kThreshold &&
+                    rule.entropy_unit == evaluate::EntropyUnit::kNats;
+  if (!nats ||
+      evaluate::first_counted_row(documents, calibration.skip_rows) >= calibration.skip_rows)
+    return "";
+  return "NATS needs a calibration row longer than skip_rows " +
+         std::to_string(calibration.skip_rows) +
+         ", and there is none, so that only H/ln(i+1) could be measured: give longer rows, a "
+         "smaller skip_rows, or NORMALIZED with a tau between 0 and 1";
+}
+
 }  // namespace
 
 std::vector<evaluate::Document> calibration_documents(const std::vector<Example>& examples,
@@ -59,8 +85,12 @@ std::vector<evaluate::Document> calibration_documents(const std::vector<Example>
   auto order = permutation(static_cast<uint32_t>(examples.size()), seed, Site::kCalibration, 0);
   const auto wanted = static_cast<size_t>(calibration.seq_length);
   const auto length = [&](uint32_t index) { return std::min(wanted, examples[index].ids.size()); };
-  std::stable_sort(order.begin(), order.end(),
-                   [&](uint32_t a, uint32_t b) { return length(a) > length(b); });
+  // The drawn order stays among rows that are long enough; shorter ones follow, longest first.
+  const auto enough = std::min(
+      wanted, static_cast<size_t>(std::max<int64_t>(2, kLongEnough * calibration.skip_rows)));
+  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+    return std::min(enough, length(a)) > std::min(enough, length(b));
+  });
   order.resize(std::min(order.size(), static_cast<size_t>(calibration.n_sequences)));
   std::vector<evaluate::Document> documents;
   for (const uint32_t index : order) {
@@ -83,6 +113,9 @@ Selection select(const JobSpec& spec, const model::Llama& llama,
     const auto documents = calibration_documents(examples, spec.calibration, spec.seed);
     if (const auto problem = too_short(documents, options, spec.calibration); !problem.empty())
       throw bad_spec("dex.head_selection.calibration", problem);
+    if (const auto problem = nats_of_short_rows(rule, documents, spec.calibration);
+        !problem.empty())
+      throw bad_spec("dex.head_selection.entropy_unit", problem);
     out.scores =
         evaluate::measure_heads(llama, adaptation, documents, options, cross_entropy, between);
   }
@@ -92,9 +125,18 @@ Selection select(const JobSpec& spec, const model::Llama& llama,
   } catch (const std::runtime_error& error) {
     throw bad_spec("dex.head_selection", error.what());
   }
+  clear_below(spec.dex.first_layer, out.heads);
   out.heads_a_layer = heads;
   out.ratio = evaluate::selected_ratio(out.heads, heads);
   return out;
+}
+
+bool keep_some(const JobSpec& spec, const evaluate::HeadSets& present, Selection& selection) {
+  if (spec.dex.train != model::Train::kDexOnly || spec.dex.soft_floor > 0 || selection.ratio > 0)
+    return false;
+  selection.heads = present;
+  selection.ratio = evaluate::selected_ratio(present, selection.heads_a_layer);
+  return true;
 }
 
 double overlap(const evaluate::HeadSets& a, const evaluate::HeadSets& b) {
@@ -120,12 +162,15 @@ std::optional<double> selection_stability(const JobSpec& spec, const model::Llam
   for (size_t i = 0; i < documents.size(); ++i) halves[i % 2].push_back(documents[i]);
   evaluate::HeadSets chosen[2];
   for (int half = 0; half < 2; ++half) {
-    if (!too_short(halves[half], options, spec.calibration).empty()) return std::nullopt;
+    if (!too_short(halves[half], options, spec.calibration).empty() ||
+        !nats_of_short_rows(spec.heads, halves[half], spec.calibration).empty())
+      return std::nullopt;
     const auto scores =
         evaluate::measure_heads(llama, {}, halves[half], options, cross_entropy, between);
     chosen[half] =
         evaluate::select_heads(spec.heads, scores, static_cast<int32_t>(llama.config().layers),
                                static_cast<int32_t>(llama.config().heads));
+    clear_below(spec.dex.first_layer, chosen[half]);
   }
   return overlap(chosen[0], chosen[1]);
 }

@@ -162,11 +162,13 @@ std::string selection_report(const JobSpec& spec, const Selection& selection, in
                    {"seed", spec.seed}};
   }
   json warnings = json::array();
-  if (const auto advice = selection_share(spec.heads, scores, selection.ratio)) {
-    warnings.push_back({{"topic", advice->topic},
-                        {"evidence", advice->evidence},
-                        {"suggestion", advice->suggestion}});
-  }
+  const auto warn = [&](const Advice& advice) {
+    warnings.push_back({{"topic", advice.topic},
+                        {"evidence", advice.evidence},
+                        {"suggestion", advice.suggestion}});
+  };
+  if (const auto share = selection_share(spec.heads, scores, selection.ratio)) warn(*share);
+  for (const Advice& advice : calibration_advice(spec.calibration, scores)) warn(advice);
   const json out = {{"step", step},
                     {"rule", rule_json(spec.heads)},
                     {"calibration", calibration},

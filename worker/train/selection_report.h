@@ -15,7 +15,8 @@ std::string selection_event(const JobSpec& spec, const Selection& selection, int
 // The report of method.md §4.9 as a JSON object: rule with its units and parameters, calibration
 // (source, what was asked for and what was there, i_min, seed), scores a layer and head, chosen
 // sets, share overall and a layer, and what chose each head (null: not chosen; "kept": by
-// hysteresis alone). Warns of a threshold rule that chooses nothing or over 60 %.
+// hysteresis alone). Warns of a threshold rule that chooses nothing or over 60 %, and of
+// calibration rows that are few or short.
 std::string selection_report(const JobSpec& spec, const Selection& selection, int64_t step);
 
 // The last report of head_selection.json (an array of them) as an SVG document of its own

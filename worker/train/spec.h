@@ -64,6 +64,9 @@ struct BaseGuardPolicy {
   [[nodiscard]] bool on() const { return kl_max > 0; }
 };
 
+// 1.8 M tokens of SmolLM2-135M.
+inline constexpr int64_t kPrefixCacheBytes = int64_t{4} << 30;
+
 // One attempt of one job: what TrainerStart says (frames.proto), as plain values that have been
 // checked one by one.
 struct JobSpec {
@@ -102,6 +105,10 @@ struct JobSpec {
   double skip_budget_ratio = 0.01;
   uint64_t seed = 0;
   bool heads_only = false;  // choose heads, publish head_selection.json, and end
+
+  // Where what frozen layers compute is kept (prefix_store.h), and its bound; empty or 0: nowhere.
+  std::filesystem::path prefix_cache_dir;
+  int64_t prefix_cache_bytes = kPrefixCacheBytes;
 
   std::string spec_sha256;  // of the job's own message in deterministic form; a checkpoint of
                             // another spec is refused

@@ -5,6 +5,7 @@
 
 #include "dex/internal/v1/frames.pb.h"
 #include "proto/deterministic_bytes.h"
+#include "proto/gate_tasks.h"
 #include "proto/gates.h"
 #include "proto/spec_values.h"
 #include "services/base/sha256.h"
@@ -104,10 +105,12 @@ Gate::Figure gate_figure(const pb::Gate& gate) {
   return gate.metric() == "value" ? Gate::Figure::kBranchValue : Gate::Figure::kBranchCeDelta;
 }
 
-// Gates that proto::bad_values and proto::conflicts have passed.
-void read_gates(const pb::FineTuningJobSpec& in, JobSpec& out) {
-  for (pb::Gate gate : in.gates()) {
-    proto::fill_gate(gate);
+// Gates that proto::bad_values and proto::conflicts have passed. Those with an evaluation are
+// measured once the training is done, by whoever started this process.
+void read_gates(pb::FineTuningJobSpec in, JobSpec& out) {
+  proto::fill_gates(in);
+  for (const pb::Gate& gate : in.gates()) {
+    if (gate.has_evaluation()) continue;
     Gate read;
     read.name = gate.name();
     read.figure = gate_figure(gate);
@@ -150,6 +153,14 @@ JobSpec from_message(const Start& start) {
     throw bad_spec("threads", "must be between 0 and 4096, got " + std::to_string(start.threads()));
   }
   out.threads = static_cast<int32_t>(start.threads());
+  out.prefix_cache_dir = start.prefix_cache_dir();
+  if (start.has_prefix_cache_bytes()) {
+    if (start.prefix_cache_bytes() < 0) {
+      throw bad_spec("prefix_cache_bytes",
+                     "must be ≥ 0, got " + std::to_string(start.prefix_cache_bytes()));
+    }
+    out.prefix_cache_bytes = start.prefix_cache_bytes();
+  }
   if (out.model_dir.empty())
     throw bad_spec("model_dir", "must be the Hugging Face folder of the base model");
   if (out.training_path.empty()) throw bad_spec("training_path", "must be a data file");
@@ -172,6 +183,7 @@ JobSpec from_message(const Start& start) {
   if (spec.watchdog().base_guard().has_probe_file() && out.probe_path.empty())
     throw bad_spec("probe_path", "must be the file that watchdog.base_guard.probe_file names");
   detail::read_method(spec, out);
+  out.dex.first_layer = spec.hyperparameters().first_layer();
   out.hyperparameters.learning_rate = model::usual_learning_rate(out.dex.train);
   read_rates(spec.hyperparameters(), out.hyperparameters);
   read_sizes(spec.hyperparameters(), out.hyperparameters);
@@ -191,6 +203,12 @@ JobSpec parse_spec_json(const std::string& json, const std::string& source) {
   const auto status = google::protobuf::util::JsonStringToMessage(json, &start);
   if (!status.ok())
     throw bad_spec(source, "not a TrainerStart message in JSON: " + std::string(status.message()));
+  if (proto::has_task_gates(start.spec())) {
+    throw bad_spec(
+        "gates",
+        "with an evaluation need an agent, which runs its task after the training; alone, "
+        "measure final/ with dex-engine evaluate");
+  }
   return from_message(start);
 }
 

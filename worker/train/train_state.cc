@@ -1,5 +1,6 @@
 #include "worker/train/train_state.h"
 
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
@@ -59,6 +60,15 @@ EarlyStopping::State early_value(const json& in) {
   return s;
 }
 
+// NaN is written as null, which nlohmann reads back as no number.
+std::vector<double> numbers_or_nan(const json& in) {
+  std::vector<double> out;
+  for (const json& value : in) {
+    out.push_back(value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>());
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string to_json(const TrainState& s) {
@@ -89,6 +99,7 @@ std::string to_json(const TrainState& s) {
                     {"pass_tokens", s.pass_tokens},
                     {"recent_losses", s.recent_losses},
                     {"recent_norms", s.recent_norms},
+                    {"grad_norms", s.grad_norms},
                     {"advised", s.advised}};
   return out.dump(1);
 }
@@ -124,6 +135,7 @@ TrainState state_from_json(const std::string& text) try {
   in.at("pass_tokens").get_to(s.pass_tokens);
   in.at("recent_losses").get_to(s.recent_losses);
   in.at("recent_norms").get_to(s.recent_norms);
+  if (in.contains("grad_norms")) s.grad_norms = numbers_or_nan(in.at("grad_norms"));
   in.at("advised").get_to(s.advised);
   return s;
 } catch (const nlohmann::json::exception& error) {

@@ -37,7 +37,10 @@ struct TrainState {
   double window_loss = 0, pass_loss = 0;
   int64_t window_updates = 0, pass_updates = 0, pass_tokens = 0;
   std::vector<double> recent_losses, recent_norms;  // of the last 50 updates, for advice
-  std::vector<std::string> advised;                 // topics that were raised already
+  // Norm of the gradient before clipping, one an update; NaN: it was skipped. Fewer than `step`
+  // after a resume from a checkpoint of before, which has none.
+  std::vector<double> grad_norms;
+  std::vector<std::string> advised;  // topics that were raised already
 };
 
 std::string to_json(const TrainState& state);

@@ -16,7 +16,7 @@ Training::Training(const Parts& parts)
     : parts_(parts),
       updater_(parts.llama, parts.adaptation, parts.parameters, parts.optimizer,
                {parts.resolved.micro_batch_size, parts.spec.hyperparameters.max_grad_norm,
-                parts.spec.seed}),
+                parts.spec.seed, parts.prefix}),
       watchdog_(parts.spec.watchdog),
       early_(parts.spec.early_stopping) {
   saved_ms_ = parts_.clock.steady_ms();
@@ -60,7 +60,9 @@ void Training::resume(TrainState state, const at::Tensor& best_values,
 void Training::set_branch(int64_t t) {
   model::set_lambda(parts_.adaptation, t);
   if (!masks_) return;
-  for (size_t l = 0; l < parts_.adaptation.layers.size(); ++l) {
+  // Below the first layer no floor acts either: they keep their zeros.
+  for (auto l = static_cast<size_t>(parts_.spec.dex.first_layer);
+       l < parts_.adaptation.layers.size(); ++l) {
     parts_.adaptation.layers[l].mask =
         at::tensor(masks_->layer(static_cast<int64_t>(l), t), at::kFloat);
   }
@@ -184,16 +186,18 @@ void Training::reselect() {
   parts_.session.progress(Phase::kSelectingHeads, progress());
   set_branch(state_.step);
   const evaluate::HeadSets present = masks_->selected();
-  const Selection selection =
-      select(parts_.spec, parts_.llama, parts_.adaptation, parts_.examples, &present,
-             updater_.cross_entropy(), [&] { parts_.controls.poll(); });
+  Selection selection = select(parts_.spec, parts_.llama, parts_.adaptation, parts_.examples,
+                               &present, updater_.cross_entropy(), [&] { parts_.controls.poll(); });
+  advise(selection_share(parts_.spec.heads, selection.scores, selection.ratio));
+  const bool kept = keep_some(parts_.spec, present, selection);
   masks_->change(selection.heads, state_.step);
   state_.masks = masks_->table();
   json log = json::parse(state_.selection);
   log.push_back(json::parse(selection_report(parts_.spec, selection, state_.step)));
   state_.selection = log.dump();
   parts_.session.event({Event::Level::kInfo, "head_selection_complete",
-                        "heads selected again before step " + std::to_string(state_.step + 1),
+                        "heads selected again before step " + std::to_string(state_.step + 1) +
+                            (kept ? ": none by the thresholds, so those from before stay" : ""),
                         selection_event(parts_.spec, selection, state_.step)});
 }
 

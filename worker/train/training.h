@@ -51,7 +51,8 @@ class Training {
     Controls& controls;
     MetricsFile& metrics;
     const base::Clock& clock;
-    const evaluate::BaseProbe* probe = nullptr;  // null: nothing measures KL to the base
+    const evaluate::BaseProbe* probe = nullptr;   // null: nothing measures KL to the base
+    const model::FrozenPrefix* prefix = nullptr;  // of training batches; null: none
   };
   explicit Training(const Parts& parts);
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -133,7 +134,7 @@ void Training::record_evaluation(const evaluate::HeldOut& held_out,
     advise(degraded(*state_.base_loss, held_out.loss, state_.step, parts_.spec, parts_.resolved,
                     share));
   }
-  advise(overfitting(state_.valid_losses, state_.train_losses));
+  advise(overfitting(state_.valid_losses, state_.train_losses, parts_.spec));
   if (state_.early.stopped) report_early_stop();
 }
 
@@ -220,7 +221,9 @@ void Training::report_update(const Updater::Gradients& gradients, const DataPlan
   figures_.step_seconds = seconds;
   figures_.learning_rate = rates()[0];
   figures_.lambda_mean = lambda_mean();
-  if (std::isfinite(gradients.loss) && std::isfinite(gradients.norm)) {
+  const bool finite = std::isfinite(gradients.loss) && std::isfinite(gradients.norm);
+  state_.grad_norms.push_back(finite ? gradients.norm : std::numeric_limits<double>::quiet_NaN());
+  if (finite) {
     figures_.train_loss = gradients.loss;
     figures_.grad_norm = gradients.norm;
     state_.window_loss += gradients.loss;
@@ -288,8 +291,9 @@ void Training::advise(const std::optional<Advice>& advice) {
 }
 
 double Training::lambda_mean() const {
-  const auto values = model::lambda_values(parts_.adaptation);
+  auto values = model::lambda_values(parts_.adaptation);
   if (values.empty()) return 0;
+  values.erase(values.begin(), values.begin() + parts_.spec.dex.first_layer);
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 

@@ -52,6 +52,7 @@ Updater::Gradients Updater::accumulate(int64_t update, std::span<const Pack> pac
     // A function of the update, not of what came before: a resumed job drops the same entries.
     batch.batch.noise =
         model::Noise{options_.seed, static_cast<uint64_t>(update) * kMostPacks + begin};
+    batch.batch.prefix = options_.prefix;
     const at::Tensor hidden = llama_.hidden(batch.batch, adaptation_);
     const at::Tensor loss = cross_entropy_.loss(hidden, llama_.lm_head(adaptation_), batch.targets,
                                                 batch.weights.div(weight));

@@ -21,7 +21,8 @@ class Updater {
   struct Options {
     int32_t micro_batch_size = 1;  // packs in one forward and backward pass
     double max_grad_norm = 1.0;
-    uint64_t seed = 0;  // of LoRA's dropout
+    uint64_t seed = 0;                            // of LoRA's dropout
+    const model::FrozenPrefix* prefix = nullptr;  // of the lowest layers; null: none is frozen
   };
   struct Gradients {
     double loss =

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "services/base/lambda_schedule.h"
 #include "services/base/sha256.h"
 #include "worker/train/failure.h"
 #include "worker/train/number_text.h"
@@ -31,7 +32,9 @@ std::string targets_text(const model::LoraOptions& lora) {
 std::vector<Option> options_of(const DexOptions& asked, const DexOptions& found) {
   const auto text = [](const auto& value) { return std::string(model::name(value)); };
   std::vector<Option> list = {{"train", text(asked.train), text(found.train)},
-                              {"form", text(asked.form), text(found.form)}};
+                              {"form", text(asked.form), text(found.form)},
+                              {"hyperparameters.first_layer", std::to_string(asked.first_layer),
+                               std::to_string(found.first_layer)}};
   if (asked.has_branch()) {
     list.push_back({"sign", text(asked.sign), text(found.sign)});
     list.push_back(
@@ -80,11 +83,16 @@ void check_lambda(const JobSpec& spec, const model::Adapter& adapter) {
                              ", which begins elsewhere than the adapter's λ; give learned or "
                              "constant");
   }
-  for (const double value : adapter.lambda) {
+  for (size_t l = 0; l < adapter.lambda.size(); ++l) {
+    const double value = adapter.lambda[l];
+    if (static_cast<int64_t>(l) < spec.dex.first_layer) continue;  // there is none
     if (std::abs(value - lambda.value) <= 1e-6 * std::max(1.0, std::abs(value))) continue;
     throw mismatch(spec, "lambda.value is " + number_text(lambda.value) + ", the adapter's λ " +
                              number_text(value));
   }
+  const std::string dead =
+      base::dead_point(lambda, {.zero_difference = false, .goes_on = true}, /*updates=*/1);
+  if (!dead.empty()) throw mismatch(spec, dead);
 }
 
 }  // namespace

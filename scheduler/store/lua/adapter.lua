@@ -3,8 +3,9 @@
 -- ARGV: clock, op, and for
 --   desire: tenant, request_id or '', req_sha, ttl_ms, id, desired none|loaded, tier DEVICE|HOST, pinned 0|1, disabled 0|1
 --   delete: tenant, request_id or '', req_sha, ttl_ms, id
---   wanted: – (every adapter in `desired` or disabled since, with its record)
--- Replies: desire, wanted: OK desired_rev [record, …] · delete: OK uri | INUSE (workers are to hold it)
+--   wanted: count (≤ 200), ms and id of the last row of the page before ('' each: the first page)
+-- Replies: desire: OK desired_rev · delete: OK uri | INUSE (workers are to hold it)
+--   wanted: OK desired_rev row…, each {id, ms, record {field, value, …}}; fewer rows than `count`: the last page
 --   desire, delete: DUP id | CONFLICT id | NOTFOUND
 local op = arg()
 if op == 'desire' then
@@ -43,9 +44,10 @@ elseif op == 'delete' then
   call('HINCRBY', CFG, 'routes_rev', '1')
   return {'OK', a.uri}
 elseif op == 'wanted' then
+  local count, ms, id = math.min(num(arg()), 200), arg(), arg()
   local reply = {'OK', fmt(num(call('HGET', CFG, 'desired_rev')))}
-  for _, id in ipairs(call('ZRANGE', P .. 'desired', 0, 999)) do
-    reply[#reply + 1] = call('HGETALL', P .. 'adapter:' .. id)
+  for _, row in ipairs(page_after(P .. 'desired', ms, id, count)) do
+    reply[#reply + 1] = {row[1], row[2], call('HGETALL', P .. 'adapter:' .. row[1])}
   end
   return reply
 end

@@ -3,8 +3,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// C face of the Rust crate beside this file (tokenizers, minijinja). Only services/text includes
-// it.
+// C face of the Rust crate beside this file (tokenizers, minijinja, characters). Only services/text
+// includes it.
 //
 // Every function returns 0, or a code with a message in `error`: 1 the input is at fault, 2 a panic
 // was caught and the handle should not be used again. Nothing unwinds across this border, in either
@@ -70,6 +70,13 @@ void dex_template_close(DexTemplate* chat_template);  // null is fine
 int dex_template_render(const DexTemplate* chat_template, const DexMessage* messages, size_t count,
                         const DexPair* special_tokens, size_t special_count,
                         int add_generation_prompt, DexSink out, DexSink error);
+
+// Lower case of all of Unicode, the final sigma included.
+int dex_text_lowercase(DexText text, DexSink out, DexSink error);
+// For each byte of `text` the kind of the character that it belongs to: 0 other, 1 a letter that
+// has a lower case of its own, 2 punctuation (ASCII's, and Unicode's categories P*), 3 white space
+// or control.
+int dex_text_kinds(DexText text, DexSink out, DexSink error);
 
 #ifdef __cplusplus
 }

@@ -4,7 +4,9 @@
     .deps/peers/bin/python tests/data/golden/make_heads_golden.py    # after deploy/setup/all and deploy/setup/peers
 
 method.md §4.1 from the maps of output_attentions, §4.2 from a gate on each head's output (a hook before o_proj). In fp64, because
-some heads look at one token only: of an entropy of 5e-5 nats, fp32 weights near 1 know two digits.
+some heads look at one token only: of an entropy of 5e-5 nats, fp32 weights near 1 know two digits; and an importance is the
+absolute value of a sum whose terms nearly cancel. transformers computes softmax and norms in fp32 whatever the model's type is, so
+both are put in their place in fp64 here. The angles of RoPE are fp32 numbers by definition, their cosines too.
 """
 
 import argparse
@@ -13,6 +15,7 @@ from pathlib import Path
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.models.llama import modeling_llama
 
 from make_golden import HERE, MODEL, sha256
 
@@ -41,6 +44,18 @@ def softmax_in_fp64(scores, dim, dtype=None):
     return torch.softmax(scores.double(), dim)
 
 
+def norm_in_fp64(self, x):
+    """LlamaRMSNorm without its rounding to fp32."""
+    return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon))
+
+
+def rope_of_fp32_angles(self, x, position_ids):
+    """Cosines of the fp32 angles, rounded once: torch's own are up to an ulp from that."""
+    angles = position_ids[..., None].float() * self.inv_freq.float()
+    angles = torch.cat((angles, angles), dim=-1).double()
+    return angles.cos().float().double(), angles.sin().float().double()
+
+
 def entropy(attentions):
     """[L, H]: −Σ A ln A of each row, 0·ln 0 = 0, mean over the rows from I_MIN on."""
     maps = torch.stack([attention[0] for attention in attentions])
@@ -54,6 +69,8 @@ def main():
     args = parser.parse_args()
     torch.set_num_threads(2)
     torch.nn.functional.softmax = softmax_in_fp64
+    modeling_llama.LlamaRMSNorm.forward = norm_in_fp64
+    modeling_llama.LlamaRotaryEmbedding.forward = rope_of_fp32_angles
     model = AutoModelForCausalLM.from_pretrained(args.model, dtype=torch.float64, attn_implementation="eager").eval()
     model.requires_grad_(False)
     tokenizer = AutoTokenizer.from_pretrained(args.model)
@@ -74,7 +91,7 @@ def main():
     tables = {"entropy": sum(entropies) / len(sequences), "importance": sum(importances) / len(sequences)}
     lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in fields.items()]
     for key, table in tables.items():
-        rows = ",\n  ".join(json.dumps([float(f"{value:.9g}") for value in row]) for row in table.tolist())
+        rows = ",\n  ".join(json.dumps([float(f"{value:.12g}") for value in row]) for row in table.tolist())
         lines.append(f"{json.dumps(key)}: [\n  {rows}]")
     (HERE / "heads.json").write_text("{" + ",\n ".join(lines) + "}\n", encoding="utf-8")
 

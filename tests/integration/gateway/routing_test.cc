@@ -1,5 +1,6 @@
 #include <future>
 #include <map>
+#include <optional>
 #include <thread>
 
 #include "tests/integration/gateway/gateway_fixture.h"
@@ -59,6 +60,30 @@ TEST_F(RoutingTest, TheWorkerLearnsWhatItShallAnswerWith) {
   ASSERT_TRUE(adapter.ok());
   EXPECT_EQ(adapter.value().adapter().id(), "ft:smol:default:x:1");
   EXPECT_EQ(adapter.value().adapter().content_sha256(), "hash of ft:smol:default:x:1");
+}
+
+TEST_F(RoutingTest, AScaleOfLambdaTravelsThere) {
+  std::optional<double> asked;
+  a_.generate = [&](rpc::Call&, const v1::GenerateRequest& request) {
+    if (request.has_dex_lambda_scale()) asked = request.dex_lambda_scale();
+    v1::GenerateResponse reply;
+    reply.mutable_adapter()->set_dex_lambda_scale(request.dex_lambda_scale());
+    return base::Result<v1::GenerateResponse>(std::move(reply));
+  };
+  auto routes = routes_to({&a_});
+  add_adapter(routes, "ft:smol:default:x:1");
+  route(routes);
+  v1::GenerateRequest request;
+  request.set_model("ft:smol:default:x:1");
+  request.set_prompt("x");
+  request.set_dex_lambda_scale(0);  // is not the same as none
+  grpc::ClientContext context;
+  limit(context);
+  v1::GenerateResponse reply;
+  const auto status = inference_->Generate(&context, request, &reply);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(asked, 0.0);
+  EXPECT_TRUE(reply.adapter().has_dex_lambda_scale());
 }
 
 TEST_F(RoutingTest, AMissingAdapterIsNeverAnsweredByTheBase) {

@@ -49,11 +49,12 @@ def expect_close(name, found, expected):
     assert math.isfinite(worst) and worst < LIMIT, name
 
 
-def train(binaries, data, out, method):
+def train(binaries, data, out, method, first_layer):
     spec = {"modelDir": str(data / "train/model"), "trainingPath": str(data / "train/rows.jsonl"), "threads": 1,
             "attemptDir": str(out),
             "spec": {"seed": "5", "lora": method, "validationSplit": 0,
-                     "hyperparameters": {"maxSteps": 12, "maxSeqLength": 64, "batchSize": 4, "learningRate": 1e-2}}}
+                     "hyperparameters": {"maxSteps": 12, "maxSeqLength": 64, "batchSize": 4, "learningRate": 1e-2,
+                                         "firstLayer": first_layer}}}
     (out / "spec.json").write_text(json.dumps(spec))
     subprocess.run([binaries / "dex-trainer", "--spec", out / "spec.json"], check=True, capture_output=True)
     return out / "final"
@@ -63,11 +64,13 @@ def main():
     binaries, data = map(pathlib.Path, sys.argv[1:])
     torch.set_num_threads(1)
     model = data / "train/model"
-    for index, method in enumerate([{"r": 4, "alpha": 8},
-                                    {"r": 2, "alpha": 5, "dropout": 0.1, "useRslora": True,
-                                     "targetModules": ["q_proj", "gate_proj", "up_proj", "down_proj"]}]):
+    methods = [({"r": 4, "alpha": 8}, 0),
+               ({"r": 2, "alpha": 5, "dropout": 0.1, "useRslora": True,
+                 "targetModules": ["q_proj", "gate_proj", "up_proj", "down_proj"]}, 0),
+               ({"r": 4, "alpha": 8}, 1)]  # PEFT's layers_to_transform
+    for index, (method, first_layer) in enumerate(methods):
         with tempfile.TemporaryDirectory() as directory:
-            adapter = train(binaries, data, pathlib.Path(directory), method)
+            adapter = train(binaries, data, pathlib.Path(directory), method, first_layer)
             expect_close(f"ours {index} in PEFT", by_peft(model, adapter), by_engine(binaries, model, adapter))
     for folder in sorted((data / "lora").iterdir()):
         if folder.is_dir():

@@ -1,104 +1,16 @@
 // An evaluation's way through the queue, with a worker that only this test plays.
 #include <gmock/gmock.h>
-#include <google/protobuf/util/json_util.h>
 
 #include <fstream>
+#include <map>
+#include <string>
 
-#include "dex/v1/evaluation.grpc.pb.h"
-#include "services/base/sha256.h"
-#include "tests/integration/scheduler/scheduler_fixture.h"
+#include "tests/integration/scheduler/evaluation_fixture.h"
 
 namespace dex::server {
 namespace {
 
 using testing::HasSubstr;
-using EvaluationStub = v1::EvaluationService::Stub;
-
-class EvaluationTest : public SchedulerTest {
- protected:
-  EvaluationTest() { reconnect(); }
-  void reconnect() {
-    evaluations_ = v1::EvaluationService::NewStub(rpc::channel(scheduler_->grpc_address()));
-  }
-
-  v1::File upload_evals(const std::string& bytes, const std::string& name) {
-    v1::UploadFileRequest::Header header;
-    header.set_filename(name);
-    header.set_purpose(v1::FILE_PURPOSE_EVALS);
-    const auto file = upload(bytes, header);
-    EXPECT_TRUE(file.ok()) << file.status().to_string();
-    return file.ok() ? *file : v1::File();
-  }
-  v1::CreateEvaluationRequest perplexity_of(const std::string& file) {
-    v1::CreateEvaluationRequest request;
-    request.mutable_spec()->add_subjects()->set_model("small-model");
-    request.mutable_spec()->add_tasks()->mutable_perplexity()->set_file(file);
-    return request;
-  }
-  base::Result<v1::Evaluation> create_evaluation(const v1::CreateEvaluationRequest& request,
-                                                 bool* replayed = nullptr) {
-    return call(*evaluations_, &EvaluationStub::CreateEvaluation, request, 20000, replayed);
-  }
-  v1::Evaluation created() {
-    const auto made =
-        create_evaluation(perplexity_of(upload_evals("some text\n", "wiki.raw").id()));
-    EXPECT_TRUE(made.ok()) << made.status().to_string();
-    return made.ok() ? *made : v1::Evaluation();
-  }
-  base::Result<v1::Evaluation> get_evaluation(const std::string& id) {
-    v1::GetEvaluationRequest request;
-    request.set_id(id);
-    return call(*evaluations_, &EvaluationStub::GetEvaluation, request);
-  }
-  base::Result<v1::Evaluation> cancel_evaluation(const std::string& id) {
-    v1::CancelEvaluationRequest request;
-    request.set_id(id);
-    return call(*evaluations_, &EvaluationStub::CancelEvaluation, request);
-  }
-  void refused(const v1::CreateEvaluationRequest& request, const std::string& reason,
-               const std::string& field) {
-    const auto status = create_evaluation(request).status();
-    EXPECT_EQ(status.reason(), reason) << status.to_string();
-    bool named = field.empty();
-    for (const auto& violation : status.violations()) named = named || violation.field == field;
-    EXPECT_TRUE(named) << field << " is not named by " << status.to_string();
-  }
-
-  // Writes what a worker publishes and reports it.
-  std::string publish(const iv1::ClaimedJob& job, const std::string& worker = "w1") {
-    v1::EvaluationReport report;
-    auto& result = *report.add_results();
-    result.set_task("perplexity");
-    auto& row = *result.add_rows();
-    row.set_metric("perplexity");
-    row.set_value(17.5);
-    row.set_low(16);
-    row.set_high(19);
-    std::string results;
-    EXPECT_TRUE(google::protobuf::util::MessageToJsonString(report, &results).ok());
-    results.insert(results.rfind('}'), R"(, "ofANewerWorker": {"a": [1]})");  // is passed over
-    const std::string markdown = "## perplexity\n";
-    const auto folder = directory_ / "data" / job.attempt_dir() / "final";
-    std::filesystem::create_directories(folder);
-    std::ofstream(folder / "results.json") << results;
-    std::ofstream(folder / "report.md") << markdown;
-    const std::string manifest = R"({"results.json": ")" + base::sha256_hex(results) +
-                                 R"(", "report.md": ")" + base::sha256_hex(markdown) + "\"}";
-    std::ofstream(folder / "checksums.json") << manifest;
-    iv1::FinishRequest request;
-    request.set_worker_id(worker);
-    request.set_job_id(job.job_id());
-    request.set_epoch(job.epoch());
-    request.set_outcome(iv1::OUTCOME_SUCCESS);
-    request.mutable_result()->set_uri(job.attempt_dir() + "/final");
-    request.mutable_result()->set_manifest_sha256(base::sha256_hex(manifest));
-    const auto reply = call(*workers_, &iv1::WorkerService::Stub::Finish, request);
-    EXPECT_TRUE(reply.ok()) << reply.status().to_string();
-    return reply.ok() ? reply->state() : "";
-  }
-
-  std::unique_ptr<EvaluationStub> evaluations_;
-};
 
 TEST_F(EvaluationTest, IsOnlyGivenToAWorkerThatHasItsModel) {
   enlist("w1", {"other-model"});
@@ -171,6 +83,34 @@ TEST_F(EvaluationTest, CreateClaimBeatFinishGet) {
   EXPECT_THAT(metrics, HasSubstr(R"(kind="evaluation",outcome="succeeded")"));
 }
 
+TEST_F(EvaluationTest, PicturesComeWhenTheyAreAskedForAndFit) {
+  enlist();
+  const std::string large(2 << 20, 'x');
+  const std::map<std::string, std::string> pictures = {{"heads-1-base.svg", "<svg>base</svg>"},
+                                                       {"heads-2-base.svg", large},
+                                                       {"heads-3-base.svg", large},
+                                                       {"heads-4-base.svg", "<svg>last</svg>"}};
+  const auto made = created();
+  const auto job = claim().job();
+  ASSERT_EQ(publish(job, "w1", pictures), "SUCCEEDED");
+  EXPECT_EQ(get_evaluation(made.id())->pictures_size(), 0);
+  const auto found = get_evaluation(made.id(), true);
+  ASSERT_TRUE(found.ok()) << found.status().to_string();
+  ASSERT_EQ(found->pictures_size(), 3);
+  EXPECT_EQ(found->pictures(0).name(), "heads-1-base.svg");
+  EXPECT_EQ(found->pictures(0).svg(), "<svg>base</svg>");
+  EXPECT_EQ(found->pictures(1).svg(), large);
+  EXPECT_EQ(found->pictures(2).name(), "heads-4-base.svg");
+  EXPECT_THAT(found->pictures_left_out(), testing::ElementsAre("heads-3-base.svg"));
+  EXPECT_LT(found->ByteSizeLong(), size_t{4} << 20) << "gRPC's limit of a message";
+  const auto list =
+      call(*evaluations_, &EvaluationStub::ListEvaluations, v1::ListEvaluationsRequest{});
+  EXPECT_EQ(list->evaluations(0).pictures_size(), 0);
+  std::ofstream(directory_ / "data" / job.attempt_dir() / "final/heads-1-base.svg") << "<svg/>";
+  EXPECT_EQ(get_evaluation(made.id(), true).status().reason(), "ARTIFACT_CORRUPT");
+  EXPECT_TRUE(get_evaluation(made.id()).ok());
+}
+
 TEST_F(EvaluationTest, JobsAndEvaluationsKeepApart) {
   const auto job = create_good();
   const auto evaluation = created();
@@ -236,6 +176,62 @@ TEST_F(EvaluationTest, ALostWorkersEvaluationGoesOnBehindItsLastStep) {
   EXPECT_EQ(get_evaluation(made.id())->attempt(), 2U);
 }
 
+// A fine-tuning job whose gates ask for a task: its file is checked, travels, and is in use.
+TEST_F(EvaluationTest, TheFilesOfAJobsGatesTravelWithIt) {
+  enlist();
+  const auto file = upload_evals("some text\n", "wiki.raw");
+  v1::CreateFineTuningJobRequest request;
+  *request.mutable_spec() = spec(upload_good());
+  const auto add_gate = [&](const std::string& id, const std::string& metric) {
+    auto& gate = *request.mutable_spec()->add_gates();
+    gate.set_metric(metric);
+    gate.set_op(v1::Gate::OP_LE);
+    gate.set_threshold(0);
+    gate.mutable_evaluation()->mutable_perplexity()->set_file(id);
+  };
+  add_gate(file.id(), "loss");
+  add_gate(file.id(), "perplexity");
+  const auto made = create(request);
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  const auto& gate = made->effective_config().spec().gates(0);
+  EXPECT_EQ(gate.name(), "perplexity.loss");
+  EXPECT_EQ(gate.evaluation().perplexity().format(), v1::TEXT_FORMAT_RAW) << "by its file's name";
+  const auto job = claim().job();
+  EXPECT_EQ(job.job_id(), made->id());
+  ASSERT_EQ(job.evaluation_files_size(), 1);
+  EXPECT_EQ(job.evaluation_files(0).file(), file.id());
+  EXPECT_EQ(job.evaluation_files(0).filename(), "wiki.raw");
+  EXPECT_TRUE(std::filesystem::exists(directory_ / "data" / job.evaluation_files(0).path()));
+  v1::DeleteFileRequest gone;
+  gone.set_id(file.id());
+  EXPECT_EQ(call(*files_, &FileStub::DeleteFile, gone).status().reason(), "FILE_IN_USE");
+
+  add_gate("file-00000000000000000000000000", "loss");
+  const auto missing = create(request).status();
+  EXPECT_EQ(missing.code(), base::Code::kNotFound) << missing.to_string();
+  ASSERT_EQ(missing.violations().size(), 1u);
+  EXPECT_EQ(missing.violations()[0].field, "gates[2].evaluation.perplexity.file");
+}
+
+TEST_F(EvaluationTest, WhatItPublishedCanBeDownloadedAndNothingElse) {
+  enlist();
+  const auto made = created();
+  grpc::Status status;
+  EXPECT_EQ(download(made.id(), &status), "");
+  EXPECT_EQ(rpc::from_grpc(status).reason(), "JOB_STATE_CONFLICT");
+  const auto job = claim().job();
+  EXPECT_EQ(publish(job), "SUCCEEDED");
+  const std::string tar = download(made.id(), &status);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  EXPECT_TRUE(tar.starts_with("checksums.json"));
+  EXPECT_THAT(tar, HasSubstr("## perplexity\n"));
+  EXPECT_EQ(tar.size() % 512, 0U);
+  std::ofstream(directory_ / "data" / job.attempt_dir() / "final/report.md") << "## perplexed\n";
+  download(made.id(), &status);
+  EXPECT_EQ(rpc::from_grpc(status).reason(), "ARTIFACT_CORRUPT");
+  EXPECT_THAT(status.error_message(), HasSubstr("The evaluation's file report.md"));
+}
+
 TEST_F(EvaluationTest, CancelEndsAWaitingOneAtOnceAndOrdersARunningOne) {
   enlist();
   EXPECT_EQ(cancel_evaluation(created().id())->state(), v1::JOB_STATE_CANCELLED);
@@ -290,6 +286,19 @@ TEST_F(EvaluationTest, AnAdapterThatIsAWholeModelIsRefused) {
   auto request = perplexity_of(upload_evals("some text\n", "a.raw").id());
   request.mutable_spec()->add_subjects()->set_adapter(whole);
   refused(request, "NOT_SUPPORTED", "");
+}
+
+TEST_F(EvaluationTest, AScaleOfLambdaReachesTheWorkerAndNeedsABranch) {
+  auto request = perplexity_of(upload_evals("some text\n", "a.raw").id());
+  auto& subject = *request.mutable_spec()->add_subjects();
+  subject.set_adapter(train_adapter("LIGHT", "none"));
+  subject.set_dex_lambda_scale(0.5);
+  refused(request, "UNUSED_FIELD", "subjects[1].dex_lambda_scale");
+  subject.set_adapter(train_adapter("LIGHT", "paper"));
+  const auto made = create_evaluation(request);
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  EXPECT_EQ(made->spec().subjects(1).label(), "adapter-lambda-0.5");
+  EXPECT_EQ(claim().job().evaluation().subjects(1).dex_lambda_scale(), 0.5);
 }
 
 TEST_F(EvaluationTest, TrainingTakesNoFileOfEvaluations) {

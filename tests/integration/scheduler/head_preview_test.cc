@@ -24,6 +24,8 @@ constexpr const char* kReport = R"([{
   "selected": [[1], []], "selected_ratio": 0.25, "stability_ratio": 0.5,
   "warnings": [{"topic": "calibration_small", "evidence": "3 of 8", "suggestion": "more rows"}]}])";
 
+constexpr const char* kSvg = "<svg>heads</svg>";
+
 class HeadPreviewTest : public SchedulerTest {
  protected:
   HeadPreviewTest() { enlist(); }
@@ -50,7 +52,9 @@ class HeadPreviewTest : public SchedulerTest {
     const auto folder = directory_ / "data" / job.attempt_dir() / "final";
     std::filesystem::create_directories(folder);
     std::ofstream(folder / "head_selection.json") << report;
-    const std::string manifest = R"({"head_selection.json": ")" + base::sha256_hex(kReport) + "\"}";
+    std::ofstream(folder / "head_selection.svg") << kSvg;
+    const std::string manifest = R"({"head_selection.json": ")" + base::sha256_hex(kReport) +
+                                 R"(", "head_selection.svg": ")" + base::sha256_hex(kSvg) + "\"}";
     std::ofstream(folder / "checksums.json") << manifest;
     iv1::FinishRequest request;
     request.set_worker_id("w1");
@@ -137,6 +141,7 @@ TEST_F(HeadPreviewTest, AsksAWorkerAsAJobWouldAndHandsItsReportOn) {
   EXPECT_THAT(report->warnings(), ElementsAre("calibration_small: 3 of 8. Try: more rows"));
   EXPECT_EQ(report->head_selection().tau(), 1.5);
   EXPECT_TRUE(report->head_selection().has_eta()) << "the preset's";
+  EXPECT_FALSE(report->has_picture()) << "nobody asked for it";
 
   const auto jobs = call(*jobs_, &JobStub::ListFineTuningJobs, v1::ListFineTuningJobsRequest{});
   EXPECT_EQ(jobs->jobs_size(), 0) << "a preview is no job to see";
@@ -156,6 +161,54 @@ TEST_F(HeadPreviewTest, TextsBecomeRowsOfWhichNoneIsHeldOut) {
   EXPECT_EQ(nlohmann::json::parse(rows->substr(end + 1)).at("text"), "another");
   publish(job, kReport);
   EXPECT_TRUE(reply.get().ok());
+}
+
+TEST_F(HeadPreviewTest, ThePictureComesWhenItIsAskedFor) {
+  auto request = of_texts();
+  request.set_with_picture(true);
+  auto reply = ask(request);
+  publish(claimed(), kReport);
+  const Reply report = reply.get();
+  ASSERT_TRUE(report.ok()) << report.status().to_string();
+  EXPECT_EQ(report->picture().name(), "head_selection.svg");
+  EXPECT_EQ(report->picture().svg(), kSvg);
+}
+
+// The trainer leaves both beside the artefact; its log ends with the last selection.
+TEST_F(HeadPreviewTest, AJobShowsItsLastSelectionWithItsPicture) {
+  const auto get_with = [this](const std::string& id, bool heads) {
+    v1::GetFineTuningJobRequest request;
+    request.set_id(id);
+    request.set_with_head_selection(heads);
+    return call(*jobs_, &JobStub::GetFineTuningJob, request);
+  };
+  const auto made = create_good();
+  const auto job = claimed();
+  const auto attempt = directory_ / "data" / job.attempt_dir();
+  auto log = nlohmann::json::parse(kReport);
+  log[0].erase("stability_ratio");  // a job does not choose twice
+  log.push_back(log[0]);
+  log[1]["step"] = 40;
+  log[1]["selected"] = {{0, 1}, {1}};
+  std::filesystem::create_directories(attempt);
+  std::ofstream(attempt / "head_selection.json") << log;
+  std::ofstream(attempt / "head_selection.svg") << kSvg;
+  EXPECT_FALSE(get_with(made.id(), true)->has_head_selection()) << "not before it has succeeded";
+  ASSERT_EQ(finish_well(job), "SUCCEEDED");
+  EXPECT_FALSE(get_with(made.id(), false)->has_head_selection());
+  const auto found = get_with(made.id(), true);
+  ASSERT_TRUE(found.ok()) << found.status().to_string();
+  const auto& report = found->head_selection();
+  EXPECT_EQ(report.step(), 40U);
+  EXPECT_EQ(report.selected_heads(), 3U);
+  EXPECT_FALSE(report.has_stability_ratio());
+  EXPECT_EQ(report.picture().svg(), kSvg);
+  EXPECT_EQ(report.calibration().seed(), 7);
+
+  std::ofstream(attempt / "head_selection.json") << "{";
+  EXPECT_EQ(get_with(made.id(), true).status().reason(), "ARTIFACT_CORRUPT");
+  std::filesystem::remove(attempt / "head_selection.json");  // as of a job without a branch
+  EXPECT_FALSE(get_with(made.id(), true)->has_head_selection());
 }
 
 TEST_F(HeadPreviewTest, WhatIsNotWhatWasPublishedIsNotShown) {

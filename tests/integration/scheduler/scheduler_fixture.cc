@@ -190,7 +190,7 @@ iv1::HeartbeatResponse SchedulerTest::beat(const iv1::ClaimedJob& job, int64_t s
 }
 
 std::string SchedulerTest::finish_well(const iv1::ClaimedJob& job, const std::string& worker,
-                                       const std::string& artifact_class) {
+                                       const std::string& artifact_class, const std::string& form) {
   const std::string uri = job.attempt_dir() + "/final";
   const fs::path folder = directory_ / "data" / uri;
   fs::create_directories(folder);
@@ -215,7 +215,7 @@ std::string SchedulerTest::finish_well(const iv1::ClaimedJob& job, const std::st
   result.mutable_metrics()->set_valid_loss(2.5);
   result.mutable_branch_effect()->set_verdict(v1::BranchEffect::VERDICT_ACTIVE);
   result.mutable_branch_effect()->add_per_layer()->set_lambda(0.25);
-  result.mutable_adapter()->set_form("paper");
+  result.mutable_adapter()->set_form(form);
   result.mutable_adapter()->set_base_weights_sha256("aa");  // of models.json
   result.mutable_adapter()->set_artifact_class(artifact_class);
   const auto reply = call(*workers_, &iv1::WorkerService::Stub::Finish, request);
@@ -254,12 +254,13 @@ iv1::HeartbeatResponse SchedulerTest::report_engine(const std::string& worker,
   return reply.ok() ? *reply : iv1::HeartbeatResponse();
 }
 
-std::string SchedulerTest::train_adapter(const std::string& artifact_class) {
+std::string SchedulerTest::train_adapter(const std::string& artifact_class,
+                                         const std::string& form) {
   enlist();
   const auto job = create_good();
   const auto claimed = claim();
   EXPECT_TRUE(claimed.has_job());
-  EXPECT_EQ(finish_well(claimed.job(), "w1", artifact_class), "SUCCEEDED");
+  EXPECT_EQ(finish_well(claimed.job(), "w1", artifact_class, form), "SUCCEEDED");
   return get(job.id()).fine_tuned_model();
 }
 

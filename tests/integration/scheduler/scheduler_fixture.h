@@ -58,7 +58,8 @@ class SchedulerTest : public testing::Test {
                               std::vector<v1::FineTuningEvent> events = {});
   // Writes the artefact of a successful attempt and reports it.
   std::string finish_well(const iv1::ClaimedJob& job, const std::string& worker = "w1",
-                          const std::string& artifact_class = "KVO");
+                          const std::string& artifact_class = "KVO",
+                          const std::string& form = "paper");
   std::string finish(const iv1::ClaimedJob& job, iv1::Outcome outcome, const std::string& code = "",
                      const std::string& worker = "w1");
   // What the engine of a worker holds, as its heartbeat says.
@@ -66,7 +67,8 @@ class SchedulerTest : public testing::Test {
                                        std::vector<iv1::AdapterStatus> adapters = {},
                                        int64_t desired_revision = 0);
   // A job from create to SUCCEEDED; its adapter's id.
-  std::string train_adapter(const std::string& artifact_class = "KVO");
+  std::string train_adapter(const std::string& artifact_class = "KVO",
+                            const std::string& form = "paper");
 
   std::string http(const std::string& path);  // of the metrics port; status line and body
 

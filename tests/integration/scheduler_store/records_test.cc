@@ -1,6 +1,6 @@
 // Files, adapters, workers, lists.
-#include "tests/support/invariants.h"
 #include "tests/integration/scheduler_store/store_fixture.h"
+#include "tests/support/invariants.h"
 
 namespace dex::store {
 namespace {

@@ -1,6 +1,6 @@
 // Each transition of jobs.md §2 and the refusals beside it.
-#include "tests/support/invariants.h"
 #include "tests/integration/scheduler_store/store_fixture.h"
+#include "tests/support/invariants.h"
 
 namespace dex::store {
 namespace {

@@ -10,11 +10,28 @@
 #include "client/cli/names.h"
 #include "client/cli/output.h"
 #include "client/cli/progress_view.h"
+#include "client/cli/sampling_flags.h"
 
 namespace dex::cli {
 namespace {
 
 using testing::HasSubstr;
+
+TEST(SamplingFlagsTest, OnlyWhatIsGivenIsAsked) {
+  CLI::App app;
+  SamplingFlags flags;
+  flags.add_to(app);
+  app.parse("--lambda-scale 0 --temperature 0.5");
+  v1::GenerateRequest request;
+  flags.apply(request);
+  EXPECT_TRUE(request.has_dex_lambda_scale());
+  EXPECT_EQ(request.dex_lambda_scale(), 0);
+  EXPECT_EQ(request.temperature(), 0.5);
+  EXPECT_FALSE(request.has_top_p());
+  v1::GenerateRequest plain;
+  SamplingFlags().apply(plain);
+  EXPECT_FALSE(plain.has_dex_lambda_scale());
+}
 
 // api.md §8.
 TEST(ExitCodeTest, FollowsTheCategoryOfTheError) {
@@ -138,6 +155,28 @@ TEST(JobViewTest, ValuesAreAsSetTakesThemAndDefaultsAreLeftOut) {
   EXPECT_EQ(value_table(spec, sources), expected);
 }
 
+// method.md §5: of each value the page says whose it is, the paper's or this project's.
+TEST(JobViewTest, ThePresetsValuesSayWhoseTheyAre) {
+  v1::EffectiveConfig config;
+  auto& lambda = *config.mutable_spec()->mutable_dex()->mutable_lambda();
+  lambda.set_schedule(v1::Lambda::SCHEDULE_PAPER_EQ4);
+  lambda.set_anneal_fraction(0.5);
+  config.mutable_spec()->mutable_hyperparameters()->set_learning_rate(2e-5);
+  auto& sources = *config.mutable_sources();
+  sources["dex.lambda.schedule"] = sources["dex.lambda.anneal_fraction"] = "PRESET";
+  sources["hyperparameters.learning_rate"] = "USER";
+  v1::Preset preset;
+  (*preset.mutable_sources())["dex.lambda.schedule"] = "paper";
+  (*preset.mutable_sources())["dex.lambda.anneal_fraction"] = "ours";
+  (*preset.mutable_sources())["hyperparameters.learning_rate"] = "paper";
+  mark_preset_values(preset, config);
+  const Table expected = {{"FIELD", "VALUE", "FROM"},
+                          {"dex.lambda.schedule", "paper_eq4", "preset (paper)"},
+                          {"dex.lambda.anneal_fraction", "0.5", "preset (ours)"},
+                          {"hyperparameters.learning_rate", "2e-05", "user"}};
+  EXPECT_EQ(value_table(config.spec(), config.sources()), expected);
+}
+
 TEST(JobViewTest, GatesAreShownAsAskedAndAsFound) {
   v1::FineTuningJobSpec spec;
   auto& gate = *spec.add_gates();
@@ -164,10 +203,15 @@ TEST(JobViewTest, GatesAreShownAsAskedAndAsFound) {
   result.set_high(0.01);
   job.set_promotable(false);
   job.mutable_metrics()->set_base_kl(0.0312);
+  job.mutable_metrics()->set_gradient_range(0.625);
   const std::string text = render(job_details(job), Terminal{});
   EXPECT_THAT(text, HasSubstr("not passed: held_out.loss - base <= 0, high end; -0.0200 "
                               "(-0.0500 to 0.0100)"));
   EXPECT_THAT(text, HasSubstr("0.0312 nats a token"));
+  EXPECT_THAT(text, testing::ContainsRegex("gradient range +0.62 of the median norm"));
+  result.set_not_measured("rows.csv: line 2: is short");
+  EXPECT_THAT(render(job_details(job), Terminal{}),
+              HasSubstr("high end; not measured: rows.csv: line 2: is short"));
   EXPECT_THAT(text, testing::ContainsRegex("promotable +no"));
 }
 

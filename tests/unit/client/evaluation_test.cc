@@ -37,6 +37,23 @@ TEST(EvaluationFlagsTest, BaseFirstThenAdaptersThenTheTaskWithItsOptions) {
   EXPECT_EQ(spec->metadata().at("study"), "a");
 }
 
+TEST(EvaluationFlagsTest, AnAdapterMayComeWithAScaleOfItsLambda) {
+  EvaluationFlags flags;
+  flags.adapters = {"ft:small:default:night:01", "ft:small:default:night:01@0.5",
+                    "ft:small:default:night:01@0"};
+  flags.task = "answers";
+  flags.file = "a.jsonl";
+  const auto spec = make_evaluation_spec(flags);
+  ASSERT_TRUE(spec.ok()) << spec.status().to_string();
+  EXPECT_FALSE(spec->subjects(1).has_dex_lambda_scale());
+  EXPECT_EQ(spec->subjects(2).adapter(), "ft:small:default:night:01");
+  EXPECT_EQ(spec->subjects(2).dex_lambda_scale(), 0.5);
+  EXPECT_TRUE(spec->subjects(3).has_dex_lambda_scale());
+  EXPECT_EQ(spec->subjects(3).dex_lambda_scale(), 0);
+  flags.adapters = {"ft:small:default:night:01@half"};
+  EXPECT_THAT(make_evaluation_spec(flags).status().message(), HasSubstr("dex_lambda_scale"));
+}
+
 TEST(EvaluationFlagsTest, WhatIsMissingOrUnknownIsSaid) {
   EvaluationFlags flags;
   EXPECT_THAT(make_evaluation_spec(flags).status().message(), HasSubstr("--model"));
@@ -91,6 +108,27 @@ TEST(EvaluationViewTest, ShowsIntervalsAndVerdicts) {
   for (const char* part : {"eval-1", "succeeded", "tag=news", "17.5000", "16.0000 – 19.0000",
                            "-1.2500", "no difference", "note: A sentence."})
     EXPECT_THAT(text, HasSubstr(part));
+}
+
+TEST(EvaluationViewTest, SamplesAreShownByTheirEndsInOneLine) {
+  v1::EvaluationSample sample;
+  sample.set_task("icl");
+  sample.set_subject("night");
+  sample.set_line(7);
+  (*sample.mutable_dims())["shots"] = "4";
+  sample.set_score(0);
+  sample.set_baseline_score(1);
+  sample.set_prompt("ä" + std::string(50, 'x') + "\nWhat is\ttwo?");
+  sample.set_output("three");
+  const Table table = sample_table({sample});
+  ASSERT_EQ(table.size(), 2U);
+  EXPECT_THAT(table[1],
+              testing::ElementsAre("icl", "shots=4", "7", "night", "0.0000", "1.0000",
+                                   "…" + std::string(47, 'x') + " What is two?", "", "three"));
+  sample.clear_baseline_score();
+  sample.set_prompt("short");
+  EXPECT_EQ(sample_table({sample})[1][5], "");
+  EXPECT_EQ(sample_table({sample})[1][6], "short");
 }
 
 TEST(EvaluationViewTest, ExitCodesAreThoseOfJobs) {

@@ -2,6 +2,10 @@
 
 #include <gmock/gmock.h>
 
+#include <limits>
+
+#include "client/cli/head_grid.h"
+
 namespace dex::cli {
 namespace {
 
@@ -72,6 +76,16 @@ TEST(PreviewTextTest, ShowsGridsThenWhatWasMeasuredStabilityAndWarnings) {
             "stability: the two halves of these sequences agree on 75 % of the heads that either "
             "chooses\n"
             "warning: calibration_small: 3 of 8\n");
+}
+
+// Of what a branch takes away, where none acts on a head.
+TEST(ScoreGridTest, MarksScoresThatAreNotDefined) {
+  const double none = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(score_grid_text("directions_below_half of night", {{1, none}, {none, 3}}),
+            "directions_below_half of night: 1 · to █ 3\n"
+            "layer  0  1\n"
+            "    0  ·  ? \n"
+            "    1  ?  █ \n");
 }
 
 }  // namespace

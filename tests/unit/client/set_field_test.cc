@@ -128,12 +128,16 @@ TEST(JobSpecTest, AFieldOfAnotherMethodDoesNotChangeTheMethod) {
   EXPECT_EQ(make_spec(flags)->dex().lora().r(), 4u);
 }
 
-TEST(JobSpecTest, ThePresetOfAControlIsRefused) {
+TEST(JobSpecTest, APresetIsDexsOrItsControlsAndNoRivals) {
   SpecFlags flags;
   flags.method = "kvo_only";
   EXPECT_TRUE(make_spec(flags)->has_kvo_only());
+  EXPECT_FALSE(make_spec(flags)->kvo_only().has_preset());
   flags.preset = "code";
+  EXPECT_EQ(make_spec(flags)->kvo_only().preset(), "code");
+  flags.method = "lora";
   EXPECT_EQ(make_spec(flags).status().reason(), "UNUSED_FIELD");
+  EXPECT_THAT(make_spec(flags).status().message(), HasSubstr("for dex and kvo_only"));
   flags.method = "distil";
   EXPECT_THAT(make_spec(flags).status().message(),
               HasSubstr("\"distil\" is not one of dex, kvo_only, lora, adapter, full, diff"));
@@ -153,6 +157,42 @@ TEST(PromoteIfTest, IsATaskAMetricAndALimit) {
     EXPECT_EQ(parse_gate(bad).status().reason(), "INVALID_FIELD") << bad;
     EXPECT_THAT(parse_gate(bad).status().message(), HasSubstr("--promote-if")) << bad;
   }
+}
+
+TEST(PromoteIfTest, ATaskHasItsFileItsOptionsAndItsDims) {
+  const auto plain = parse_gate("perplexity(wiki, old.test.raw).loss<=0");
+  ASSERT_TRUE(plain.ok()) << plain.status().to_string();
+  EXPECT_FALSE(plain->has_task());  // its evaluation says it
+  EXPECT_EQ(plain->metric(), "loss");
+  EXPECT_EQ(plain->evaluation().perplexity().file(), "wiki, old.test.raw");
+  EXPECT_TRUE(plain->dims().empty());
+
+  const auto needles = parse_gate(
+      "multi-needle(a=b/book (1).txt, lengths=1024,2048, chat = true)"
+      ".accuracy[length=2048, depth=50]>=-0.05");
+  ASSERT_TRUE(needles.ok()) << needles.status().to_string();
+  const auto& task = needles->evaluation().multi_needle();
+  EXPECT_EQ(task.file(), "a=b/book (1).txt");
+  ASSERT_EQ(task.lengths_size(), 2);
+  EXPECT_EQ(task.lengths(1), 2048u);
+  EXPECT_TRUE(task.chat());
+  EXPECT_EQ(needles->metric(), "accuracy");
+  EXPECT_EQ(needles->op(), v1::Gate::OP_GE);
+  EXPECT_EQ(needles->threshold(), -0.05);
+  ASSERT_EQ(needles->dims_size(), 2);
+  EXPECT_EQ(needles->dims().at("length"), "2048");
+  EXPECT_EQ(needles->dims().at("depth"), "50");
+
+  for (const char* bad :
+       {"perplexity().loss<=0", "perplexity(f)loss<=0", "perplexity(f.loss<=0", "perplexity(f).<=0",
+        "held_out(f).loss<=0", "multi_needle(f).accuracy[length]>=0",
+        "multi_needle(f).accuracy[length=1>=0"}) {
+    EXPECT_EQ(parse_gate(bad).status().reason(), "INVALID_FIELD") << bad;
+    EXPECT_THAT(parse_gate(bad).status().message(), HasSubstr("--promote-if")) << bad;
+  }
+  const auto option = parse_gate("perplexity(f, strid=9).loss<=0").status();
+  EXPECT_EQ(option.reason(), "UNKNOWN_FIELD");
+  EXPECT_THAT(option.message(), HasSubstr("stride"));
 }
 
 TEST(PromoteIfTest, FlagsMakeGatesAndTheGuard) {

@@ -1,9 +1,11 @@
-//! The C face of two Rust crates: `tokenizers` and `minijinja`. `dex_text_ffi.h` is the contract.
+//! The C face of two Rust crates, `tokenizers` and `minijinja`, and of what Rust knows of Unicode. `dex_text_ffi.h` is
+//! the contract.
 //!
 //! Nothing unwinds into C++: every entry point runs inside [`guard`], which turns an error or a panic into a
 //! return code and a message. Nothing allocated here is freed there: results leave through a sink (a callback
 //! that copies) or as a pointer that lives as long as its handle.
 
+mod characters;
 mod json_depth;
 mod template;
 mod tokenizer;

@@ -36,6 +36,22 @@ TEST(EstimateTest, CountsParametersExactly) {
   EXPECT_EQ(per_head.added, 1'105'920 + 30 * 9);  // and a gate a head
 }
 
+// Of the layers that are adapted; what is below is neither trained nor kept for a backward pass.
+TEST(EstimateTest, CountsFromTheFirstLayer) {
+  const auto of = [](uint32_t first_layer) {
+    ResolveInput in = estimate_input();
+    in.spec.mutable_dex()->set_preset("paper");
+    if (first_layer > 0) in.spec.mutable_hyperparameters()->set_first_layer(first_layer);
+    return estimate(resolve(in).value(), smollm2(), DeviceFacts{});
+  };
+  const auto whole = of(0), half = of(15);
+  EXPECT_EQ(half.added_parameters(), 122'910 / 2);
+  EXPECT_EQ(half.trained_parameters(), (122'910 + 16'588'800) / 2);
+  EXPECT_EQ(half.artifact_bytes(), whole.artifact_bytes() / 2);
+  EXPECT_LT(half.peak_host_memory_bytes(), whole.peak_host_memory_bytes());
+  EXPECT_LT(half.expected_duration_seconds(), whole.expected_duration_seconds());
+}
+
 // k and v biases, and o's where there is one: what the trainer trains (model::trainables).
 TEST(EstimateTest, CountsBiasesAndNorms) {
   const auto spec = resolved("paper").config.spec();
@@ -211,6 +227,17 @@ TEST(EstimateTest, MeasuringKlToTheBaseTakesTime) {
   EXPECT_GT(once, 0);
   EXPECT_NEAR(often / once, 13.0 / 2, 1e-6);
   EXPECT_NEAR(seldom / once, 4.0 / 2, 1e-6);
+}
+
+// They are measured by a second process, which loads the model once more.
+TEST(EstimateTest, TasksOfGatesTakeTime) {
+  Resolved job = resolved("small");
+  DeviceFacts device;
+  const double plain = estimate(job, smollm2(), device).expected_duration_seconds();
+  job.gate_flops = 60 * device.flops_per_second;
+  const double start_up = 10.0 + static_cast<double>(smollm2().parameters()) / 50e6;
+  EXPECT_NEAR(estimate(job, smollm2(), device).expected_duration_seconds(), plain + 60 + start_up,
+              1e-6);
 }
 
 TEST(EstimateTest, RefusesWhatDoesNotFitAndSaysWhatWould) {

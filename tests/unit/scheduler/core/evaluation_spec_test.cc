@@ -35,6 +35,7 @@ TEST(EvaluationSpecTest, EveryTaskWithItsDefaultsIsRight) {
     tasks { answers { file: "file-1" match: MATCH_F1 } }
     tasks { perplexity { file: "file-1" group_by: "tag" group_by: "length_bucket" } }
     tasks { multiple_choice { file: "file-1" score: SCORE_PER_TOKEN } }
+    tasks { instructions { file: "file-1" } }
     tasks { head_analysis { file: "file-1" metrics: METRIC_ENTROPY metrics: METRIC_HESSIAN } })"),
               ElementsAre());
 }
@@ -49,6 +50,7 @@ TEST(EvaluationSpecTest, EverythingThatIsWrongIsNamedAtOnce) {
     tasks { answers { file: "f" max_tokens: 0 match: 77 } }
     tasks { head_analysis { metrics: METRIC_CKA metrics: METRIC_CKA n_sequences: 0 seq_length: 8193 } }
     tasks { }
+    tasks { instructions { max_tokens: 8193 } }
     seed: -1 confidence: 0.4)"),
       UnorderedElementsAre(
           "INVALID_FIELD subjects[0].label", "MISSING_FIELD tasks[0].perplexity.file",
@@ -68,7 +70,9 @@ TEST(EvaluationSpecTest, EverythingThatIsWrongIsNamedAtOnce) {
           "INVALID_FIELD tasks[5].head_analysis.metrics",
           "VALUE_OUT_OF_RANGE tasks[5].head_analysis.n_sequences",
           "VALUE_OUT_OF_RANGE tasks[5].head_analysis.seq_length", "MISSING_FIELD tasks[6]",
-          "VALUE_OUT_OF_RANGE seed", "VALUE_OUT_OF_RANGE confidence"));
+          "MISSING_FIELD tasks[7].instructions.file",
+          "VALUE_OUT_OF_RANGE tasks[7].instructions.max_tokens", "VALUE_OUT_OF_RANGE seed",
+          "VALUE_OUT_OF_RANGE confidence"));
 }
 
 // As the engine asks it (worker/evaluate/perplexity_windows.h), before the evaluation has waited.
@@ -81,6 +85,26 @@ TEST(EvaluationSpecTest, AStrideIsShorterThanItsWindow) {
   EXPECT_THAT(with("context_length: 512 stride: 512"), ElementsAre(bad));
   EXPECT_THAT(with("stride: 2047"), ElementsAre());  // of the default window, 2048 tokens
   EXPECT_THAT(with("stride: 2048"), ElementsAre(bad));
+}
+
+// The model was trained on 8192 tokens; with leave four times as many may be asked for.
+TEST(EvaluationSpecTest, LengthsBeyondTheModelsNeedLeave) {
+  const auto with = [](const std::string& tasks) { return faults(std::string(kBase) + tasks); };
+  const std::string context = "VALUE_OUT_OF_RANGE tasks[0].perplexity.context_length";
+  EXPECT_THAT(with(R"(tasks { perplexity { file: "f" context_length: 8193 } })"),
+              ElementsAre(context));
+  EXPECT_THAT(with(R"(tasks { perplexity { file: "f" context_length: 32768 stride: 32767
+                                           allow_extrapolation: true } })"),
+              ElementsAre());
+  EXPECT_THAT(with(R"(tasks { perplexity { file: "f" context_length: 32769
+                                           allow_extrapolation: true } })"),
+              ElementsAre(context));
+  EXPECT_THAT(with(R"(tasks { multi_needle { file: "f" lengths: 8192 lengths: 16384
+                                             allow_extrapolation: true } })"),
+              ElementsAre());
+  EXPECT_THAT(with(R"(tasks { multi_needle { file: "f" lengths: 32769
+                                             allow_extrapolation: true } })"),
+              ElementsAre("VALUE_OUT_OF_RANGE tasks[0].multi_needle.lengths"));
 }
 
 TEST(EvaluationSpecTest, NumbersOfSubjectsAndTasksAreBounded) {
@@ -111,6 +135,31 @@ TEST(EvaluationSpecTest, WhatWasLeftOpenIsFilledIn) {
   EXPECT_EQ(spec.tasks(3).head_analysis().format(), v1::TEXT_FORMAT_JSONL);
   EXPECT_TRUE(spec.has_seed());
   EXPECT_DOUBLE_EQ(spec.confidence(), 0.95);
+}
+
+TEST(EvaluationSpecTest, AScaleOfLambdaIsBoundedAndNamesItsSubject) {
+  const std::string task = R"(tasks { icl { file: "f" } })";
+  const auto with = [&](const std::string& subject) {
+    return faults(kBase + ("subjects { model: \"m\" " + subject + " } ") + task);
+  };
+  EXPECT_THAT(with(R"(adapter: "ft:m:t:night:1" dex_lambda_scale: 0)"), ElementsAre());
+  EXPECT_THAT(with(R"(adapter: "ft:m:t:night:1" dex_lambda_scale: 1)"), ElementsAre());
+  const std::string bad = "VALUE_OUT_OF_RANGE subjects[1].dex_lambda_scale";
+  EXPECT_THAT(with(R"(adapter: "ft:m:t:night:1" dex_lambda_scale: 1.5)"), ElementsAre(bad));
+  EXPECT_THAT(with(R"(adapter: "ft:m:t:night:1" dex_lambda_scale: nan)"), ElementsAre(bad));
+  EXPECT_THAT(with("dex_lambda_scale: 0.5"),
+              ElementsAre("UNUSED_FIELD subjects[1].dex_lambda_scale"));
+
+  auto spec = evaluation(kBase +
+                         (R"(
+    subjects { adapter: "ft:m:t:night:1" } subjects { adapter: "ft:m:t:night:1" dex_lambda_scale: 0.25 }
+    subjects { adapter: "ft:m:t:)" +
+                          std::string(64, 'x') + R"(:1" dex_lambda_scale: 0 } )") +
+                         task);
+  fill_evaluation(spec, {});
+  EXPECT_EQ(spec.subjects(1).label(), "night");
+  EXPECT_EQ(spec.subjects(2).label(), "night-lambda-0.25");
+  EXPECT_EQ(spec.subjects(3).label(), std::string(55, 'x') + "-lambda-0");
 }
 
 TEST(EvaluationSpecTest, FilesAreListedByWhereTheyStand) {

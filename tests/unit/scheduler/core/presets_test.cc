@@ -2,6 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include <string>
+#include <string_view>
+
 namespace dex::core {
 namespace {
 
@@ -73,6 +76,68 @@ INSTANTIATE_TEST_SUITE_P(
                     ClassRow{"code", SizeClass::kSmall, 0.05, 0.65, 3000, 1.8, 0.03},
                     ClassRow{"long_text", SizeClass::kSmall, 0.05, 0.3, 10000, 1.0, 0.03},
                     ClassRow{"multilingual", SizeClass::kLarge, 0.1, 0.5, 8000, 1.5, 0.07}));
+
+// What all columns of the table share (method.md §2.3, §5), and the lines in which they differ.
+struct RecipeRow {
+  const char* name;
+  double learning_rate, branch_learning_rate;
+  DexMethod::Projection projection;
+  HeadSelection::Criterion criterion;
+  uint32_t reselect_every_steps;
+};
+
+class RecipeTest : public testing::TestWithParam<RecipeRow> {};
+
+TEST_P(RecipeTest, HasTheLinesOfTheTable) {
+  const auto& row = GetParam();
+  for (const auto size : {SizeClass::kSmall, SizeClass::kMedium, SizeClass::kLarge}) {
+    const auto spec = get(row.name, size).spec();
+    const auto& hyper = spec.hyperparameters();
+    EXPECT_DOUBLE_EQ(hyper.learning_rate(), row.learning_rate);
+    EXPECT_DOUBLE_EQ(hyper.branch_learning_rate(), row.branch_learning_rate);
+    const bool paper = std::string_view(row.name) == "paper";
+    EXPECT_EQ(hyper.has_lambda_learning_rate(), paper) << "λ is scheduled elsewhere";
+    EXPECT_EQ(hyper.lr_scheduler_type(), v1::Hyperparameters::LR_SCHEDULER_COSINE);
+    EXPECT_EQ(hyper.warmup_ratio(), 0.03);
+    EXPECT_EQ(hyper.max_grad_norm(), 1.0);
+    EXPECT_EQ(hyper.n_epochs(), 1u);
+    EXPECT_EQ(hyper.weight_decay(), 0.0);
+    EXPECT_EQ(hyper.adam_beta1(), 0.9);
+    EXPECT_EQ(hyper.adam_beta2(), 0.999);
+    const auto& dex = spec.dex();
+    EXPECT_EQ(dex.train(), DexMethod::TRAIN_KVO_DEX);
+    EXPECT_EQ(dex.w_d_init(), DexMethod::BRANCH_INIT_ZEROS);
+    EXPECT_EQ(dex.projection(), row.projection);
+    EXPECT_EQ(dex.lambda().schedule(),
+              paper ? Lambda::SCHEDULE_PAPER_EQ4 : Lambda::SCHEDULE_COSINE);
+    const auto& heads = dex.head_selection();
+    EXPECT_EQ(heads.criterion(), row.criterion);
+    EXPECT_EQ(heads.has_entropy_unit(), !paper);
+    EXPECT_EQ(heads.has_contribution_unit(), !paper);
+    if (!paper) {
+      EXPECT_EQ(heads.entropy_unit(), HeadSelection::ENTROPY_UNIT_ZSCORE);
+      EXPECT_EQ(heads.contribution_unit(), HeadSelection::CONTRIBUTION_UNIT_L2NORM);
+    }
+    EXPECT_EQ(heads.calibration().n_sequences(), 8u);
+    EXPECT_EQ(heads.calibration().seq_length(), 512u);
+    EXPECT_EQ(heads.calibration().skip_rows(), 32u);
+    EXPECT_EQ(heads.reselect_every_steps(), row.reselect_every_steps);
+  }
+}
+
+constexpr auto kShared = DexMethod::PROJECTION_SHARED, kPerHead = DexMethod::PROJECTION_PER_HEAD,
+               kBottleneck = DexMethod::PROJECTION_BOTTLENECK;
+constexpr auto kByThreshold = HeadSelection::CRITERION_THRESHOLD;
+INSTANTIATE_TEST_SUITE_P(
+    Method5, RecipeTest,
+    testing::Values(RecipeRow{"paper", 1e-4, 1e-4, kShared, HeadSelection::CRITERION_ENTROPY, 0},
+                    RecipeRow{"small", 5e-5, 1e-4, kPerHead, kByThreshold, 0},
+                    RecipeRow{"medium", 5e-5, 1e-4, kPerHead, kByThreshold, 0},
+                    RecipeRow{"large", 5e-5, 1e-4, kPerHead, kByThreshold, 0},
+                    RecipeRow{"code", 5e-5, 1e-4, kPerHead, kByThreshold, 0},
+                    RecipeRow{"long_text", 3.5e-5, 7e-5, kPerHead, kByThreshold, 0},
+                    RecipeRow{"multilingual", 5e-5, 1e-4, kBottleneck, kByThreshold, 500}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 TEST(PresetTest, DomainPresetsChangeOnlyTheirOwnLines) {
   const auto long_text = get("long_text").spec().hyperparameters();

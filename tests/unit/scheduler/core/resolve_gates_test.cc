@@ -68,8 +68,10 @@ TEST(ResolveTest, GatesOnWhatIsNotThereAreRefused) {
     const auto status = refused(in);
     return status.reason() + ": " + status.message();
   };
+  EXPECT_THAT(words("held_in", "loss", [](auto&, auto&) {}),
+              HasSubstr("INVALID_FIELD: gates[0].metric \"held_in loss\" is not"));
   EXPECT_THAT(words("perplexity", "loss", [](auto&, auto&) {}),
-              HasSubstr("INVALID_FIELD: gates[0].metric \"perplexity loss\" is not"));
+              HasSubstr("INVALID_FIELD: gates[0].evaluation is missing"));
   EXPECT_THAT(words("held_out", "loss", [](auto&, auto& gate) { gate.clear_threshold(); }),
               HasSubstr("gates[0].threshold must be a finite number"));
   EXPECT_THAT(words("held_out", "loss", [](auto&, auto& gate) { gate.clear_op(); }),
@@ -94,6 +96,78 @@ TEST(ResolveTest, GatesOnWhatIsNotThereAreRefused) {
                       in.spec.mutable_watchdog()->mutable_base_guard()->set_probe_file("file-9");
                     }),
               HasSubstr("UNUSED_FIELD: watchdog.base_guard.probe_file"));
+}
+
+// A gate on the loss over a file.
+v1::Gate& add_task_gate(ResolveInput& in, const std::string& file = "file-9") {
+  v1::Gate& gate = *in.spec.add_gates();
+  gate.set_metric("loss");
+  gate.set_op(v1::Gate::OP_LE);
+  gate.set_threshold(0);
+  gate.mutable_evaluation()->mutable_perplexity()->set_file(file);
+  return gate;
+}
+
+TEST(ResolveTest, TasksOfGatesAreFilledAndTheirFilesNamed) {
+  auto in = input();
+  add_task_gate(in);
+  add_task_gate(in, "file-8");
+  in.gate_files = {{"file-9", {"wiki.test.raw", 4000}}, {"file-8", {"rows.jsonl", 4000}}};
+  const auto config = resolved(in).config;
+  const auto& gates = config.spec().gates();
+  EXPECT_EQ(gates[0].task(), "perplexity");
+  EXPECT_EQ(gates[0].name(), "perplexity.loss");
+  EXPECT_EQ(gates[1].name(), "perplexity.loss-2");
+  EXPECT_EQ(gates[0].against(), v1::Gate::AGAINST_BASE);
+  EXPECT_EQ(gates[0].evaluation().perplexity().format(), v1::TEXT_FORMAT_RAW);
+  EXPECT_EQ(gates[1].evaluation().perplexity().format(), v1::TEXT_FORMAT_JSONL);
+  const auto files = gate_files(config.spec());
+  ASSERT_EQ(files.size(), 2u);
+  EXPECT_EQ(files[1].field, "gates[1].evaluation.perplexity.file");
+  EXPECT_EQ(files[1].id, "file-8");
+  in.spec = config.spec();
+  EXPECT_EQ(resolved(in).config.spec().SerializeAsString(), config.spec().SerializeAsString());
+}
+
+// An evaluation's own rules, under the names of the job's spec.
+TEST(ResolveTest, TasksOfGatesThatCannotBeAreRefused) {
+  const auto words = [](auto change) {
+    auto in = input();
+    change(in, add_task_gate(in));
+    const auto status = refused(in);
+    return status.reason() + ": " + status.message();
+  };
+  EXPECT_THAT(words([](auto&, auto& gate) { gate.set_metric("acc"); }),
+              HasSubstr("INVALID_FIELD: gates[0].metric \"acc\" is not a metric of perplexity"));
+  EXPECT_THAT(words([](auto&, auto& gate) {
+                gate.mutable_evaluation()->mutable_perplexity()->clear_file();
+              }),
+              HasSubstr("MISSING_FIELD: gates[0].evaluation.perplexity.file is missing"));
+  EXPECT_THAT(words([](auto&, auto& gate) {
+                gate.mutable_evaluation()->mutable_perplexity()->set_context_length(8193);
+              }),
+              HasSubstr("VALUE_OUT_OF_RANGE: gates[0].evaluation.perplexity.context_length"));
+  EXPECT_THAT(words([](auto& in, auto&) { in.spec.mutable_full(); }),
+              HasSubstr("CONFLICTING_FIELDS: gates[0].evaluation needs an adapter"));
+  EXPECT_THAT(words([](auto& in, auto&) { in.spec.mutable_diff(); }),
+              HasSubstr("CONFLICTING_FIELDS: gates[0].evaluation needs an adapter"));
+  EXPECT_THAT(words([](auto& in, auto&) {
+                in.spec.mutable_dex()->set_train(v1::DexMethod::TRAIN_FULL_DEX);
+              }),
+              HasSubstr("gates[0].evaluation needs an adapter"));
+}
+
+// 2 FLOP a parameter and token, each of 1,000 tokens in two windows, base and adapter: both gates
+// ask for one task.
+TEST(ResolveTest, TasksOfGatesCountOnceInTheEstimate) {
+  auto in = input();
+  const double plain = resolved(in).gate_flops;
+  EXPECT_EQ(plain, 0);
+  in.gate_files = {{"file-9", {"wiki.test.raw", 4000}}};
+  add_task_gate(in);
+  add_task_gate(in).set_metric("perplexity");
+  EXPECT_DOUBLE_EQ(resolved(in).gate_flops,
+                   2.0 * static_cast<double>(in.model.parameters()) * 2 * 1000 * 2);
 }
 
 }  // namespace

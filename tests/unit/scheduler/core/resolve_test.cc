@@ -56,6 +56,23 @@ TEST(ResolveTest, MethodsWithoutABranchHaveTheirOwnDefaults) {
   EXPECT_DOUBLE_EQ(resolved(in).config.spec().hyperparameters().learning_rate(), 1e-5);
 }
 
+TEST(ResolveTest, TheFirstLayerIsOneOfTheModels) {
+  auto in = input("paper");
+  EXPECT_FALSE(resolved(in).config.spec().hyperparameters().has_first_layer());
+  in.spec.mutable_hyperparameters()->set_first_layer(29);
+  const auto config = resolved(in).config;
+  EXPECT_EQ(config.spec().hyperparameters().first_layer(), 29u);
+  EXPECT_EQ(config.sources().at("hyperparameters.first_layer"), "USER");
+  in.spec.mutable_hyperparameters()->set_first_layer(30);
+  EXPECT_THAT(refused(in).message(),
+              HasSubstr("hyperparameters.first_layer must be below 30, the layers of "
+                        "smollm2-135m-instruct, got 30"));
+  in.spec.mutable_hyperparameters()->set_first_layer(15);
+  in.spec.mutable_full();
+  EXPECT_THAT(refused(in).message(),
+              HasSubstr("hyperparameters.first_layer 15 has no meaning with full"));
+}
+
 // method.md §8.4.
 TEST(ResolveTest, MethodDiffStartsByTheModelsNorms) {
   auto in = input();
@@ -146,6 +163,16 @@ TEST(ResolveTest, UsersFieldsWithoutEffectAreRefusedByName) {
   EXPECT_THAT(status.violations()[0].description, HasSubstr("PAPER_EQ4"));
 }
 
+TEST(ResolveTest, NoFractionOfTheHeadsIsNoSelection) {
+  auto in = input("paper");
+  in.spec.mutable_dex()->mutable_head_selection()->set_fraction(0);
+  EXPECT_EQ(refused(in).reason(), "VALUE_OUT_OF_RANGE");
+  EXPECT_THAT(refused(in).message(),
+              HasSubstr("dex.head_selection.fraction must be a number above 0, got 0"));
+  in.spec.mutable_dex()->mutable_head_selection()->set_fraction(0.1);
+  EXPECT_TRUE(resolve(in).ok());
+}
+
 TEST(ResolveTest, EarlyStoppingHasItsDefaultsAndNeedsHeldOutRows) {
   auto in = input();
   EXPECT_FALSE(resolved(in).config.spec().early_stopping().enabled());
@@ -203,6 +230,23 @@ TEST(ResolveTest, DeadPointsAreRefused) {
   zero.spec.mutable_dex()->mutable_lambda()->set_start(0);
   zero.spec.mutable_dex()->mutable_lambda()->set_end(0);
   EXPECT_EQ(refused(zero).reason(), "DEAD_CONFIGURATION");
+  zero.spec.mutable_dex()->mutable_lambda()->set_start(0.1);
+  EXPECT_TRUE(resolve(zero).ok());
+  zero.spec.mutable_dex()->mutable_lambda()->set_anneal_steps(0);  // the end, 0, at once
+  EXPECT_THAT(refused(zero).message(),
+              HasSubstr("lambda is 0 for the whole job: give end ≠ 0, or anneal_steps ≥ 1"));
+  zero.spec.mutable_dex()->mutable_lambda()->clear_anneal();
+  zero.spec.mutable_dex()->mutable_lambda()->set_start(0);
+  zero.spec.mutable_dex()->mutable_lambda()->set_end(0.3);
+  zero.spec.mutable_hyperparameters()->set_max_steps(1);  // only the start, 0, is visited
+  EXPECT_THAT(refused(zero).message(), HasSubstr("give start ≠ 0, or at least 2 updates"));
+
+  auto flat = input("paper");
+  flat.spec.mutable_dex()->mutable_lambda()->set_init(0);  // a bump of no height
+  EXPECT_EQ(refused(flat).reason(), "DEAD_CONFIGURATION");
+  EXPECT_THAT(refused(flat).message(), HasSubstr("give lambda_init ≠ 0, lambda_learn_init ≠ 0"));
+  flat.spec.mutable_dex()->set_w_d_init(DexMethod::BRANCH_INIT_LINEAR);
+  EXPECT_TRUE(resolve(flat).ok());
 
   auto empty = input("small");
   empty.spec.mutable_dex()->set_train(DexMethod::TRAIN_DEX_ONLY);
@@ -398,16 +442,6 @@ TEST(ResolveTest, AutomaticValuesFollowTheData) {
   EXPECT_FALSE(chat.has_validation_split());
 }
 
-// method.md §10 item 17: 106 updates at 1e-4 can't keep the branch alive.
-TEST(ResolveTest, WarnsWhenTheBranchIsOutOfReach) {
-  auto in = input("paper");
-  in.spec.mutable_hyperparameters()->set_max_steps(106);
-  EXPECT_THAT(resolved(in).warnings, Contains(HasSubstr("branch_out_of_reach")));
-  in.spec.mutable_hyperparameters()->set_lambda_learning_rate(1e-2);
-  in.spec.mutable_hyperparameters()->set_branch_learning_rate(1e-3);
-  EXPECT_THAT(resolved(in).warnings, testing::Not(Contains(HasSubstr("branch_out_of_reach"))));
-}
-
 TEST(ResolveTest, KvoOnlyHasNoBranchFields) {
   auto in = input();
   in.spec.mutable_kvo_only();
@@ -417,6 +451,33 @@ TEST(ResolveTest, KvoOnlyHasNoBranchFields) {
   EXPECT_TRUE(result.warnings.empty());
   in.spec.mutable_hyperparameters()->set_branch_learning_rate(1e-4);
   EXPECT_EQ(refused(in).reason(), "UNUSED_FIELD");
+}
+
+// method.md §2.7: the control of a preset is its training without the branch.
+TEST(ResolveTest, KvoOnlyTakesTheRatesThatDexHasWithThePreset) {
+  for (const auto name : preset_names()) {
+    auto control = input(name);
+    const auto dex = resolved(control).config.spec();
+    control.spec.mutable_kvo_only()->set_preset(std::string(name));
+    const auto result = resolved(control);
+    const auto& hyper = result.config.spec().hyperparameters();
+    EXPECT_EQ(hyper.learning_rate(), dex.hyperparameters().learning_rate()) << name;
+    EXPECT_EQ(hyper.truncation(), dex.hyperparameters().truncation()) << name;
+    EXPECT_EQ(hyper.max_seq_length(), dex.hyperparameters().max_seq_length()) << name;
+    EXPECT_FALSE(hyper.has_branch_learning_rate());
+    EXPECT_FALSE(hyper.has_lambda_learning_rate());
+    EXPECT_EQ(result.config.preset_version(), std::string(name) + "@1");
+    EXPECT_EQ(result.config.sources().at("hyperparameters.learning_rate"), "PRESET");
+    EXPECT_EQ(result.config.sources().at("kvo_only.preset"), "USER");
+  }
+  auto in = input();
+  in.spec.mutable_kvo_only()->set_preset("paper");
+  EXPECT_EQ(resolved(in).config.spec().hyperparameters().learning_rate(), 1e-4);
+  in.spec.mutable_kvo_only()->set_preset("auto");
+  EXPECT_EQ(resolved(in).config.spec().kvo_only().preset(), "small");
+  EXPECT_EQ(resolved(in).config.spec().hyperparameters().learning_rate(), 5e-5);
+  in.spec.mutable_kvo_only()->set_preset("poetry");
+  EXPECT_EQ(refused(in).reason(), "UNKNOWN_PRESET");
 }
 
 TEST(ResolveTest, ResolvingTheEffectiveSpecAgainChangesNothing) {

@@ -97,6 +97,32 @@ TEST(WarmStartTest, ALearnedLambdaIsLearnedOn) {
   EXPECT_FALSE(spec.dex().head_selection().has_criterion());  // the heads are the adapter's
 }
 
+// method.md §2.5: a fixed λ goes on as it ended, and 0 would train nothing.
+TEST(WarmStartTest, AnAdapterThatEndedWithoutLambdaIsNoStart) {
+  const auto status = resolve(goes_on_from(dex("small"), 0.0)).status();
+  EXPECT_EQ(status.reason(), "DEAD_CONFIGURATION");
+  EXPECT_THAT(status.message(),
+              HasSubstr("model lambda is 0 for the whole job: the adapter that it "
+                        "goes on from ended at λ 0; begin from the base model"));
+  EXPECT_TRUE(resolve(goes_on_from(dex("paper"), std::nullopt)).ok());  // learned: D moves it
+}
+
+TEST(WarmStartTest, TheFirstLayerIsTheAdapters) {
+  auto made = dex("paper");
+  made.mutable_hyperparameters()->set_first_layer(12);
+  ResolveInput in = goes_on_from(made, std::nullopt);
+  Sources sources;
+  EXPECT_EQ(effective(in, &sources).hyperparameters().first_layer(), 12u);
+  EXPECT_EQ(sources.at("hyperparameters.first_layer"), "MODEL");
+  in.spec.mutable_hyperparameters()->set_first_layer(11);
+  EXPECT_THAT(resolve(in).status().message(),
+              HasSubstr("hyperparameters.first_layer is not the adapter's, which is 12"));
+  ResolveInput of_all = goes_on_from(dex("paper"), std::nullopt);
+  of_all.spec.mutable_hyperparameters()->set_first_layer(11);
+  EXPECT_THAT(resolve(of_all).status().message(),
+              HasSubstr("hyperparameters.first_layer is not the adapter's, which is 0"));
+}
+
 TEST(WarmStartTest, EveryMethodButWholeModels) {
   FineTuningJobSpec lora, adapter, kvo, full;
   lora.mutable_lora()->set_r(3);
@@ -106,6 +132,12 @@ TEST(WarmStartTest, EveryMethodButWholeModels) {
   EXPECT_EQ(effective(goes_on_from(lora)).lora().r(), 3u);
   EXPECT_EQ(effective(goes_on_from(adapter)).adapter().size(), 5u);
   EXPECT_TRUE(effective(goes_on_from(kvo)).has_kvo_only());
+  kvo.mutable_kvo_only()->set_preset("paper");
+  auto control = goes_on_from(kvo);
+  EXPECT_EQ(effective(control).kvo_only().preset(), "paper");
+  EXPECT_EQ(effective(control).hyperparameters().learning_rate(), 1e-4);
+  control.spec.mutable_kvo_only()->set_preset("small");  // how it is trained, not what it is
+  EXPECT_EQ(effective(control).hyperparameters().learning_rate(), 5e-5);
   FineTuningJobSpec diff, all_of_diff, full_dex;
   diff.mutable_diff();
   all_of_diff.mutable_diff()->set_train(DiffMethod::TRAIN_ALL);

@@ -23,12 +23,17 @@ using testing::run;
 
 TEST(AnswerMatchTest, CasePunctuationAndArticlesDoNotCount) {
   EXPECT_EQ(normalised("  The  Cat's, \"an\" A-hat!\n"), "cats ahat");
-  EXPECT_EQ(normalised("Zürich Ä"), "zürich Ä");  // ASCII only
+  // Of every script: Python's str.lower(), and MLQA's set of punctuation.
+  EXPECT_EQ(normalised("ZÜRICH Ä"), "zürich ä");
+  EXPECT_EQ(normalised("«ΟΔΟΣ» — ¿Москва?"), "οδος москва");
   const std::vector<std::string> gold = {"The Eiffel Tower"};
   EXPECT_EQ(match_answer("eiffel tower.", gold).exact, 1);
   EXPECT_EQ(match_answer("It is the Eiffel Tower!", gold).exact, 0);
   EXPECT_EQ(match_answer("It is the Eiffel Tower!", gold).contains, 1);
   EXPECT_EQ(match_answer("It is the Eiffel Towers!", gold).contains, 0);  // whole words
+  const std::vector<std::string> city = {"Львів"};
+  EXPECT_EQ(match_answer("„ЛЬВІВ“.", city).exact, 1);
+  EXPECT_EQ(match_answer("Це ЛЬВІВ", city).f1, 2.0 / 3);
 }
 
 TEST(AnswerMatchTest, F1CountsWordsInCommonAndTakesTheBestAnswer) {
@@ -53,6 +58,15 @@ TEST(UnseenStringsTest, CountsNumbersAndNamesThatTheSourceLacks) {
   EXPECT_EQ(unseen_strings("Ann Lee's 1,000 pears -- sold!", source).words, 5);
   EXPECT_EQ(unseen_strings("", source).words, 0);
   EXPECT_EQ(unseen_strings("to Paris in 2001", "").unseen, 2);
+}
+
+TEST(UnseenStringsTest, NamesBeginWithACapitalOfAnyScript) {
+  const std::string source = "В 1998 году Анна жила в «ОДЕССЕ». Élodie aussi.";
+  const auto count = [&](const char* output) { return unseen_strings(output, source).unseen; };
+  EXPECT_EQ(count("Она, Анна, жила в Одессе с élodie."), 0);
+  EXPECT_EQ(count("Она жила в Киеве с Élodie и Émile."), 2);  // Киеве, Émile
+  EXPECT_EQ(count("она жила в киеве"), 0);                    // no capital
+  EXPECT_EQ(unseen_strings("«Она» — в Киеве…", source).words, 3);
 }
 
 TEST(AnswersTest, RowsWithASourceAreHeldAgainstIt) {

@@ -193,16 +193,5 @@ TEST(MapSparsityTest, CountsWhatAWindowShowsOnly) {
   EXPECT_NEAR(sparsity.result().sparsity[0][0], 1.0 / 4, 1e-12);
 }
 
-TEST(RemovedDirectionsTest, AreEigenvaluesOfTheSymmetricPart) {
-  // Symmetric part of I − 1·w: diagonal 1 − {2, 0.8, 0.1}; the skew part changes nothing.
-  Tensor w = at::diag(at::tensor({2.0, 0.8, 0.1}));
-  w[0][1] += 5;
-  w[1][0] -= 5;
-  const auto removed = removed_directions(w, -1);
-  EXPECT_EQ(removed.below_zero, 1);
-  EXPECT_EQ(removed.below_half, 2);
-  EXPECT_EQ(removed_directions(w, 1).below_half, 0);  // plus adds
-}
-
 }  // namespace
 }  // namespace dex::evaluate

@@ -173,10 +173,38 @@ TEST_F(FilesTest, AnswersFromPromptsChatsAndQuestions) {
   EXPECT_TRUE(rows[2].one_line);
   EXPECT_THAT(refusal(read_answers, "b.jsonl", R"({"prompt":"x","answers":[]}
 {"messages":[{"role":"assistant","content":"x"}],"answers":["y"]}
-{"question":"x","answers":"y"}
+{"question":"x","answers":7}
 )"),
               AllOf(HasSubstr("line 1: \"answers\""), HasSubstr("line 2: \"messages\""),
                     HasSubstr("line 3: \"answers\"")));
+}
+
+// NQ-open's rows are {"question", "answer": […]}; other sets have one string, under either name.
+TEST_F(FilesTest, AnswersStandUnderEitherNameAsAStringOrAnArray) {
+  const auto rows = read_answers(
+      file("nq-open.jsonl", R"({"question":"where did they film hot tub","answer":["Fernie","BC"]}
+{"question":"who","answer":"Ann"}
+{"prompt":"2+2=","answers":"4"}
+{"prompt":"Sum up.","source":"Ann sold it.","answer":"Ann"}
+{"question":"who","answers":["Bob"],"answer":"passed over"}
+)"));
+  ASSERT_EQ(rows.size(), 5U);
+  EXPECT_THAT(rows[0].answers, ElementsAre("Fernie", "BC"));
+  EXPECT_EQ(rows[0].prompt, "Question: where did they film hot tub\nAnswer:");
+  EXPECT_THAT(rows[1].answers, ElementsAre("Ann"));
+  EXPECT_THAT(rows[2].answers, ElementsAre("4"));
+  EXPECT_THAT(rows[3].answers, ElementsAre("Ann"));
+  EXPECT_THAT(rows[4].answers, ElementsAre("Bob"));
+  EXPECT_THAT(
+      refusal(read_answers, "bad.jsonl", R"({"question":"x","answer":{"text":"y"}}
+{"question":"x","answer":["y",7]}
+{"prompt":"x","answers":" "}
+{"question":"x"}
+)"),
+      AllOf(HasSubstr("line 1: \"answer\" is an object, must be a string or an array of strings"),
+            HasSubstr("line 2: \"answer\" must be an array of at least 1 strings"),
+            HasSubstr("line 3: \"answers\" is blank"),
+            HasSubstr("line 4: has no \"answers\"; its keys are question")));
 }
 
 TEST_F(FilesTest, LabelsAreStringsOrWholeNumbers) {

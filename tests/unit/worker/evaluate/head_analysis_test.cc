@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "tests/unit/worker/evaluate/fake_subject.h"
@@ -11,9 +12,12 @@ namespace dex::evaluate {
 namespace {
 
 using ::testing::Contains;
+using ::testing::Each;
 using testing::FakeSubject;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using testing::run;
+using ::testing::StartsWith;
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
@@ -34,12 +38,22 @@ class HeadedSubject final : public FakeSubject {
     if (question.cka) out.cka = {{{1, 0.5}, {0.5, 1}}, {{1, kNone}, {kNone, 1}}};
     if (question.sparsity) {
       out.sparsity = {{n > 10 ? 1.0 : 0.0, 0.5}, {0, 0}};
+      out.negative_share = {{n > 10 ? 1.0 : 0.0, 0}, {0, 0}};
       out.negative_mass = {{0, 0}, {0, 0.25}};
+      out.removed_below_zero = removed;
+      out.removed_below_half = removed;
+      out.removed_by_layer = !removed.empty() && removed[0].size() == 1;
     }
-    if (question.hessian) out.hessian = n > 10 ? -2.0 : 3.0;
+    out.entropy_of_magnitudes = signed_maps && question.entropy;
+    if (question.hessian) {
+      out.hessian = n > 10 ? -2.0 : 3.0;
+      out.hessian_settled = n > 10;
+    }
     return out;
   }
   double more = 0;  // of the first head
+  HeadTable removed;
+  bool signed_maps = false;
   std::vector<int64_t> lengths;
   std::vector<HeadQuestion> questions;
 };
@@ -87,7 +101,11 @@ TEST(HeadAnalysisTest, ValuesAreMeansOverSequencesByHeadByLayerAndOverAll) {
   EXPECT_EQ(find_row(found, "cka", {{"layer", "1"}}), nullptr);
   // Entries of causal maps: 8·9/2 = 36 with none, 12·13/2 = 78 with all below ε.
   EXPECT_DOUBLE_EQ(value(found, "sparsity", {{"layer", "0"}, {"head", "0"}}), 78.0 / (36 + 78));
+  EXPECT_DOUBLE_EQ(value(found, "negative_share", {{"layer", "0"}, {"head", "0"}}),
+                   78.0 / (36 + 78));
   EXPECT_DOUBLE_EQ(value(found, "negative_mass", {{"layer", "1"}, {"head", "1"}}), 0.25);
+  EXPECT_EQ(find_row(found, "directions_below_zero", {}), nullptr) << "no branch has any";
+  EXPECT_THAT(found.notes, Each(Not(HasSubstr("renormalised"))));
   EXPECT_EQ(find_row(found, "hessian_eigenvalue", {}), nullptr) << "only on request";
   const ResultRow& head = *find_row(found, "entropy", {{"layer", "0"}, {"head", "0"}});
   EXPECT_EQ(head.kind, IntervalKind::kBootstrap);
@@ -155,6 +173,53 @@ TEST(HeadAnalysisTest, EigenvaluesOnRequestWithTheShareOfNegativeOnes) {
   EXPECT_DOUBLE_EQ(value(found, "hessian_negative_share", {}), 0.5);
   EXPECT_EQ(find_row(found, "hessian_negative_share", {})->kind, IntervalKind::kWilson);
   EXPECT_EQ(find_row(found, "entropy", {}), nullptr);
+  EXPECT_THAT(found.notes, Contains("base: 1 of 2 Hessian eigenvalues did not settle: they are "
+                                    "where the iteration stopped"));
+}
+
+// −2 and 3 in ten ranges of ½: the first and the last hold one of two sequences each.
+TEST(HeadAnalysisTest, EigenvaluesAreCountedInRanges) {
+  HeadedSubject base;
+  HeadAnalysis::Options options = small();
+  options.question = {};
+  ask_for("hessian", options.question);
+  HeadAnalysis task(options, texts_of({8, 12}));
+  const Evaluation found = run(task, {&base});
+  EXPECT_DOUBLE_EQ(value(found, "hessian_histogram", {{"from", "-2"}, {"to", "-1.5"}}), 0.5);
+  EXPECT_DOUBLE_EQ(value(found, "hessian_histogram", {{"from", "-1.5"}, {"to", "-1"}}), 0);
+  EXPECT_DOUBLE_EQ(value(found, "hessian_histogram", {{"from", "2.5"}, {"to", "3"}}), 0.5);
+  const ResultRow& last = *find_row(found, "hessian_histogram", {{"from", "2.5"}, {"to", "3"}});
+  EXPECT_EQ(last.n, 2);
+  EXPECT_EQ(last.kind, IntervalKind::kWilson);
+  EXPECT_EQ(std::ranges::count(found.rows, std::string("hessian_histogram"), &ResultRow::metric),
+            10);
+}
+
+TEST(HeadAnalysisTest, WhatABranchTakesAwayIsOfItsHeadsOrOfTheLayer) {
+  HeadedSubject base, adapter("adapter"), dense("dense");
+  adapter.removed = {{3, kNone}, {kNone, 1}};
+  dense.removed = {{7}, {5}};
+  HeadAnalysis task(small(), texts_of({8, 12}));
+  const Evaluation found = run(task, {&base, &adapter, &dense});
+  const Dims head = {{"layer", "0"}, {"head", "0"}}, layer = {{"layer", "1"}};
+  EXPECT_DOUBLE_EQ(find_row(found, "directions_below_zero", head, "adapter")->value, 3);
+  EXPECT_DOUBLE_EQ(find_row(found, "directions_below_half", layer, "adapter")->value, 1);
+  EXPECT_DOUBLE_EQ(find_row(found, "directions_below_half", {}, "adapter")->value, 2);
+  EXPECT_EQ(find_row(found, "directions_below_zero", {{"layer", "0"}, {"head", "1"}}, "adapter"),
+            nullptr);
+  EXPECT_EQ(find_row(found, "directions_below_zero", head, "dense"), nullptr);
+  EXPECT_DOUBLE_EQ(find_row(found, "directions_below_zero", layer, "dense")->value, 5);
+  EXPECT_FALSE(find_row(found, "directions_below_zero", layer, "dense")->comparison.has_value())
+      << "the base has none to compare with";
+}
+
+TEST(HeadAnalysisTest, EntropyOfSignedMapsIsLabelled) {
+  HeadedSubject base, adapter("adapter");
+  adapter.signed_maps = true;
+  HeadAnalysis task(small(), texts_of({8, 12}));
+  const Evaluation found = run(task, {&base, &adapter});
+  EXPECT_THAT(found.notes, Contains(StartsWith("adapter: the maps are signed")));
+  EXPECT_THAT(found.notes, Each(Not(StartsWith("base:"))));
 }
 
 std::string refusal(HeadAnalysis::Options options, const TextFile& file, Subject& subject) {

@@ -3,13 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace dex::evaluate {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::Not;
-using testing::StartsWith;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 size_t count(const std::string& text, const std::string& part) {
   size_t found = 0;
@@ -70,13 +72,27 @@ TEST(HistogramTest, RangesAreEqualAndTheLastIsClosed) {
   EXPECT_THAT(histogram({7, 7}, 4).counts, ElementsAre(2));
 }
 
-TEST(HeadScoresJsonTest, SaysNothingOfAChoiceWhereThereIsNone) {
+TEST(HeadScoresPictureTest, SaysNothingOfAChoiceWhereThereIsNone) {
   const HeadTable entropy = {{1, 2}, {3, 4}};
   const std::string svg = head_scores_svg("Heads of base", {{"entropy", "", entropy}});
   EXPECT_NE(svg.find("2 layers of 2 heads. entropy goes from 1 to 4."), std::string::npos);
   EXPECT_EQ(svg.find("are chosen"), std::string::npos);
   EXPECT_EQ(svg.find("ringed"), std::string::npos);
   EXPECT_NE(svg.find("layer 1, head 0: 3"), std::string::npos);
+}
+
+// A score that a head does not have (what a branch takes away, where none acts) is no number.
+TEST(HeadScoresPictureTest, MarksWhatIsNotDefinedAndCountsItNowhere) {
+  const double none = std::numeric_limits<double>::quiet_NaN();
+  const HeadTable some = {{1, none}, {none, 4}}, nothing = {{none, none}};
+  const std::string svg = head_scores_svg("t", {{"directions", "", some}});
+  EXPECT_THAT(svg, HasSubstr("directions goes from 1 to 4."));
+  EXPECT_THAT(svg, HasSubstr("layer 0, head 1: not defined"));
+  EXPECT_EQ(count(svg, "class=\"rest\""), 2u);
+  EXPECT_THAT(svg, Not(HasSubstr("nan")));
+  const std::string empty = head_scores_svg("t", {{"directions", "", nothing}});
+  EXPECT_EQ(count(empty, "class=\"rest\""), 0u);
+  EXPECT_THAT(empty, Not(HasSubstr("nan")));
 }
 
 }  // namespace

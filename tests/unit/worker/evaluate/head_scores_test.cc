@@ -23,7 +23,7 @@ using train::testing::tiny_config;
 using train::testing::tiny_rows;
 using train::testing::tiny_weights;
 
-class HeadScoresTest : public testing::Test {
+class HeadScoresTest : public ::testing::Test {
  protected:
   HeadScoresTest()
       : config_(tiny_config()), weights_(tiny_weights(config_)), llama_(config_, weights_) {

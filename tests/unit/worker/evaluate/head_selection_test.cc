@@ -6,10 +6,10 @@
 namespace dex::evaluate {
 namespace {
 
-using testing::DoubleNear;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::Pointwise;
+using ::testing::DoubleNear;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Pointwise;
 
 // The fixture of method.md §11.6: one layer of eight heads.
 const std::vector<double> kEntropy{2.0, 1.5, 2.9, 1.9, 2.1, 3.3, 1.1, 2.4};
@@ -43,6 +43,21 @@ TEST(HeadUnitsTest, ZscoreAndL2normGiveTheWorkedNumbers) {
                                  0.007227, 0.216803, 0.722675, 0.043361};
   EXPECT_THAT(contribution_in_unit(kImportance, ContributionUnit::kL2norm),
               Pointwise(DoubleNear(5e-7), norm));
+}
+
+TEST(HeadSelectionTest, AFractionIsNotCutByItsRounding) {
+  SelectionRule rule;
+  rule.criterion = Criterion::kImportance;
+  HeadScores scores;
+  scores.importance = {std::vector<double>(50, 1.0)};
+  const auto count = [&](double fraction) {
+    rule.fraction = fraction;
+    return select_heads(rule, scores, 1, 50)[0].size();
+  };
+  EXPECT_EQ(count(0.58), 29u);  // the product in fp64 is 28.999999999999996
+  EXPECT_EQ(count(0.59), 29u);  // of 29.5
+  EXPECT_EQ(count(0.001), 1u);
+  EXPECT_EQ(count(1.0), 50u);
 }
 
 TEST(HeadUnitsTest, OtherUnitsFollowTheirDefinitions) {
@@ -90,20 +105,20 @@ TEST(HeadSelectionTest, ExplicitListsAreCheckedByName) {
   EXPECT_THAT(select_heads(rule, {}, 2, 4)[0], ElementsAre(1, 3));
   rule.heads = {{}, {4}};
   EXPECT_THAT([&] { select_heads(rule, {}, 2, 4); },
-              testing::ThrowsMessage<std::runtime_error>(HasSubstr("layer 1: head 4 of 4")));
+              ::testing::ThrowsMessage<std::runtime_error>(HasSubstr("layer 1: head 4 of 4")));
   rule.heads = {{2, 2}, {}};
   EXPECT_THAT([&] { select_heads(rule, {}, 2, 4); },
-              testing::ThrowsMessage<std::runtime_error>(HasSubstr("head 2 twice")));
+              ::testing::ThrowsMessage<std::runtime_error>(HasSubstr("head 2 twice")));
   rule.heads = {{}};
   EXPECT_THAT([&] { select_heads(rule, {}, 2, 4); },
-              testing::ThrowsMessage<std::runtime_error>(HasSubstr("must list 2 layers, got 1")));
+              ::testing::ThrowsMessage<std::runtime_error>(HasSubstr("must list 2 layers, got 1")));
 }
 
 TEST(HeadSelectionTest, NonFiniteScoresAreRefusedByLayerAndHead) {
   HeadScores scores = fixture();
   scores.entropy_nats[0][3] = std::nan("");
   EXPECT_THAT([&] { select_heads({}, scores, 1, 8); },
-              testing::ThrowsMessage<std::runtime_error>(HasSubstr("layer 0, head 3")));
+              ::testing::ThrowsMessage<std::runtime_error>(HasSubstr("layer 0, head 3")));
 }
 
 TEST(HeadSelectionTest, ReselectionHasHysteresisAroundBothThresholds) {

@@ -5,8 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <sstream>
 
 #include "tests/support/temporary_directory.h"
@@ -21,6 +23,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::ThrowsMessage;
 namespace tiny = train::testing;
 
@@ -98,7 +101,7 @@ TEST_F(HeadsCommandTest, EveryMeasureHasItsShape) {
   EXPECT_EQ(found.at("sparsity").at("negative_mass")[0][0], 0.0);
   EXPECT_FALSE(found.at("sparsity").contains("removed_below_zero"));
   // 4·50 positions or more, 8 dimensions: enough; fewer are said.
-  EXPECT_EQ(log_, "");
+  EXPECT_THAT(log_, Not(HasSubstr("cka")));
   write("[[1,2,3,4,5],[6,7,8]]");
   run();
   EXPECT_THAT(log_, HasSubstr("cka: 8 positions for heads of 8 dimensions"));
@@ -114,10 +117,87 @@ TEST_F(HeadsCommandTest, MeasuresTheModelWithItsAdapter) {
   command_.measures = {"entropy", "sparsity"};
   const auto adapted = run();
   EXPECT_NE(adapted.at("entropy"), base.at("entropy"));  // K is trained
+  EXPECT_EQ(adapted.at("entropy_of"), "A");
+  EXPECT_EQ(adapted.at("sparsity").at("removed_of"), "head");
   const auto& removed = adapted.at("sparsity").at("removed_below_half");
   EXPECT_GT(removed[0][0].get<int64_t>(), 0);
   EXPECT_EQ(removed[0][0], removed[0][3]);  // one map for both selected heads
   EXPECT_TRUE(removed[0][1].is_null());     // not selected
+}
+
+TEST_F(HeadsCommandTest, SignedMapsOfAnAdapterAreMeasuredAndNamed) {
+  const auto options = serve::testing::tiny_options()[serve::testing::kUniformMap];
+  auto adapter =
+      serve::testing::tiny_adapter(options, 7, model::base_weights_sha256(directory_ / "model"));
+  for (auto& layer : adapter.adaptation.layers) layer.branch.gate = at::full({4}, 1.5F);
+  model::write_adapter(directory_ / "adapter", adapter);
+  command_.adapter = directory_ / "adapter";
+  command_.measures = {"entropy", "sparsity"};
+  const auto found = run();
+  EXPECT_EQ(found.at("entropy_of"), "|M| renormalised");
+  EXPECT_THAT(log_, HasSubstr("|M| renormalised"));
+  const auto& sparsity = found.at("sparsity");
+  EXPECT_GT(sparsity.at("negative_mass").get<HeadTable>()[0][0], 0.0);
+  EXPECT_GT(sparsity.at("negative_share").get<HeadTable>()[0][0], 0.0);
+  EXPECT_EQ(sparsity.at("negative_mass").get<HeadTable>()[0][1], 0.0);  // not selected
+  EXPECT_FALSE(sparsity.contains("removed_of"));
+}
+
+// Whole, so that an evaluation's caller sees how sure each eigenvalue is.
+TEST_F(HeadsCommandTest, EigenvaluesHaveAHistogramAndSayWhetherTheySettled) {
+  command_.measures = {"hessian"};
+  const auto found = run().at("hessian");
+  const auto values = found.at("eigenvalues").get<std::vector<double>>();
+  ASSERT_EQ(values.size(), rows_.size());
+  const auto& bars = found.at("histogram");
+  EXPECT_EQ(bars.at("low").get<double>(), std::ranges::min(values));
+  EXPECT_EQ(bars.at("high").get<double>(), std::ranges::max(values));
+  const auto counts = bars.at("counts").get<std::vector<int64_t>>();
+  EXPECT_EQ(std::accumulate(counts.begin(), counts.end(), int64_t{0}), 4);
+  int64_t left = 0;
+  for (const auto& each : found.at("converged")) left += each.get<bool>() ? 0 : 1;
+  EXPECT_EQ(found.at("not_settled").get<int64_t>(), left);
+  if (left > 0) {
+    EXPECT_THAT(log_, HasSubstr(std::to_string(left) + " of 4 Hessian eigenvalues did not settle"));
+  } else {
+    EXPECT_THAT(log_, IsEmpty());
+  }
+}
+
+// f64 of base and adapter: the same numbers to fp32's rounding, and not the same digits.
+TEST_F(HeadsCommandTest, MeasuresInDoublePrecisionWhereItIsAskedFor) {
+  const auto measure = [&](const char* dtype) {
+    command_.dtype = dtype;
+    return run();
+  };
+  const auto expect_near = [](const HeadTable& a, const HeadTable& b, double tolerance) {
+    ASSERT_EQ(a.size(), b.size());
+    for (size_t l = 0; l < a.size(); ++l) {
+      for (size_t h = 0; h < a[l].size(); ++h) EXPECT_NEAR(a[l][h], b[l][h], tolerance);
+    }
+  };
+  command_.measures = {"entropy", "importance", "cosine", "cka", "sparsity"};
+  for (const int form : {-1, 0, serve::testing::kUniformMap}) {
+    if (form >= 0) {
+      command_.adapter = directory_ / ("adapter-" + std::to_string(form));
+      const auto options = serve::testing::tiny_options()[static_cast<size_t>(form)];
+      model::write_adapter(command_.adapter,
+                           serve::testing::tiny_adapter(
+                               options, 7, model::base_weights_sha256(directory_ / "model")));
+    }
+    const auto exact = measure("f64"), rounded = measure("f32");
+    for (const char* score : {"entropy", "importance"}) {
+      expect_near(exact.at(score).get<HeadTable>(), rounded.at(score).get<HeadTable>(), 1e-3);
+      EXPECT_NE(exact.at(score), rounded.at(score)) << score;
+    }
+    expect_near(exact.at("cosine").at("pairs")[1].get<HeadTable>(),
+                rounded.at("cosine").at("pairs")[1].get<HeadTable>(), 1e-4);
+    expect_near(exact.at("sparsity").at("negative_mass").get<HeadTable>(),
+                rounded.at("sparsity").at("negative_mass").get<HeadTable>(), 1e-4);
+  }
+  command_.measures = {"hessian"};
+  EXPECT_THAT([&] { measure("f64"); },
+              ThrowsMessage<std::runtime_error>(HasSubstr("hessian is measured in f32 only")));
 }
 
 TEST_F(HeadsCommandTest, RefusesBadFilesByPlace) {

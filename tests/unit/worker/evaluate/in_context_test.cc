@@ -93,6 +93,30 @@ TEST(InContextTest, ShotsThatDoNotFitAreLeftOutWithANote) {
   EXPECT_THROW(run(none, {&subject}), std::runtime_error);
 }
 
+// A model that takes 500 tokens more for a prompt where "a" follows "b": sorted up no prompt of
+// these examples is longer than 450, sorted down every one is longer than 900.
+class PairSubject final : public FakeSubject {
+ public:
+  PairSubject() : FakeSubject("base", 900) {}
+  [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const override {
+    std::vector<int32_t> out = FakeSubject::encode(text);
+    const size_t b = text.find("Label: b\n");
+    if (b != std::string_view::npos && text.find("Label: a\n", b) != std::string_view::npos)
+      out.insert(out.begin(), 500, 'x');
+    return out;
+  }
+};
+
+TEST(InContextTest, ShotsThatDoNotFitInOneOfTheirOrdersAreLeftOut) {
+  PairSubject subject;
+  // 21 of 40 examples, 20 of either label, hold both; one has 19 or 20 bytes.
+  InContext task({.shots = {0, 21}, .order = InContext::Order::kByClass, .samples = 5}, rows(40));
+  const Evaluation found = run(task, {&subject});
+  ASSERT_EQ(found.notes.size(), 1U);
+  EXPECT_THAT(found.notes[0], HasSubstr("21 examples do not fit"));
+  for (const ResultRow& row : found.rows) EXPECT_EQ(*find(row.dims, "shots"), "0");
+}
+
 TEST(InContextTest, RefusesTooFewRowsAndTooManyLabels) {
   EXPECT_THROW(InContext({.shots = {40}}, rows(40)), std::runtime_error);
   EXPECT_THROW(InContext({.shots = {}}, rows(40)), std::runtime_error);

@@ -133,15 +133,5 @@ TEST(LearningDynamicsTest, GradientRangeIsTakenAfterWarmUp) {
   EXPECT_FALSE(gradient_range(norms, 200).has_value());
 }
 
-TEST(LearningDynamicsTest, StepsToALossFollowTheRunningAverage) {
-  const std::vector<double> losses{4, 2, std::nan(""), 2, 2};
-  // 4 · 3.96 · – · 3.9208 · 3.882384
-  EXPECT_NEAR(*final_average_loss(losses), 3.882384, 1e-12);
-  EXPECT_EQ(steps_to_loss(losses, 3.95), 3);
-  EXPECT_EQ(steps_to_loss(losses, 5.0), 0);
-  EXPECT_FALSE(steps_to_loss(losses, 3).has_value());
-  EXPECT_FALSE(final_average_loss({}).has_value());
-}
-
 }  // namespace
 }  // namespace dex::evaluate

@@ -263,12 +263,27 @@ TEST(MultiNeedleTest, RefusesWhatCannotBe) {
   EXPECT_THROW(run(wordy, {&subject}), std::runtime_error);
 }
 
+TEST(MultiNeedleTest, LengthsBeyondTheModelsAreNamed) {
+  FakeSubject subject("base", 1000);
+  MultiNeedle task({.lengths = {800, 1200, 1600},
+                    .depths_percent = {50},
+                    .samples_per_cell = 1,
+                    .allow_extrapolation = true},
+                   filler());
+  const Evaluation found = run(task, {&subject});
+  EXPECT_EQ(row_of(found, "accuracy", "base", {{"length", "1600"}}).n, 1);
+  EXPECT_THAT(found.notes, ::testing::Contains(AllOf(
+                               HasSubstr("rows of length 1200, 1600 are beyond the 1000 tokens"),
+                               StartsWith("extrapolated"))));
+}
+
 TEST(MultiNeedleTest, LengthsGoUpToTheModelsLimit) {
   FakeSubject subject("base", 4096);
   MultiNeedle task({.depths_percent = {0}, .samples_per_cell = 1}, filler());
   const Evaluation found = run(task, {&subject});
   for (const char* length : {"1024", "2048", "4096"})
-    EXPECT_EQ(row_of(found, "accuracy", "base", {{"length", length}}).n, 2);
+    EXPECT_EQ(row_of(found, "accuracy", "base", {{"length", length}}).n, 1)
+        << "prompts, not the two numbers that each asks for";
 }
 
 }  // namespace

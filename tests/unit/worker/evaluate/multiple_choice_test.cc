@@ -149,6 +149,26 @@ TEST(MultipleChoiceTest, ExamplesAreASeededDrawThatIsNotAsked) {
   EXPECT_EQ(row_of(run(fewer, {&subject}), "acc").n, 4);
 }
 
+TEST(MultipleChoiceTest, ExamplesArePrintedInNotes) {
+  FakeSubject subject;
+  std::vector<ChoiceQuestion> examples = {
+      {7, "Read this.", "Who\nruns?", {"Ann", "Bob"}, 1, {}},
+      {9, "", "ä" + std::string(300, 'x') + std::string(300, 'y'), {"Ann", "Bob"}, 0, {}}};
+  MultipleChoice task({.shots = 2, .letters = true}, questions(3), examples);
+  const std::vector<std::string> notes = run(task, {&subject}).notes;
+  ASSERT_EQ(notes.size(), 3U);
+  EXPECT_THAT(notes[0],
+              AllOf(HasSubstr("examples shown: lines "), HasSubstr(" of the examples' file")));
+  EXPECT_THAT(notes, ::testing::Contains("example of line 7: Read this. Question: Who runs? A. Ann "
+                                         "B. Bob Answer: B"));
+  // 300 bytes from the front and 100 from the end.
+  EXPECT_THAT(notes,
+              ::testing::Contains("example of line 9: Question: ä" + std::string(288, 'x') + " … " +
+                                  std::string(76, 'y') + " A. Ann B. Bob Answer: A"));
+  MultipleChoice many({.shots = 20}, questions(3), questions(30));
+  EXPECT_EQ(run(many, {&subject}).notes.size(), 1U + 16U);
+}
+
 TEST(MultipleChoiceTest, AQuestionThatDoesNotFitIsNamedByItsLine) {
   FakeSubject subject("base", 20);
   MultipleChoice task({}, questions(2));

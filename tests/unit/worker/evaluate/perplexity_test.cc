@@ -160,6 +160,10 @@ TEST(PerplexityTest, RefusesWhatCannotBe) {
     return std::string("not refused");
   };
   EXPECT_THAT(refusal({.context_length = 33}, "abc"), HasSubstr("--allow-extrapolation"));
+  Perplexity allowed({.context_length = 33, .allow_extrapolation = true}, raw_text("abc"));
+  EXPECT_THAT(
+      run(allowed, {&subject}).notes,
+      ::testing::Contains(HasSubstr("extrapolated: a context of 33 tokens is beyond the 32")));
   EXPECT_THAT(refusal({.context_length = 16, .stride = 16}, "abc"), HasSubstr("stride"));
   EXPECT_THAT(refusal({}, "a"), HasSubstr("single token"));
 }

@@ -40,6 +40,33 @@ TEST(SummaryTest, SharesHaveWilsonsIntervalAndTheBaselineNoComparison) {
   EXPECT_FALSE(found[0].comparison);
 }
 
+// Ten prompts that ask for two numbers each, five answered whole and five by half: Wilson of 7.5
+// out of 10, not of 15 out of 20 (0.5313 – 0.8881).
+TEST(SummaryTest, AnItemThatCountsSeveralTimesIsOneTrial) {
+  Observed base{"base", {}};
+  for (int64_t item = 0; item < 10; ++item)
+    base.observations.push_back({0, item, {}, item % 2 == 0 ? 2.0 : 1.0, 2});
+  const auto found = rows({base});
+  EXPECT_DOUBLE_EQ(found[0].value, .75);
+  EXPECT_NEAR(found[0].interval->low, 0.4421814242785499, 1e-9);
+  EXPECT_NEAR(found[0].interval->high, 0.9190521757900055, 1e-9);
+  EXPECT_EQ(found[0].n, 10);
+  EXPECT_EQ(found[0].kind, IntervalKind::kWilson);
+
+  // All or nothing of four says what right or wrong says.
+  Observed fours{"base", {}};
+  for (int64_t item = 0; item < 20; ++item)
+    fours.observations.push_back({0, item, {}, item < 7 ? 4.0 : 0.0, 4});
+  EXPECT_EQ(rows({fours})[0].interval->low,
+            rows({answers("base", "11111110000000000000")})[0].interval->low);
+
+  // Weights 3, 1 and 1: 25/11 effective items, of which 3/5.
+  const Observed uneven{"base", {{0, 0, {}, 3, 3}, {0, 1, {}, 0, 1}, {0, 2, {}, 0, 1}}};
+  EXPECT_NEAR(rows({uneven})[0].interval->low, 0.14380624745998832, 1e-9);
+  EXPECT_NEAR(rows({uneven})[0].interval->high, 0.9305365101205384, 1e-9);
+  EXPECT_EQ(rows({uneven})[0].n, 3);
+}
+
 TEST(SummaryTest, EqualSubjectsDifferByNothing) {
   const auto found = rows({answers("base", "0110101"), answers("same", "0110101")});
   const Comparison& comparison = *found[1].comparison;

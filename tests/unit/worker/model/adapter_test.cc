@@ -131,6 +131,57 @@ TEST_F(AdapterTest, KeepsTheSoftFloor) {
   EXPECT_EQ(read.adaptation.layers[2].mask[0].item<float>(), 0.3F);
 }
 
+// Neither tensors nor a floor below first_layer: there the model is the base, bit for bit.
+TEST_F(AdapterTest, LayersBelowTheFirstAreTheBases) {
+  const Batch batch = pack({{3, 14, 15, 9, 26, 5}});
+  const Llama llama(config, weights);
+  const at::Tensor start = llama.embedded(batch, {}),
+                   of_base = llama.block(0, start, batch, {}, {});
+  for (const Train train : {Train::kKvoDex, Train::kDexOnly, Train::kLoraDex, Train::kKvoOnly,
+                            Train::kAdapter, Train::kLora}) {
+    path = dir / std::string(name(train));
+    DexOptions options = testing::all_options()[0];
+    options.train = train;
+    options.first_layer = 1;
+    options.soft_floor = 0.3;
+    if (!parts_of(train).branch) options.form = Form::kNone;
+    const Adapter written = make(options);
+    write_adapter(path, written);
+    const Safetensors file = Safetensors::open(path / kTensors, Safetensors::Access::kRead);
+    EXPECT_GT(file.tensors().size(), 0U);
+    for (const auto& [key, info] : file.tensors())
+      EXPECT_EQ(key.find(".layers.0."), key.npos) << key;
+    const Adapter read = load_adapter(path, base);
+    EXPECT_EQ(read.adaptation.options.first_layer, 1);
+    EXPECT_EQ(first_changed_layer(read.adaptation), 1) << path;
+    EXPECT_TRUE(read.selected_heads[0].empty());
+    EXPECT_TRUE(llama.block(0, start, batch, read.adaptation, {}).equal(of_base)) << path;
+    EXPECT_FALSE(llama.block(1, of_base, batch, read.adaptation, {})
+                     .equal(llama.block(1, of_base, batch, {}, {})))
+        << path;
+    testing::expect_close(llama.logits(batch, read.adaptation),
+                          llama.logits(batch, written.adaptation), 1e-6, "read back");
+    if (!not_foldable(options).empty()) continue;
+    testing::expect_close(Llama(config, folded_weights(weights, read.adaptation)).logits(batch),
+                          llama.logits(batch, read.adaptation), 1e-4, "folded");
+  }
+  // PEFT's name for it.
+  const auto json = nlohmann::json::parse(support::content_of(dir / "lora" / kConfig));
+  EXPECT_EQ(json["layers_to_transform"].get<std::vector<int>>(), (std::vector<int>{1, 2}));
+}
+
+TEST_F(AdapterTest, AFirstLayerThatLiesIsRefused) {
+  DexOptions options = testing::all_options()[0];
+  options.first_layer = 1;
+  write_adapter(path, make(options));
+  edit_config([](auto& json) { json["first_layer"] = 3; });
+  EXPECT_NE(refusal().find("\"first_layer\""), std::string::npos) << refusal();
+  edit_config([](auto& json) { json["first_layer"] = 2; });  // layer 1 has heads
+  EXPECT_NE(refusal().find("no heads below first_layer 2"), std::string::npos) << refusal();
+  edit_config([](auto& json) { json.erase("first_layer"); });
+  EXPECT_NE(refusal().find("layers.0.self_attn.k_proj.weight"), std::string::npos) << refusal();
+}
+
 // Adapters written before these options existed have none of their keys.
 TEST_F(AdapterTest, ReadsWhatOlderVersionsWrote) {
   DexOptions options = testing::option(Form::kHeadMean, Projection::kBottleneck);

@@ -78,6 +78,19 @@ TEST(ConfigTest, RefusalsNameTheKey) {
   }
 }
 
+// method.md §3.6: no analysis of its heads has a meaning here.
+TEST(ConfigTest, ASoftcapIsRefusedWithTheReason) {
+  nlohmann::json json = good();
+  json["attn_logit_softcapping"] = 50.0;
+  EXPECT_NE(refusal(json).find("key \"attn_logit_softcapping\", expected nothing (model uses logit "
+                               "softcap: the log-sum-exp identity does not hold"),
+            std::string::npos)
+      << refusal(json);
+  json = good();
+  json["final_logit_softcapping"] = 30.0;
+  EXPECT_NE(refusal(json).find("model uses logit softcap"), std::string::npos) << refusal(json);
+}
+
 // The published configs' numbers; the counts are those of the published weights.
 TEST(ConfigTest, ReadsThePublishedFamilies) {
   const auto model = [](const char* type, int64_t vocabulary, int64_t hidden, int64_t intermediate,

@@ -187,5 +187,38 @@ TEST(TrainablesTest, AreTheNamedSetInFlatBufferOrder) {
   EXPECT_EQ(std::set<std::string>(all.begin(), all.end()).size(), all.size());
 }
 
+TEST(TrainablesTest, BeginAtTheFirstLayer) {
+  const Config c = tiny_config();
+  const Weights base = testing::tiny_weights(c);
+  DexOptions o;
+  o.first_layer = 2;
+  o.soft_floor = 0.2;
+  Adaptation a = initial_adaptation(o, c, base, {{}, {}, {0}}, 1);
+  std::vector<std::string> names;
+  for (const auto& entry : trainables(a)) names.push_back(entry.name);
+  const std::string layer = "model.layers.2.self_attn.";
+  EXPECT_EQ(names, (std::vector<std::string>{layer + "k_proj.weight", layer + "v_proj.weight",
+                                             layer + "o_proj.weight", layer + "dex.w_d",
+                                             layer + "dex.lambda_learn"}));
+  EXPECT_EQ(a.layers[1].mask.count_nonzero().item<int64_t>(), 0);  // nor a floor
+  EXPECT_EQ(a.layers[2].mask.count_nonzero().item<int64_t>(), 4);
+  set_lambda(a, 10);
+  EXPECT_EQ(lambda_values(a)[1], 0);
+  EXPECT_EQ(first_changed_layer(a), 2);
+  EXPECT_EQ(first_changed_layer({}), 0);
+}
+
+// Also without first_layer: tensors that nothing reads change nothing.
+TEST(FirstChangedLayerTest, IsThatOfTheLowestSelectedHead) {
+  const Config c = tiny_config();
+  const Weights base = testing::tiny_weights(c);
+  DexOptions o;
+  o.train = Train::kDexOnly;
+  EXPECT_EQ(first_changed_layer(initial_adaptation(o, c, base, {{}, {3}, {0}}, 1)), 1);
+  EXPECT_EQ(first_changed_layer(initial_adaptation(o, c, base, {{}, {}, {}}, 1)), 3);
+  o.train = Train::kKvoDex;
+  EXPECT_EQ(first_changed_layer(initial_adaptation(o, c, base, {{}, {3}, {0}}, 1)), 0);
+}
+
 }  // namespace
 }  // namespace dex::model

@@ -185,8 +185,17 @@ TEST_F(ProblemsTest, DeadPointsAreRefused) {
   options.lambda.anneal_steps = 50;
   EXPECT_NE(all(1).find("branch can't start"),
             std::string::npos);  // t = 0 is the only step visited
+  options.lambda.init = 0;       // a bump of no height
+  EXPECT_NE(all().find("branch can't start: give lambda_init ≠ 0"), std::string::npos);
   options.lambda = cosine(0, 0);
-  EXPECT_NE(all().find("lambda is 0 for the whole job"), std::string::npos);
+  EXPECT_NE(all().find("lambda is 0 for the whole job: give start or end ≠ 0"), std::string::npos);
+  options.lambda = cosine(0.3, 0);
+  EXPECT_EQ(all(), "");
+  options.lambda.anneal_steps = 0;  // its end at once
+  EXPECT_NE(all().find("lambda is 0 for the whole job: give end ≠ 0"), std::string::npos);
+  options.lambda = cosine(0, 0.3);
+  options.lambda.anneal_steps = 1;
+  EXPECT_NE(all(1).find("lambda is 0 for the whole job: give start ≠ 0"), std::string::npos);
   options.lambda.schedule = Schedule::kConstant;
   EXPECT_NE(all().find("lambda is 0 for the whole job"), std::string::npos);
   options.lambda.schedule = Schedule::kLearned;
@@ -209,6 +218,19 @@ TEST_F(ProblemsTest, BadNumbersAndHeadsAreNamed) {
   EXPECT_NE(all().find("layer 1: head 0 twice"), std::string::npos);
   heads.pop_back();
   EXPECT_NE(all().find("must list 3 layers, got 2"), std::string::npos);
+}
+
+TEST_F(ProblemsTest, TheFirstLayerIsOneOfTheModelsAndHeadsLieAboveIt) {
+  options.first_layer = 3;
+  EXPECT_EQ(all(), "first_layer must be between 0 and 2, the model's last layer, got 3; ");
+  options.first_layer = 1;
+  EXPECT_EQ(all(), "layer 0: heads are selected below first_layer 1; ");
+  heads[0].clear();
+  EXPECT_EQ(all(), "");
+  options.train = Train::kFullDex;
+  EXPECT_EQ(all(),
+            "first_layer 1 has no meaning with train full+dex, which publishes a whole model: "
+            "leave it out; ");
 }
 
 // method.md §3.3, §3.5: the identity start is the base's logits, the literal one is not.

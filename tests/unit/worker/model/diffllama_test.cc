@@ -12,6 +12,7 @@
 #include "tests/unit/worker/model/family_models.h"
 #include "tests/unit/worker/model/golden.h"
 #include "worker/model/adapter.h"
+#include "worker/model/differential_attention.h"
 #include "worker/model/fold.h"
 #include "worker/model/llama.h"
 
@@ -102,15 +103,37 @@ TEST_P(DiffLlamaTest, LaterTokensChangeNothingBefore) {
   EXPECT_LT(certificate(is.slice(0, end), was.slice(0, end)).largest, 1e-5);
 }
 
+// A head is a pair: it has one map, one λ and one output of width 2d.
+TEST_P(DiffLlamaTest, ShowsItsPairsAsHeads) {
+  Observer observer;
+  int64_t seen = 0, shares = 0;
+  observer.on_second_map = [&](int64_t layer, const at::Tensor& share) {
+    const LayerWeights& w = weights.layers[static_cast<size_t>(layer)];
+    const double lambda = differential_lambda({w.lambda_q1, w.lambda_k1, w.lambda_q2, w.lambda_k2},
+                                              lambda_init(layer))
+                              .item<double>();
+    EXPECT_NEAR(share.item<double>(), lambda, 1e-6);
+    ++shares;
+  };
+  observer.on_heads = [&](int64_t, const at::Tensor& q, const at::Tensor& k, const at::Tensor& o) {
+    const int64_t rows = batch.tokens.size(0), d = config.head_dim;
+    EXPECT_EQ(q.sizes(), (at::IntArrayRef{rows, config.heads, d}));
+    EXPECT_EQ(k.sizes(), (at::IntArrayRef{rows, config.kv_heads, d}));
+    EXPECT_EQ(o.sizes(), (at::IntArrayRef{rows, config.heads / 2, 2 * d}));
+    ++seen;
+  };
+  observer.head_gates.assign(static_cast<size_t>(config.layers), at::ones({2, config.heads / 2}));
+  const at::Tensor with = llama().hidden(batch, {}, observer);
+  testing::expect_close(with, llama().hidden(batch), 1e-6);
+  EXPECT_EQ(seen, config.layers);
+  EXPECT_EQ(shares, config.layers);
+}
+
 TEST_P(DiffLlamaTest, RefusesWhatHasNoMeaningOnIt) {
-  Observer features, gates;
-  features.on_heads = [](int64_t, const at::Tensor&, const at::Tensor&, const at::Tensor&) {};
-  gates.head_gates = {at::ones({2, config.heads})};
-  for (const Observer* observer : {&features, &gates}) {
-    EXPECT_THAT([&] { llama().hidden(batch, {}, *observer); },
-                ThrowsMessage<std::runtime_error>(
-                    HasSubstr("model_type diffllama subtracts one head's map from another's")));
-  }
+  Observer gates;
+  gates.head_gates.assign(static_cast<size_t>(config.layers), at::ones({2, config.heads}));
+  EXPECT_THAT([&] { llama().hidden(batch, {}, gates); },
+              ThrowsMessage<std::runtime_error>(HasSubstr("[documents, output_heads]")));
   const std::string way_out = "train it with kvo_only, lora, adapter or full";
   std::vector<std::vector<int64_t>> heads(static_cast<size_t>(config.layers), {0});
   DexOptions options;

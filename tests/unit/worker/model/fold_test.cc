@@ -6,8 +6,10 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <tuple>
 
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/worker/model/models.h"
@@ -107,6 +109,17 @@ TEST(FoldRefusalTest, NamesTheFormThatCannotBeFolded) {
   EXPECT_EQ(refused, 12 + 6 + 6 + 1);  // prefix_mean, activated paper and head_mean, uniform_map
 }
 
+TEST(CertificateTest, NanIsWithinNoBound) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const auto& [largest, within, broken] :
+       {std::tuple(1e-4, true, false), std::tuple(1.1e-4, false, false),
+        std::tuple(1e-2, false, false), std::tuple(1.1e-2, false, true),
+        std::tuple(nan, false, true)}) {
+    EXPECT_EQ((Certificate{largest, 0}.within_bound()), within) << largest;
+    EXPECT_EQ((Certificate{largest, 0}.broken()), broken) << largest;
+  }
+}
+
 TEST(ExportFoldedTest, IsAPlainModelOnDisk) {
   const support::TemporaryDirectory dir;
   const std::filesystem::path source = support::source_dir() / "tests/data/model/tied";
@@ -123,7 +136,9 @@ TEST(ExportFoldedTest, IsAPlainModelOnDisk) {
   EXPECT_LE(certificate(Llama(read, folded).logits(batch), branch).largest, 1e-4);
   EXPECT_TRUE(folded.embed.equal(base.embed));
   std::ifstream file(dir / "out" / "fold_certificate.json");
-  EXPECT_EQ(nlohmann::json::parse(file)["largest_logit_difference"], 1e-6);
+  const auto report = nlohmann::json::parse(file);
+  EXPECT_EQ(report["largest_logit_difference"], 1e-6);
+  EXPECT_EQ(report["within_bound"], true);
   EXPECT_THROW(export_folded(dir / "out", source, config, adapted, at::kFloat, {}),
                std::runtime_error);
 }
@@ -149,7 +164,9 @@ TEST(ExportFoldedTest, OfAnExportSaysNothingOfItsOrigin) {
   EXPECT_EQ(found, (std::set<std::string>{"config.json", "model.safetensors", "LICENSE",
                                           "fold_certificate.json"}));
   std::ifstream file(dir / "second" / "fold_certificate.json");
-  EXPECT_EQ(nlohmann::json::parse(file)["largest_logit_difference"], 2);
+  const auto report = nlohmann::json::parse(file);
+  EXPECT_EQ(report["largest_logit_difference"], 2);
+  EXPECT_EQ(report["within_bound"], false);
 }
 
 }  // namespace

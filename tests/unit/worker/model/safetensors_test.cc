@@ -5,8 +5,10 @@
 
 #include <cmath>
 #include <fstream>
+#include <limits>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "services/base/sha256.h"
 #include "tests/support/temporary_directory.h"
@@ -222,6 +224,35 @@ TEST_F(SafetensorsTest, FindsTheFirstValueThatIsNotFinite) {
               "[safetensors] t: expected finite values, found inf at index 1350000");
   }
   require_finite(at::arange(4, at::kLong), "ids");
+}
+
+// The largest finite number of a type has all bits of its exponent but one.
+TEST_F(SafetensorsTest, TellsTheLargestNumberFromInfinityInEveryType) {
+  const auto refused = [](const at::Tensor& tensor) {
+    try {
+      require_finite(tensor, "t");
+    } catch (const std::runtime_error&) {
+      return true;
+    }
+    return false;
+  };
+  const double infinity = std::numeric_limits<double>::infinity();
+  const std::pair<at::ScalarType, double> largest[] = {
+      {at::kHalf, 65504},
+      {at::kBFloat16, std::numeric_limits<float>::max() / 2},
+      {at::kFloat, std::numeric_limits<float>::max()},
+      {at::kDouble, std::numeric_limits<double>::max()}};
+  for (const auto& [type, value] : largest) {
+    EXPECT_FALSE(refused(at::full({7}, value, type))) << type;
+    EXPECT_FALSE(refused(at::full({7}, -value, type))) << type;
+    for (const double bad : {infinity, -infinity, std::numeric_limits<double>::quiet_NaN()}) {
+      at::Tensor tensor = at::zeros({3, 2}, type);
+      tensor[2][1] = bad;
+      EXPECT_TRUE(refused(tensor)) << type << " " << bad;
+      EXPECT_TRUE(refused(tensor.t())) << type << " " << bad;
+      EXPECT_FALSE(refused(tensor.select(1, 0))) << type;  // a column beside it
+    }
+  }
 }
 
 TEST_F(SafetensorsTest, AFailedWriteLeavesNothing) {

@@ -66,6 +66,20 @@ TEST_F(EngineSubjectTest, ScoresAreThoseOfTheWholePromptBitForBitWhateverIsShare
   }
 }
 
+TEST_F(EngineSubjectTest, AScaleOfLambdaGoesWithEveryItem) {
+  const auto source =
+      testing::tiny_adapter(testing::tiny_options()[testing::kDexOnly], 50, model->weights_sha256);
+  const auto only = make_serving_adapter(source, "only", std::string(64, 'd'), *model);
+  EngineSubject zero(*engine, text, make_branch_apart(only, source, *model), "zero", 256);
+  zero.scale_lambda(0);
+  EngineSubject whole_one(*engine, text, only, "one", 256);
+  const auto tokens = ids(20, 4);
+  const std::vector<evaluate::Subject::Scoring> items = {{tokens, 1}};
+  EXPECT_EQ(zero.score(items, {}).at(0), whole(tokens));  // the base's
+  EXPECT_EQ(whole_one.score(items, {}).at(0), whole(tokens, only));
+  EXPECT_NE(whole(tokens, only), whole(tokens));
+}
+
 TEST_F(EngineSubjectTest, EntriesBeforeEchoFromAreTakenFromTheCache) {
   EngineSubject subject(*engine, text, nullptr, "x", 256);
   subject.score(std::vector<evaluate::Subject::Scoring>{{ids(50, 2), 49}}, {});

@@ -1,122 +1,25 @@
-// An evaluation as a job: frames as the agent speaks them over a real socket pair, a real (tiny,
-// random) model. What the numbers mean is tested where the tasks are.
+// Evaluations that succeed, as jobs (evaluation_fixture.h). What the numbers mean is tested where
+// the tasks are.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include <google/protobuf/util/json_util.h>
 
 #include <cmath>
 #include <fstream>
-#include <functional>
 #include <map>
-#include <memory>
-#include <thread>
-#include <utility>
+#include <sstream>
+#include <string>
+#include <vector>
 
-#include "dex/internal/v1/frames.pb.h"
 #include "services/base/sha256.h"
 #include "tests/support/content_of.h"
-#include "tests/support/temporary_directory.h"
-#include "tests/support/tiny_model.h"
-#include "worker/serve/evaluation_frames.h"
+#include "tests/unit/worker/serve/evaluation_fixture.h"
 #include "worker/serve/evaluation_messages.h"
 #include "worker/serve/evaluation_report.h"
 
 namespace dex::serve {
 namespace {
 
-namespace pb = dex::v1;
-using internal::v1::EvaluatorStart;
-using internal::v1::TrainerCommand;
-using internal::v1::TrainerReport;
 using ::testing::HasSubstr;
-
-constexpr int64_t kPatience_ms = 120'000;
-
-// What an attempt said, until its last frame.
-struct Said {
-  std::vector<TrainerReport::CheckpointDone> steps;
-  std::vector<pb::FineTuningEvent> events;
-  double last_ratio = 0;
-  TrainerReport::TrainerResult result;
-  int exit = -1;
-};
-
-class EvaluationFramesTest : public ::testing::Test {
- protected:
-  EvaluationFramesTest() {
-    support::write_tiny_model(dir / "models");
-    std::ofstream text(dir / "wiki");
-    for (int i = 0; i < 60; ++i)
-      text << "The cat number " << i << " sat on the mat and saw " << i * 7 << " birds .\n";
-    std::ofstream(dir / "choices") << "What is two?,1,2,3,4,B\nWhat is three?,1,2,3,4,C\n";
-    std::ofstream(dir / "broken") << "What is two?,1,2,3,4,B\nWhat is three?,1,2,3,4,X\n";
-  }
-
-  // Perplexity, then multiple choice on `choices`; the base twice.
-  EvaluatorStart start(const std::string& attempt, const std::string& choices = "choices") {
-    EvaluatorStart start;
-    start.set_job_id("eval-1");
-    start.set_model_dir((dir / "models" / support::kTinyModel).string());
-    start.set_attempt_dir((dir / attempt).string());
-    start.set_threads(1);
-    std::filesystem::create_directories(dir / attempt);
-    for (const char* label : {"base", "again"}) {
-      auto& subject = *start.mutable_spec()->add_subjects();
-      subject.set_model(support::kTinyModel);
-      subject.set_label(label);
-    }
-    auto& perplexity = *start.mutable_spec()->add_tasks()->mutable_perplexity();
-    perplexity.set_file("file-1");
-    perplexity.set_format(pb::TEXT_FORMAT_RAW);
-    perplexity.set_context_length(128);
-    start.mutable_spec()->add_tasks()->mutable_multiple_choice()->set_file("file-2");
-    const std::pair<std::string, std::string> files[] = {{"file-1", "wiki"}, {"file-2", choices}};
-    for (const auto& [id, name] : files) {
-      auto& file = *start.add_files();
-      file.set_file(id);
-      file.set_path((dir / name).string());
-      file.set_filename(name + ".published");
-    }
-    return start;
-  }
-
-  // Plays the agent until the last frame. `on_progress` may send something.
-  Said run(const EvaluatorStart& start,
-           const std::function<void(base::FrameChannel&)>& on_progress = {}) {
-    auto pair = base::FrameChannel::pair();
-    EXPECT_TRUE(pair.ok());
-    auto& agent = *pair->first;
-    base::FrameChannel engine(std::move(pair->second));
-    Said said;
-    std::jthread program([&] { said.exit = run_evaluation_frames(engine, signals, clock); });
-    TrainerCommand command;
-    *command.mutable_evaluate() = start;
-    EXPECT_TRUE(agent.write(command.SerializeAsString(), kPatience_ms).ok());
-    while (true) {
-      const auto frame = agent.read(kPatience_ms);
-      TrainerReport report;
-      if (!frame.ok() || !report.ParseFromString(*frame)) {
-        ADD_FAILURE() << frame.status().to_string();
-        break;
-      }
-      if (report.has_progress()) {
-        said.last_ratio = report.progress().progress().progress_percentage() / 100;
-        if (on_progress && report.progress().phase() == pb::JOB_PHASE_LOADING_MODEL)
-          on_progress(agent);
-      }
-      if (report.has_checkpoint()) said.steps.push_back(report.checkpoint());
-      if (report.has_event()) said.events.push_back(report.event());
-      if (!report.has_result()) continue;
-      said.result = report.result();
-      break;
-    }
-    program.join();
-    return said;
-  }
-
-  support::TemporaryDirectory dir;
-  base::StopSignals signals;
-  base::SystemClock clock;
-};
 
 TEST_F(EvaluationFramesTest, KeepsEachTaskAndPublishesRowsWithIntervals) {
   const Said said = run(start("attempt-1"));
@@ -153,6 +56,35 @@ TEST_F(EvaluationFramesTest, KeepsEachTaskAndPublishesRowsWithIntervals) {
   const auto markdown = support::content_of(dir / "attempt-1/final/report.md");
   EXPECT_THAT(markdown, HasSubstr("## perplexity: wiki.published"));
   EXPECT_THAT(markdown, HasSubstr("| --- |"));
+}
+
+// Two questions of two subjects: a line each, the second subject's beside the first one's score.
+TEST_F(EvaluationFramesTest, SamplesArePublishedATask) {
+  const Said said = run(start("attempt-1"));
+  ASSERT_EQ(said.result.outcome(), internal::v1::OUTCOME_SUCCESS) << said.result.message();
+  const auto files = load_files(dir / "attempt-1/final", "checksums.json",
+                                said.result.result().manifest_sha256(), "samples-");
+  ASSERT_EQ(files.size(), 2U);
+  EXPECT_EQ(files[0].first, "samples-1.jsonl");
+  EXPECT_EQ(files[1].first, "samples-2.jsonl");
+  std::vector<pb::EvaluationSample> samples;
+  std::istringstream lines(files[1].second);
+  for (std::string line; std::getline(lines, line);) {
+    ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(line, &samples.emplace_back()).ok())
+        << line;
+  }
+  ASSERT_EQ(samples.size(), 4U);
+  EXPECT_EQ(samples[0].task(), "multiple_choice");
+  EXPECT_EQ(samples[0].subject(), "base");
+  EXPECT_EQ(samples[1].line(), 2);
+  EXPECT_EQ(samples[1].expected(), "3");
+  EXPECT_THAT(samples[1].prompt(), HasSubstr("Question: What is three?"));
+  EXPECT_EQ(samples[1].logprobs_size(), 4);
+  EXPECT_FALSE(samples[1].has_baseline_score());
+  EXPECT_EQ(samples[3].subject(), "again");
+  EXPECT_EQ(samples[3].output(), samples[1].output()) << "the same weights";
+  EXPECT_TRUE(samples[3].has_baseline_score());
+  EXPECT_EQ(samples[3].baseline_score(), samples[1].score());
 }
 
 TEST_F(EvaluationFramesTest, NeedlesSayWhatAttentionFallsOn) {
@@ -205,13 +137,13 @@ TEST_F(EvaluationFramesTest, HeadsAreMeasuredAndPictured) {
   EXPECT_EQ(result.task(), "head_analysis");
   std::map<std::string, int> rows;  // by metric: over all, and of 3 layers; 2 subjects
   for (const auto& row : result.rows()) ++rows[row.metric()];
-  for (const char* metric :
-       {"entropy", "importance", "cosine_distance", "cka", "sparsity", "negative_mass"})
+  for (const char* metric : {"entropy", "importance", "cosine_distance", "cka", "sparsity",
+                             "negative_share", "negative_mass"})
     EXPECT_EQ(rows[metric], 2 * (1 + 3)) << metric;
   std::map<std::string, pb::HeadTable> tables;
   for (const auto& table : result.head_tables())
     tables[table.subject() + " " + table.metric()] = table;
-  ASSERT_EQ(tables.size(), 12U);
+  ASSERT_EQ(tables.size(), 14U);
   const auto& entropy = tables.at("base entropy");
   ASSERT_EQ(entropy.layers_size(), 3);
   ASSERT_EQ(entropy.layers(0).value_size(), 4);
@@ -260,188 +192,62 @@ TEST_F(EvaluationFramesTest, AResumedAttemptPublishesTheSameBytes) {
   EXPECT_EQ(anew.result.result().manifest_sha256(), straight.result.result().manifest_sha256());
 }
 
-TEST_F(EvaluationFramesTest, AFileInTheWrongFormatIsRefusedWithLineAndReason) {
-  const Said said = run(start("attempt-1", "broken"));
-  EXPECT_EQ(said.exit, 11);
-  EXPECT_EQ(said.result.outcome(), internal::v1::OUTCOME_FAIL_FINAL);
-  EXPECT_EQ(said.result.code(), "invalid_evaluation_file");
-  EXPECT_EQ(said.result.param(), "tasks[1].multiple_choice");
-  EXPECT_THAT(said.result.message(), HasSubstr("broken.published (file-2): line 2"));
-  EXPECT_EQ(said.result.message().find(dir.path().string()), std::string::npos)
-      << "no path of the server: " << said.result.message();
-  EXPECT_TRUE(said.steps.empty()) << "every file is read before anything is computed";
-}
-
-TEST_F(EvaluationFramesTest, WhatATaskRefusesIsNotTheFilesFault) {
-  auto impossible = start("attempt-1");
-  impossible.mutable_spec()->mutable_tasks()->RemoveLast();
-  impossible.mutable_spec()->mutable_tasks(0)->mutable_perplexity()->set_context_length(1 << 20);
-  const Said said = run(impossible);
-  EXPECT_EQ(said.exit, 10);
-  EXPECT_EQ(said.result.code(), "invalid_hyperparameter") << said.result.message();
-  EXPECT_THAT(said.result.message(), HasSubstr("ask for less with context_length,"))
-      << "in the words of the spec";
-}
-
-// Another worker would have to say the same: none goes out of service over it.
-TEST_F(EvaluationFramesTest, ABaseWithoutATokenizerIsRefusedForGood) {
-  const auto asked = start("attempt-1");
-  std::filesystem::remove(dir / "models" / support::kTinyModel / "tokenizer.json");
-  const Said said = run(asked);
-  EXPECT_EQ(said.exit, 10) << said.result.message();
-  EXPECT_EQ(said.result.outcome(), internal::v1::OUTCOME_FAIL_FINAL);
-  EXPECT_EQ(said.result.param(), "subjects[0].model");
-  EXPECT_THAT(said.result.message(), HasSubstr("no tokenizer.json"));
-}
-
-TEST_F(EvaluationFramesTest, AFileThatIsNotWhatWasUploadedIsNotMeasured) {
+// Answers are written beside the report, and a later attempt need not ask for them again.
+TEST_F(EvaluationFramesTest, InstructionsAreAnsweredIntoFiles) {
+  std::ofstream(dir / "alpaca") << R"([{"instruction": "Name a cat.", "dataset": "d"},)"
+                                << R"( {"instruction": "Name a dog."}])";
   auto asked = start("attempt-1");
-  for (auto& file : *asked.mutable_files())
-    file.set_sha256(base::sha256_hex(support::content_of(file.path())));
-  EXPECT_EQ(run(asked).result.outcome(), internal::v1::OUTCOME_SUCCESS);
-  asked.set_attempt_dir((dir / "attempt-2").string());
-  std::filesystem::create_directories(dir / "attempt-2");
-  std::ofstream(dir / "wiki", std::ios::app) << "One line more.\n";
+  asked.mutable_files(1)->set_path((dir / "alpaca").string());
+  asked.mutable_spec()->mutable_tasks(1)->Clear();  // in multiple_choice's place
+  auto& task = *asked.mutable_spec()->mutable_tasks(1)->mutable_instructions();
+  task.set_file("file-2");
+  task.set_max_tokens(4);
+  asked.mutable_spec()->mutable_tasks()->SwapElements(0, 1);
   const Said said = run(asked);
-  EXPECT_EQ(said.result.outcome(), internal::v1::OUTCOME_FAIL_RETRY);
-  EXPECT_THAT(said.result.message(), HasSubstr("wiki.published (file-1) is not what was uploaded"));
-  EXPECT_TRUE(said.steps.empty());
+  ASSERT_EQ(said.result.outcome(), internal::v1::OUTCOME_SUCCESS) << said.result.message();
+  const auto report = load_report(dir / "attempt-1/final", "checksums.json",
+                                  said.result.result().manifest_sha256());
+  const auto& result = report.results(0);
+  EXPECT_EQ(result.task(), "instructions");
+  EXPECT_TRUE(result.rows().empty());
+  const std::vector<std::string> names = {
+      "instructions-1-outputs-base.json", "instructions-1-outputs-again.json",
+      "instructions-1-pairs-again.json", "instructions-1-pairs-again.key.json"};
+  EXPECT_EQ(std::vector<std::string>(result.files().begin(), result.files().end()), names);
+  const auto final_dir = dir / "attempt-1/final";
+  for (const std::string& name : names) {
+    EXPECT_THAT(support::content_of(final_dir / "checksums.json"), HasSubstr(name));
+    EXPECT_THAT(support::content_of(final_dir / "report.md"), HasSubstr("(" + name + ")"));
+  }
+  const std::string outputs = support::content_of(final_dir / names[0]);
+  EXPECT_THAT(outputs, HasSubstr(R"("instruction": "Name a cat.")"));
+  EXPECT_THAT(outputs, HasSubstr(R"("generator": "base")"));
+  EXPECT_EQ(support::content_of(final_dir / names[2]).find("again"), std::string::npos)
+      << "nothing in a pair tells who is who";
+  EXPECT_THAT(support::content_of(final_dir / names[3]), HasSubstr("again"));
+
+  auto resumed = asked;
+  resumed.set_attempt_dir((dir / "attempt-2").string());
+  std::filesystem::create_directories(dir / "attempt-2");
+  resumed.set_checkpoint_dir(said.steps.at(0).uri());
+  resumed.set_checkpoint_manifest_sha256(said.steps.at(0).manifest_sha256());
+  resumed.mutable_files(1)->set_path((dir / "gone").string());
+  const Said again = run(resumed);
+  ASSERT_EQ(again.result.outcome(), internal::v1::OUTCOME_SUCCESS) << again.result.message();
+  EXPECT_EQ(again.result.result().manifest_sha256(), said.result.result().manifest_sha256());
 }
 
-TEST_F(EvaluationFramesTest, AnAdapterOfOtherBytesAndABrokenBaseSayWhoseFaultItIs) {
-  auto foreign = start("attempt-1");
-  foreign.mutable_spec()->mutable_subjects(1)->set_adapter("ft:tiny:t::1");
-  auto& adapter = *foreign.add_adapters();
+TEST_F(EvaluationFramesTest, AScaleOfLambdaIsItsSubjectsAlone) {
+  auto asked = start("attempt-1");
+  auto& adapter = *asked.add_adapters();
   adapter.set_id("ft:tiny:t::1");
   adapter.set_path((dir / "none").string());
-  adapter.set_content_sha256(std::string(64, '4'));
-  const Said said = run(foreign);
-  EXPECT_EQ(said.result.code(), "adapter_mismatch") << said.result.message();
-  EXPECT_EQ(said.result.outcome(), internal::v1::OUTCOME_FAIL_FINAL);
-
-  auto other = start("attempt-2");
-  other.set_base_weights_sha256(std::string(64, 'a'));
-  const Said broken = run(other);
-  EXPECT_EQ(broken.exit, 17) << broken.result.message();
-  EXPECT_EQ(broken.result.outcome(), internal::v1::OUTCOME_RELEASE);
-}
-
-TEST_F(EvaluationFramesTest, AStopEndsItInTheWordsOfItsReason) {
-  using Stop = TrainerCommand::Stop;
-  const std::pair<Stop::Reason, internal::v1::Outcome> ends[] = {
-      {Stop::REASON_CANCEL, internal::v1::OUTCOME_CANCELLED},
-      {Stop::REASON_PAUSE, internal::v1::OUTCOME_PAUSED},
-      {Stop::REASON_DRAIN, internal::v1::OUTCOME_RELEASE}};
-  for (const auto& [stop, wanted] : ends) {
-    const Stop::Reason reason = stop;  // a lambda can't hold a part of a binding
-    const internal::v1::Outcome outcome = wanted;
-    const Said said = run(start("attempt-" + std::to_string(reason)), [&](auto& agent) {
-      TrainerCommand command;
-      command.mutable_stop()->set_reason(reason);
-      EXPECT_TRUE(agent.write(command.SerializeAsString(), kPatience_ms).ok());
-    });
-    EXPECT_EQ(said.result.outcome(), outcome);
-    EXPECT_EQ(said.exit, 16);
-    EXPECT_FALSE(std::filesystem::exists(dir / ("attempt-" + std::to_string(reason)) / "final"));
-  }
-}
-
-TEST(EvaluationMessagesTest, EveryOptionArrives) {
-  EvaluatorStart start;
-  auto& spec = *start.mutable_spec();
-  spec.set_seed(7);
-  spec.set_confidence(0.9);
-  for (const char* id : {"a", "b"}) {
-    start.add_files()->set_file(id);
-    start.mutable_files(start.files_size() - 1)->set_path(std::string("/files/") + id);
-  }
-  auto& needle = *spec.add_tasks()->mutable_multi_needle();
-  needle.set_file("a");
-  needle.add_lengths(512);
-  needle.add_depths_percent(30);
-  needle.set_n_needles(4);
-  needle.set_n_queries(1);
-  needle.set_samples_per_cell(5);
-  needle.set_chat(true);
-  auto& choice = *spec.add_tasks()->mutable_multiple_choice();
-  choice.set_file("a");
-  choice.set_shots_file("b");
-  choice.set_n_shot(5);
-  choice.set_letters(true);
-  choice.set_score(pb::MultipleChoiceTask::SCORE_PER_TOKEN);
-  choice.set_samples(40);
-  auto& icl = *spec.add_tasks()->mutable_icl();
-  icl.set_file("b");
-  icl.add_shots(2);
-  icl.set_n_orders(10);
-  icl.set_order(pb::IclTask::ORDER_BOTH);
-  auto& answers = *spec.add_tasks()->mutable_answers();
-  answers.set_file("b");
-  answers.set_max_tokens(9);
-  answers.set_chat(true);
-  answers.set_match(pb::AnswersTask::MATCH_CONTAINS);
-  const EvaluationJob job = evaluation_job(start);
-  ASSERT_EQ(job.tasks.size(), 4U);
-  EXPECT_EQ(job.seed, 7U);
-  EXPECT_DOUBLE_EQ(job.confidence, 0.9);
-  for (const auto& task : job.tasks) EXPECT_EQ(task.seed, 7U);
-  EXPECT_THAT(job.tasks[0].multi_needle.lengths, ::testing::ElementsAre(512));
-  EXPECT_THAT(job.tasks[0].multi_needle.depths_percent, ::testing::ElementsAre(30));
-  EXPECT_EQ(job.tasks[0].multi_needle.needles, 4);
-  EXPECT_EQ(job.tasks[0].multi_needle.queries, 1);
-  EXPECT_EQ(job.tasks[0].multi_needle.samples_per_cell, 5);
-  EXPECT_TRUE(job.tasks[0].chat);
-  EXPECT_EQ(job.tasks[1].shots_file.string(), "/files/b");
-  EXPECT_EQ(job.tasks[1].multiple_choice.shots, 5);
-  EXPECT_TRUE(job.tasks[1].multiple_choice.letters);
-  EXPECT_EQ(job.tasks[1].multiple_choice.score, evaluate::MultipleChoice::Score::kPerToken);
-  EXPECT_EQ(job.tasks[1].samples, 40);
-  EXPECT_THAT(job.tasks[2].icl.shots, ::testing::ElementsAre(2));
-  EXPECT_EQ(job.tasks[2].icl.orders, 10);
-  EXPECT_EQ(job.tasks[2].order, "both");
-  EXPECT_EQ(job.tasks[3].answers.max_tokens, 9);
-  EXPECT_TRUE(job.tasks[3].chat);
-  EXPECT_EQ(job.tasks[3].answers.match, evaluate::Answers::Match::kContains);
-  EXPECT_EQ(job.tasks[3].file.string(), "/files/b");
-}
-
-TEST(EvaluationMessagesTest, RowsOverEverythingAreKeptBeforeThoseOfGroups) {
-  evaluate::Evaluation evaluation;
-  for (size_t i = 0; i < kMostRows; ++i)
-    evaluation.rows.push_back({.task = "t", .metric = "a", .dims = {{"n", std::to_string(i)}}});
-  evaluation.rows.push_back({.task = "t", .metric = "b"});
-  const auto result = result_message({}, "f", evaluation);
-  ASSERT_EQ(result.rows_size(), static_cast<int>(kMostRows));
-  EXPECT_EQ(result.rows(0).dims().at("n"), "0");
-  EXPECT_EQ(result.rows(result.rows_size() - 1).metric(), "b");
-  ASSERT_EQ(result.notes_size(), 1);
-  EXPECT_THAT(result.notes(0), HasSubstr("only 500 of 501 rows are kept"));
-}
-
-TEST(EvaluationMessagesTest, RowsComeBackAsTheyWere) {
-  evaluate::ResultRow row{.task = "multi_needle", .subject = "night", .metric = "accuracy"};
-  row.dims = {{"length", "1024"}, {"depth", "50"}};
-  row.value = 0.25;
-  row.interval = evaluate::Interval{0.1, 0.5};
-  row.confidence = 0.9;
-  row.kind = evaluate::IntervalKind::kWilson;
-  row.n = 12;
-  row.comparison =
-      evaluate::Comparison{-0.5, evaluate::Interval{-0.7, -0.2}, evaluate::Verdict::kWorse};
-  const auto back = row_of(row_message(row));
-  EXPECT_EQ(back.dims, (evaluate::Dims{{"depth", "50"}, {"length", "1024"}}));
-  EXPECT_EQ(back.value, row.value);
-  EXPECT_EQ(back.interval->high, 0.5);
-  EXPECT_EQ(back.kind, row.kind);
-  EXPECT_EQ(back.n, 12);
-  EXPECT_EQ(back.comparison->delta, -0.5);
-  EXPECT_EQ(back.comparison->interval->low, -0.7);
-  EXPECT_EQ(back.comparison->verdict, evaluate::Verdict::kWorse);
-  row.comparison->verdict = evaluate::Verdict::kDifferent;
-  EXPECT_EQ(row_of(row_message(row)).comparison->verdict, evaluate::Verdict::kDifferent);
-  evaluate::ResultRow bare{.task = "icl"};
-  EXPECT_FALSE(row_of(row_message(bare)).interval);
-  EXPECT_FALSE(row_of(row_message(bare)).comparison);
+  for (auto& subject : *asked.mutable_spec()->mutable_subjects())
+    subject.set_adapter("ft:tiny:t::1");
+  asked.mutable_spec()->mutable_subjects(1)->set_dex_lambda_scale(0);
+  const EvaluationJob job = evaluation_job(asked);
+  EXPECT_FALSE(job.subjects.subjects.at(0).dex_lambda_scale.has_value());
+  EXPECT_EQ(job.subjects.subjects.at(1).dex_lambda_scale.value_or(1), 0);
 }
 
 }  // namespace

@@ -161,6 +161,70 @@ TEST_F(FrameServerTest, AnswersBaseAndAdapterSideBySide) {
   EXPECT_NE(replies.at(1).ids, replies.at(2).ids);  // other seeds
 }
 
+// The branch is taken apart when the first such request comes, while others go on.
+TEST_F(FrameServerTest, ScalesLambdaRequestByRequest) {
+  start();
+  load("ft:tiny", "adapter");
+  EXPECT_EQ(next().adapter().state(), pb::Replica::STATE_LOADED);
+  const auto scaled = [](uint64_t request, double scale) {
+    auto command = generate(request, "ft:tiny");
+    command.mutable_generate()->mutable_body()->set_seed(3);
+    command.mutable_generate()->mutable_body()->set_max_tokens(200);
+    command.mutable_generate()->mutable_body()->set_dex_lambda_scale(scale);
+    return command;
+  };
+  auto plain = scaled(1, 1);
+  plain.mutable_generate()->mutable_body()->clear_dex_lambda_scale();
+  auto base = scaled(6, 0.5);
+  base.mutable_generate()->clear_adapter();
+  for (const auto& command :
+       {plain, scaled(2, 1), scaled(3, 0.5), scaled(4, 0), scaled(5, 0.5), base, scaled(7, 1.5)})
+    send(command);
+  const auto replies = collect(7);
+  for (uint64_t i = 1; i <= 5; ++i) ASSERT_TRUE(replies.at(i).finish) << i;
+  EXPECT_EQ(replies.at(1).ids, replies.at(2).ids);
+  EXPECT_EQ(replies.at(3).ids, replies.at(5).ids);
+  EXPECT_NE(replies.at(1).ids, replies.at(4).ids);
+  EXPECT_NE(replies.at(3).ids, replies.at(4).ids);
+  const std::map<uint64_t, double> told = {{1, 1}, {2, 1}, {3, 0.5}, {4, 0}, {5, 0.5}};
+  for (const auto& [request, scale] : told) {
+    const auto& used = replies.at(request).start->adapter();
+    EXPECT_TRUE(used.has_dex_lambda_scale());
+    EXPECT_EQ(used.dex_lambda_scale(), scale) << request;
+  }
+  EXPECT_EQ(replies.at(6).error->reason(), "UNUSED_FIELD");
+  EXPECT_EQ(replies.at(6).error->field(), "dex_lambda_scale");
+  EXPECT_EQ(replies.at(7).error->reason(), "VALUE_OUT_OF_RANGE");
+  EXPECT_FALSE(replies.at(7).start);
+}
+
+TEST_F(FrameServerTest, AScaledRequestThatWaitsCanBeCancelledAndAMissingFolderIsSaid) {
+  start();
+  load("ft:tiny", "adapter");
+  EXPECT_EQ(next().adapter().state(), pb::Replica::STATE_LOADED);
+  std::filesystem::rename(dir / "adapter", dir / "elsewhere");
+  auto lost = generate(1, "ft:tiny");
+  lost.mutable_generate()->mutable_body()->set_dex_lambda_scale(0.5);
+  send(lost);
+  EXPECT_EQ(collect(1).at(1).error->reason(), "ARTIFACT_CORRUPT");
+  send(generate(2, "ft:tiny"));  // the folded one still answers
+  EXPECT_TRUE(collect(1).at(2).finish);
+
+  std::filesystem::rename(dir / "elsewhere", dir / "adapter");
+  auto long_one = generate(3, "ft:tiny");
+  long_one.mutable_generate()->mutable_body()->set_dex_lambda_scale(0.5);
+  long_one.mutable_generate()->mutable_body()->set_max_tokens(250);
+  send(long_one);
+  EngineCommand cancel;
+  cancel.mutable_cancel()->set_request(3);
+  send(cancel);
+  const auto reply = collect(1).at(3);
+  ASSERT_TRUE(reply.finish);
+  if (reply.ids.size() < 250) {
+    EXPECT_EQ(reply.finish->finish_reason(), pb::FINISH_REASON_CANCELLED);
+  }
+}
+
 TEST_F(FrameServerTest, ARefusedAdapterHurtsNobody) {
   start();
   load("ft:foreign", "foreign");
@@ -307,6 +371,30 @@ TEST_F(ProgramTest, ScoresWithoutATokenizer) {
                             "--dtype", "f32", "--tokens", "5,9,14,3"});
   ASSERT_EQ(adapted.code, 0) << adapted.error;
   EXPECT_NE(nlohmann::json::parse(adapted.out), values);
+}
+
+TEST_F(ProgramTest, ScoresAtAScaleOfLambda) {
+  const auto score = [&](std::vector<std::string> more) {
+    std::vector<std::string> args = {
+        "score",   "--model", model(),    "--adapter", (dir / "adapter").string(),
+        "--dtype", "f32",     "--tokens", "5,9,14,3"};
+    args.insert(args.end(), more.begin(), more.end());
+    const auto got = run(args);
+    EXPECT_EQ(got.code, 0) << got.error;
+    return got.out;
+  };
+  const std::string plain = score({}), half = score({"--lambda-scale", "0.5"});
+  EXPECT_EQ(score({"--lambda-scale", "1"}), plain);
+  EXPECT_NE(half, plain);
+  EXPECT_NE(score({"--lambda-scale", "0"}), half);
+  // Generating at scale 0 says what it is told to, and a base has nothing to scale.
+  const auto made =
+      run({"generate", "--model", model(), "--adapter", (dir / "adapter").string(),
+           "--lambda-scale", "0", "--tokens", "5,9", "--max-tokens", "3", "--ignore-eos"});
+  EXPECT_EQ(made.code, 0) << made.error;
+  const auto base = run({"score", "--model", model(), "--lambda-scale", "0.5", "--tokens", "1,2"});
+  EXPECT_EQ(base.code, 1);
+  EXPECT_THAT(base.error, ::testing::HasSubstr("dex_lambda_scale has no effect, got 0.5"));
 }
 
 TEST_F(ProgramTest, GeneratesIdsWithoutATokenizerTheSameForTheSameSeed) {

@@ -12,7 +12,9 @@
 namespace dex::serve::testing {
 
 // Where some of the following are in their list.
-inline constexpr int kPrefixMean = 4, kUniformMap = 5, kAttentionLora = 10;
+inline constexpr int kPaper = 0, kDexOnly = 1, kHeadMean = 2, kPrefixMean = 4, kUniformMap = 5,
+                     kDexOnlyGelu = 7, kAttentionLora = 10, kBottleneckAdapter = 11,
+                     kLoraPaper = 13;
 
 inline std::vector<model::DexOptions> tiny_options() {
   model::DexOptions paper;
@@ -61,9 +63,13 @@ inline std::vector<model::DexOptions> tiny_options() {
   model::DexOptions lora_paper = paper, lora_prefix = prefix, lora_silu = silu;
   for (auto* options : {&lora_paper, &lora_prefix, &lora_silu})
     options->train = model::Train::kLoraDex;
-  return {paper,       only,      mean,   bottleneck,     prefix,  uniform,   silu,
-          gelu,        dense,     shared, attention_lora, adapter, after_mlp, lora_paper,
-          lora_prefix, lora_silu, lora};
+  // Nothing below layer 1, nor a floor: folded, and as a branch.
+  model::DexOptions upper = paper, upper_prefix = prefix;
+  upper.first_layer = upper_prefix.first_layer = 1;
+  upper_prefix.soft_floor = 0.25;
+  return {paper,       only,      mean,   bottleneck,     prefix,      uniform,   silu,
+          gelu,        dense,     shared, attention_lora, adapter,     after_mlp, lora_paper,
+          lora_prefix, lora_silu, lora,   upper,          upper_prefix};
 }
 
 inline model::Adapter tiny_adapter(const model::DexOptions& options, uint64_t stream,

@@ -30,6 +30,26 @@ TEST(AdviceTest, ThePapersRunIsOutOfReachForLambda) {
   EXPECT_NEAR(branch_reach(fast, resolved, 64), 0.008, 1e-3);
 }
 
+// r ≤ reach(λ)·lr_diff·F where there are only gates.
+TEST(AdviceTest, UniformMapsGatesAreEstimatedToo) {
+  JobSpec spec;
+  spec.dex.form = model::Form::kUniformMap;
+  spec.dex.lambda = {.schedule = model::Schedule::kConstant, .value = 0.5};
+  Resolved resolved;
+  resolve_schedules(spec, 106, resolved);
+  const double sum =
+      learning_rate_reach(spec.hyperparameters.schedule, resolved.updates, resolved.warmup);
+  EXPECT_NEAR(sum, 53, 1);
+  EXPECT_DOUBLE_EQ(branch_reach(spec, resolved, 64), 0.5 * 1e-4 * sum);
+  EXPECT_TRUE(branch_out_of_reach(spec, resolved, 64).has_value());
+  spec.hyperparameters.branch_learning_rate = 1e-2;
+  EXPECT_FALSE(branch_out_of_reach(spec, resolved, 64).has_value());
+  spec.dex.form = model::Form::kPaper;  // a bottleneck is not estimated
+  spec.dex.projection = model::Projection::kBottleneck;
+  spec.hyperparameters.branch_learning_rate = 1e-6;
+  EXPECT_FALSE(branch_out_of_reach(spec, resolved, 64).has_value());
+}
+
 JobSpec cosine() {
   JobSpec spec;
   spec.dex.lambda.schedule = model::Schedule::kSeedCosine;
@@ -80,10 +100,31 @@ TEST(AdviceTest, EachScheduleHasItsOwnWayToAStrongerBranch) {
 }
 
 TEST(AdviceTest, OverfittingNeedsThreeRisesWhileTrainingFalls) {
-  EXPECT_TRUE(overfitting({2.0, 2.1, 2.2, 2.3}, {2.0, 1.9, 1.8}).has_value());
-  EXPECT_FALSE(overfitting({2.0, 2.1, 2.2, 2.2}, {2.0, 1.9, 1.8}).has_value());
-  EXPECT_FALSE(overfitting({2.0, 2.1, 2.2, 2.3}, {2.0, 1.9, 1.95}).has_value());
-  EXPECT_FALSE(overfitting({2.1, 2.2, 2.3}, {2.0, 1.9, 1.8}).has_value());
+  EXPECT_TRUE(overfitting({2.0, 2.1, 2.2, 2.3}, {2.0, 1.9, 1.8}, {}).has_value());
+  EXPECT_FALSE(overfitting({2.0, 2.1, 2.2, 2.2}, {2.0, 1.9, 1.8}, {}).has_value());
+  EXPECT_FALSE(overfitting({2.0, 2.1, 2.2, 2.3}, {2.0, 1.9, 1.95}, {}).has_value());
+  EXPECT_FALSE(overfitting({2.1, 2.2, 2.3}, {2.0, 1.9, 1.8}, {}).has_value());
+}
+
+// What is named exists in the method: no branch of LoRA's, no base rate of dex_only's.
+TEST(AdviceTest, OverfittingNamesTheMethodsOwnRates) {
+  const auto suggestion = [](model::Train train, double rate) {
+    JobSpec spec;
+    spec.dex.train = train;
+    spec.hyperparameters.learning_rate = rate;
+    spec.hyperparameters.branch_learning_rate = 3e-4;
+    return overfitting({2.0, 2.1, 2.2, 2.3}, {2.0, 1.9, 1.8}, spec)->suggestion;
+  };
+  const std::string rest = ", fewer passes, or the best checkpoint";
+  EXPECT_EQ(suggestion(model::Train::kKvoDex, 1e-4),
+            "separate rates (learning_rate 5e-5, branch_learning_rate 1e-4)" + rest);
+  EXPECT_EQ(suggestion(model::Train::kKvoDex, 5e-5), "a lower learning_rate (now 5.0e-05)" + rest);
+  for (const auto train : {model::Train::kLora, model::Train::kFull, model::Train::kAdapter,
+                           model::Train::kKvoOnly, model::Train::kFullDex}) {
+    EXPECT_EQ(suggestion(train, 2e-4), "a lower learning_rate (now 2.0e-04)" + rest);
+  }
+  EXPECT_EQ(suggestion(model::Train::kDexOnly, 1e-4),
+            "a lower branch_learning_rate (now 3.0e-04)" + rest);
 }
 
 TEST(AdviceTest, DegradedWaitsForAQuarterOfTheAnnealing) {
@@ -104,6 +145,13 @@ TEST(AdviceTest, DegradedWaitsForAQuarterOfTheAnnealing) {
   scheduled.heads = spec.heads;
   EXPECT_THAT(degraded(2.0, 2.1, 25, scheduled, resolved, 0.2)->suggestion,
               HasSubstr("then a lower lambda.end (now 0.3); then a lower learning_rate"));
+  spec.heads.eta = 0;  // no contribution is below 0: the threshold stays where it is
+  EXPECT_THAT(degraded(2.0, 2.1, 25, spec, resolved, 0.6)->suggestion,
+              HasSubstr("tau 1.2 and eta 0; then"));
+  JobSpec only;
+  only.dex.train = model::Train::kDexOnly;
+  EXPECT_EQ(degraded(2.0, 2.1, 25, only, resolved, 0.5)->suggestion,
+            "a lower branch_learning_rate (now 1.0e-04)");
 }
 
 TEST(AdviceTest, UnstableCountsSpikesAndWildNorms) {
@@ -120,6 +168,14 @@ TEST(AdviceTest, UnstableCountsSpikesAndWildNorms) {
   resolved.anneal_steps = 1000;  // as long as can be
   EXPECT_EQ(unstable(losses, norms, spec, resolved)->suggestion,
             "a lower learning_rate (now 1.0e-04)");
+  // Where nothing is annealed, nothing is annealed more slowly: create refuses anneal_steps there.
+  for (const auto schedule : {model::Schedule::kLearned, model::Schedule::kConstant}) {
+    JobSpec still;
+    still.dex.lambda.schedule = schedule;
+    resolved.anneal_steps = 300;
+    EXPECT_EQ(unstable(losses, norms, still, resolved)->suggestion,
+              "a lower learning_rate (now 1.0e-04)");
+  }
   JobSpec control;
   control.dex.form = model::Form::kNone;
   resolved.anneal_steps = 300;

@@ -160,6 +160,14 @@ TEST_F(JobTest, ALargeBranchAndAWrongStartAreRefused) {
   empty.heads.criterion = evaluate::Criterion::kExplicit;
   empty.heads.heads = {{}, {}};
   EXPECT_THAT(failure_of(empty).what(), HasSubstr("at least one selected head"));
+  // By threshold: with the share, and thresholds that would select some.
+  empty.heads = {};
+  empty.heads.criterion = evaluate::Criterion::kThreshold;
+  empty.heads.tau = 1000;
+  const Failure none = failure_of(empty);
+  EXPECT_EQ(none.exit(), Exit::kBadSpec);
+  EXPECT_THAT(none.what(), HasSubstr("train DEX_ONLY would train nothing: 0 % of the heads are "
+                                     "selected by tau 1000, eta 0. Try: "));
 }
 
 }  // namespace

@@ -97,6 +97,39 @@ TEST_F(HeadsOnlyTest, SaysWithNumbersWhenTheRowsAreFewOrShort) {
   EXPECT_THAT(warnings[1].at("evidence").get<std::string>(), HasSubstr("skip_rows 24"));
 }
 
+// The training job says it too, before it begins.
+TEST_F(HeadsOnlyTest, AJobWarnsOfFewOrShortRowsAsItsPreviewDoes) {
+  JobSpec spec = selecting(evaluate::Criterion::kEntropy, "few");
+  spec.calibration = {.n_sequences = 1000, .seq_length = 24, .skip_rows = 24};
+  RecordingSession session;
+  run(spec, session);
+  std::vector<std::string> codes;
+  for (const json& warning : session.data("warning")) codes.push_back(warning.at("code"));
+  EXPECT_THAT(codes, ::testing::IsSupersetOf({"calibration_small", "calibration_short"}));
+}
+
+// method.md §4.1: what rows without a counted row have is H/ln(i+1), never above 1; a tau in nats
+// would be compared with it in silence.
+TEST_F(HeadsOnlyTest, ATauInNatsNeedsRowsThatAreLongEnough) {
+  for (const bool heads_only : {true, false}) {
+    JobSpec spec = selecting(evaluate::Criterion::kThreshold, "nats");
+    spec.heads_only = heads_only;
+    spec.heads.entropy_unit = evaluate::EntropyUnit::kNats;
+    spec.calibration.skip_rows = 24;  // of seq_length 24
+    const Failure failure = failure_of(spec);
+    EXPECT_EQ(failure.exit(), Exit::kBadSpec);
+    EXPECT_THAT(failure.what(), HasSubstr("NATS needs a calibration row longer than skip_rows 24"));
+    EXPECT_THAT(failure.what(), HasSubstr("give longer rows, a smaller skip_rows, or NORMALIZED"));
+  }
+  JobSpec normalized = selecting(evaluate::Criterion::kThreshold, "normalized");
+  normalized.heads.entropy_unit = evaluate::EntropyUnit::kNormalized;
+  normalized.calibration.skip_rows = 24;
+  EXPECT_EQ(preview(normalized).at("entropy_unit"), "normalized");
+  JobSpec longer = selecting(evaluate::Criterion::kThreshold, "longer");
+  longer.heads.entropy_unit = evaluate::EntropyUnit::kNats;
+  EXPECT_EQ(preview(longer).at("entropy_unit"), "nats");
+}
+
 // None of τ = 1000 and all of η = 1000.
 TEST_F(HeadsOnlyTest, WarnsOfNoHeadAndOfNearlyAll) {
   JobSpec none = selecting(evaluate::Criterion::kThreshold, "none");

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <regex>
 #include <set>
 
@@ -107,6 +108,46 @@ TEST_F(JobTest, LearnsAndReportsIt) {
   EXPECT_EQ(lines, 60 + 11);
 }
 
+// method.md §2.6: on 4,096 tokens or more, where there are as many.
+TEST_F(JobTest, TheEffectIsMeasuredOnEnoughTokensOrAllThereAre) {
+  const auto tokens_of = [](const std::vector<std::vector<int32_t>>& rows) {
+    int64_t tokens = 0;
+    for (const auto& row : rows) tokens += static_cast<int64_t>(row.size());
+    return tokens;
+  };
+  RecordingSession few;
+  EXPECT_EQ(run(spec("few"), few).branch_effect.tokens, tokens_of(tiny_rows(12, 40, 78)));
+
+  const auto rows = tiny_rows(300, 60, 79);
+  ASSERT_GT(tokens_of(rows), 6000);
+  write_rows(directory_ / "validation.jsonl", rows);
+  JobSpec many = spec("many");
+  many.evaluation.max_tokens = 500;
+  RecordingSession session;
+  const int64_t tokens = run(many, session).branch_effect.tokens;
+  EXPECT_GE(tokens, 4096);
+  EXPECT_LT(tokens, 4096 + 60);  // the row that crosses the limit is the last
+}
+
+// method.md §4.6, from the norms that the job's events have.
+TEST_F(JobTest, ReportsTheGradientRangeAfterWarmUp) {
+  JobSpec spec = this->spec();
+  spec.hyperparameters.max_steps = 43;
+  spec.hyperparameters.warmup_ratio = 0.05;  // 2 updates
+  RecordingSession session;
+  const Published published = run(spec, session);
+  auto norms = session.numbers("metrics", "gradNorm");
+  ASSERT_EQ(norms.size(), 43u);
+  norms.erase(norms.begin(), norms.begin() + 2);
+  std::sort(norms.begin(), norms.end());
+  // Of 41 numbers the p-th percentile is the one at 0.4·p.
+  ASSERT_TRUE(published.gradient_range.has_value());
+  EXPECT_NEAR(*published.gradient_range, (norms[38] - norms[2]) / norms[20], 1e-12);
+  const auto config = nlohmann::json::parse(
+      bytes_of(std::filesystem::path(published.path) / "adapter_config.json"));
+  EXPECT_NE(config.dump().find("\"gradient_range\""), std::string::npos);
+}
+
 // An evaluation's point by layer is whole: a reader that takes a step's last point misses nothing.
 TEST_F(JobTest, PointsByLayerRepeatTheirStepsFigures) {
   RecordingSession session;
@@ -201,6 +242,29 @@ TEST_F(JobTest, ReselectionEndsWithWholeMasksAndIsLogged) {
   EXPECT_THAT(bytes_of(spec.attempt_dir / "head_selection.svg"),
               HasSubstr("Heads chosen before step 31"));
   EXPECT_FALSE(published.path.empty());
+}
+
+// method.md §2.4: between what rounding explains and what it can't, the job says so. Logits and
+// their rounding grow with the weight of the last norm.
+TEST_F(JobTest, WarnsOfAFoldThatRoundingDoesNotExplain) {
+  double largest = 0;
+  for (double scale = 1; largest <= 1e-4; scale *= 8) {
+    ASSERT_LT(scale, 1e9);
+    auto weights = tiny_weights(tiny_config());
+    weights.norm.mul_(scale);
+    std::filesystem::remove(directory_ / "model" / "model.safetensors");
+    model::write_safetensors(directory_ / "model" / "model.safetensors",
+                             model::named_weights(weights));
+    JobSpec spec = this->spec("scale-" + std::to_string(static_cast<int64_t>(scale)));
+    spec.hyperparameters.max_steps = 3;
+    RecordingSession session;
+    run(spec, session);
+    largest = session.data("export_complete").at(0).at("maxAbsLogitDiff");
+    bool warned = false;
+    for (const auto& warning : session.data("warning"))
+      warned = warned || warning.at("code") == "fold_inexact";
+    EXPECT_EQ(warned, largest > 1e-4) << scale;
+  }
 }
 
 TEST_F(JobTest, WarnsOfAClampedAnnealingAndABranchOutOfReach) {

@@ -113,6 +113,30 @@ TEST_F(ProgramTest, TrainsAloneWithoutATokenizer) {
   EXPECT_EQ(out.find("step 20/20", last + 1), std::string::npos) << out;
 }
 
+// Alone a job keeps nothing unless it is told where.
+TEST_F(ProgramTest, TheNextJobReadsWhatFrozenLayersComputed) {
+  auto upper = start(20);
+  upper["spec"]["hyperparameters"]["firstLayer"] = 1;
+  const fs::path file = directory_ / "upper.json", cache = directory_ / "kept";
+  std::ofstream(file) << upper.dump();
+  const auto run = [&](const std::string& attempt, const std::string& bytes) {
+    const auto status =
+        trainer({"--spec", file.string(), "--attempt-dir", (directory_ / attempt).string(),
+                 "--prefix-cache", cache.string(), "--prefix-cache-bytes", bytes})
+            ->wait(kPatienceMs);
+    EXPECT_TRUE(status && status->success()) << text(directory_ / "err.txt");
+    return text(directory_ / "out.txt");
+  };
+  EXPECT_THAT(run("off", "0"), ::testing::Not(HasSubstr("prefix_cache")));
+  EXPECT_FALSE(fs::exists(cache));
+  EXPECT_THAT(run("cold", "100000000"), HasSubstr("prefix_cache: the lowest 1 layers were read"));
+  run("warm", "100000000");
+  const std::string metrics = text(directory_ / "warm/metrics.jsonl");
+  EXPECT_THAT(metrics, HasSubstr("\"prefixMisses\":0"));
+  EXPECT_EQ(text(directory_ / "off/final/adapter_model.safetensors"),
+            text(directory_ / "warm/final/adapter_model.safetensors"));
+}
+
 TEST_F(ProgramTest, SpecErrorsNameFieldAndValue) {
   auto bad = start();
   bad["spec"]["hyperparameters"]["learningRate"] = -1;
@@ -272,6 +296,7 @@ TEST_F(FramedTest, ReportsItsWayAndItsResult) {
   EXPECT_EQ(result.result().manifest_sha256().size(), 64u);
   EXPECT_EQ(result.result().adapter().form(), "paper");
   EXPECT_GT(result.result().metrics().trained_parameters(), 0);
+  EXPECT_GT(result.result().metrics().gradient_range(), 0);
   EXPECT_EQ(process_->wait(kPatienceMs)->code, 0);
 }
 

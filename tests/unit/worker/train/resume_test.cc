@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "services/base/sha256.h"
@@ -64,6 +65,18 @@ TEST(TrainStateTest, AStateWithoutEarlyStoppingIsThatOfAJobWithoutIt) {
   const TrainState read = state_from_json(old.dump());
   EXPECT_EQ(read.step, 3);
   EXPECT_EQ(read.early, EarlyStopping::State{});
+}
+
+TEST(TrainStateTest, NormsOfSkippedUpdatesComeBackAsSuch) {
+  TrainState state;
+  state.grad_norms = {1.5, std::nan(""), 0.25};
+  const std::string text = to_json(state);
+  const TrainState read = state_from_json(text);
+  ASSERT_EQ(read.grad_norms.size(), 3U);
+  EXPECT_EQ(read.grad_norms[0], 1.5);
+  EXPECT_TRUE(std::isnan(read.grad_norms[1]));
+  EXPECT_EQ(read.grad_norms[2], 0.25);
+  EXPECT_EQ(to_json(read), text);
 }
 
 struct Case {
@@ -135,6 +148,34 @@ TEST_F(ResumeTest, EveryPlaceToStopIsExact) {
     run_until(second, -1);
     expect_same_bits(directory_ / "straight", directory_ / ("second" + name));
   }
+}
+
+// Takes the norms out of a checkpoint's state, as a version before the gradient range left it.
+void forget_norms(const fs::path& checkpoint) {
+  auto state = nlohmann::json::parse(bytes_of(checkpoint / "state.json"));
+  ASSERT_EQ(state.erase("grad_norms"), 1U);
+  std::ofstream(checkpoint / "state.json") << state.dump(1);
+  auto manifest = nlohmann::json::parse(bytes_of(checkpoint / "MANIFEST.json"));
+  for (auto& file : manifest.at("files")) {
+    if (file.at("name") != "state.json") continue;
+    file["size"] = fs::file_size(checkpoint / "state.json");
+    file["sha256"] = *base::sha256_file(checkpoint / "state.json");
+  }
+  std::ofstream(checkpoint / "MANIFEST.json") << manifest.dump(1);
+}
+
+TEST_F(ResumeTest, TheGradientRangeIsThatOfAllUpdatesOrNone) {
+  RecordingSession session;
+  const Published straight = run(long_spec("straight"), session);
+  ASSERT_TRUE(straight.gradient_range.has_value());
+  const auto stopped = run_until(long_spec("first"), 17);
+  JobSpec second = long_spec("second");
+  second.checkpoint_dir = stopped.checkpoints.back().path;
+  EXPECT_EQ(run(second, session).gradient_range, straight.gradient_range);
+  forget_norms(second.checkpoint_dir);
+  JobSpec third = long_spec("third");
+  third.checkpoint_dir = second.checkpoint_dir;
+  EXPECT_FALSE(run(third, session).gradient_range.has_value());
 }
 
 TEST_F(ResumeTest, CancelEndsAtOnceAndPauseSavesFirst) {

@@ -26,7 +26,7 @@ Selection selected(const JobSpec& spec) {
   out.scores.entropy_nats = {{2.0, 1.5, 2.9, 1.9, 2.1, 3.3, 1.1, 2.4}};
   out.scores.entropy_normalized = {std::vector<double>(8, 0.5)};
   out.scores.importance = {{.20, .012, .035, .30, .004, .12, .40, .024}};
-  out.scores.sequences = 6;
+  out.scores.sequences = 8;
   out.scores.tokens = 2048;
   out.scores.skip_rows = 32;
   out.heads = evaluate::select_heads(spec.heads, out.scores, 1, 8);
@@ -47,7 +47,7 @@ TEST(SelectionReportTest, SaysRuleCalibrationScoresSetsSharesAndReasons) {
   EXPECT_EQ(report.at("calibration"), json({{"source", "training_file"},
                                             {"n_sequences", 8},
                                             {"seq_length", 512},
-                                            {"sequences", 6},
+                                            {"sequences", 8},
                                             {"tokens", 2048},
                                             {"skip_rows", 32},
                                             {"normalized_because_short", false},
@@ -103,6 +103,38 @@ TEST(SelectionReportTest, WarnsOfNothingAndOfNearlyEverythingWithBetterThreshold
     EXPECT_EQ(warnings[0].at("topic"), topic);
     EXPECT_THAT(warnings[0].at("suggestion").get<std::string>(), HasSubstr("select"));
   }
+}
+
+TEST(SelectionReportTest, WarnsOfFewAndOfShortCalibrationRows) {
+  const JobSpec spec = threshold(1.0, .03);
+  Selection selection = selected(spec);
+  selection.scores.sequences = 3;
+  selection.scores.short_sequences = true;
+  const json warnings = json::parse(selection_report(spec, selection, 0)).at("warnings");
+  ASSERT_EQ(warnings.size(), 2u);
+  EXPECT_EQ(warnings[0].at("topic"), "calibration_small");
+  EXPECT_EQ(warnings[0].at("evidence"),
+            "3 sequences with 2048 tokens were measured, 8 of 512 tokens were asked for");
+  EXPECT_EQ(warnings[1].at("topic"), "calibration_short");
+}
+
+// A branch that is all that is trained keeps its heads where the rule would leave it none.
+TEST(KeepSomeTest, OnlyForDexOnlyWithoutAFloorAndWithoutAHead) {
+  JobSpec spec = threshold(9, 0);
+  const evaluate::HeadSets present = {{1, 6}};
+  Selection none = selected(spec);
+  ASSERT_EQ(none.ratio, 0);
+  EXPECT_FALSE(keep_some(spec, present, none));  // K, V and O train on without a branch
+  spec.dex.train = model::Train::kDexOnly;
+  Selection some = selected(threshold(1.0, .03));
+  EXPECT_FALSE(keep_some(spec, present, some));
+  EXPECT_EQ(some.ratio, 0.5);
+  EXPECT_TRUE(keep_some(spec, present, none));
+  EXPECT_EQ(none.heads, present);
+  EXPECT_EQ(none.ratio, 0.25);
+  spec.dex.soft_floor = 0.1;  // then the branch acts on the others
+  Selection floor = selected(spec);
+  EXPECT_FALSE(keep_some(spec, present, floor));
 }
 
 TEST(SelectionPictureTest, ShowsTheLastSelection) {

@@ -38,6 +38,22 @@ TEST(SpecIoTest, AnEmptyMethodIsThePaperPreset) {
   EXPECT_DOUBLE_EQ(spec.anneal.fraction, 0.5);
 }
 
+TEST(SpecIoTest, TheFirstLayerIsOfMethodsThatAdaptLayerByLayer) {
+  const auto with = [](const std::string& method) {
+    return start(R"({"hyperparameters": {"firstLayer": 15})" + method + "}");
+  };
+  EXPECT_EQ(parse_spec_json(start("{}"), "spec.json").dex.first_layer, 0);
+  EXPECT_EQ(parse_spec_json(with(""), "spec.json").dex.first_layer, 15);
+  EXPECT_EQ(parse_spec_json(with(R"(, "lora": {})"), "spec.json").dex.first_layer, 15);
+  for (const char* method :
+       {R"(, "full": {})", R"(, "diff": {})", R"(, "dex": {"train": "TRAIN_FULL_DEX"})"}) {
+    expect_refused(with(method), "hyperparameters.first_layer: 15 has no meaning with full");
+  }
+  expect_refused(with(R"(, "dex": {"headSelection": {"criterion": "CRITERION_EXPLICIT",
+                                   "heads": [{"layer": 16, "heads": [0]}, {"layer": 14, "heads": [2]}]}})"),
+                 "has heads in layer 14, below hyperparameters.first_layer 15");
+}
+
 TEST(SpecIoTest, ReadsWhatAPresetResolvesTo) {
   const JobSpec spec = parse_spec_json(start(R"({
         "seed": "9",
@@ -279,7 +295,11 @@ TEST(SpecIoTest, RefusesGatesThatAskForWhatIsNotThere) {
   expect_refused(
       start(
           R"({"gates": [{"task": "multi_needle", "metric": "accuracy", "op": "OP_GE", "threshold": 0}]})"),
-      "gates[0].metric");
+      "gates[0].evaluation");
+  // Under an agent it is the agent's; alone nobody would measure it.
+  expect_refused(start(R"({"gates": [{"metric": "loss", "op": "OP_LE", "threshold": 0,
+                                      "evaluation": {"perplexity": {"file": "file-1"}}}]})"),
+                 "need an agent");
   expect_refused(
       start(R"({"kvoOnly": {}, "gates": [{"task": "branch_effect", "metric": "value", "op": "OP_GE",
                                                      "threshold": 0}]})"),

@@ -201,6 +201,65 @@ TEST_F(WarmStartTest, RefusesWhatDoesNotFitByName) {
   EXPECT_THAT(base.what(), HasSubstr("made for another base"));
 }
 
+TEST_F(WarmStartTest, AnAdapterThatEndedWithoutLambdaIsNoStart) {
+  JobSpec first = spec("first");
+  first.dex.lambda = {.schedule = model::Schedule::kSeedCosine, .start = 0.1, .end = 0};
+  first.anneal.steps = 6;  // all of the run
+  RecordingSession unused;
+  const Published parent = run(first, unused);
+  const Failure failure = failure_of(after(first, parent, "second"));
+  EXPECT_EQ(failure.code(), "adapter_mismatch");
+  EXPECT_THAT(failure.what(),
+              HasSubstr("lambda is 0 for the whole job: the adapter that it goes on "
+                        "from ended at λ 0"));
+}
+
+// Selecting again is warned of as selecting is; a branch that is all that is trained keeps its
+// heads.
+TEST_F(WarmStartTest, SelectingAgainWarnsAndLeavesDexOnlyItsHeads) {
+  JobSpec first = spec("first");
+  choose(model::Train::kDexOnly, first);
+  RecordingSession unused;
+  const Published parent = run(first, unused);
+
+  JobSpec none = after(first, parent, "none");
+  none.heads = {};
+  none.heads.criterion = evaluate::Criterion::kThreshold;
+  none.heads.tau = 1000;  // and eta 0: no head stays
+  none.reselect_every = 2;
+  RecordingSession empty;
+  const Published kept = run(none, empty);
+  EXPECT_TRUE(empty.has_advice("selection_empty"));
+  EXPECT_EQ(config(kept.path).at("selected_heads"), config(parent.path).at("selected_heads"));
+
+  JobSpec all = none;
+  all.attempt_dir = directory_ / "all";
+  all.heads.tau = -1000;
+  RecordingSession wide;
+  const Published every = run(all, wide);
+  EXPECT_TRUE(wide.has_advice("selection_wide"));
+  EXPECT_EQ(config(every.path).at("selected_heads"),
+            nlohmann::json::parse("[[0,1,2,3],[0,1,2,3]]"));
+}
+
+TEST_F(WarmStartTest, GoesOnFromTheLayersThatTheAdapterHas) {
+  JobSpec first = resolved_preset("small", tiny_config(), spec("first"), 6);
+  first.dex.first_layer = 1;
+  RecordingSession unused;
+  const Published parent = run(first, unused);
+  JobSpec second = after(first, parent, "second");
+  second.dex.lambda.value = parent.branch_effect.layers.at(1).lambda;
+  RecordingSession session;
+  const Published child = run(second, session);
+  EXPECT_NEAR(session.numbers("eval_complete", "validLoss").at(0), *parent.valid_loss, 1e-5);
+  EXPECT_EQ(child.trained_parameters, parent.trained_parameters);
+
+  second.dex.first_layer = 0;
+  second.attempt_dir = directory_ / "third";
+  EXPECT_THAT(failure_of(second).what(),
+              HasSubstr("hyperparameters.first_layer is 0, the adapter's is 1"));
+}
+
 TEST_F(WarmStartTest, AWholeModelIsNoAdapter) {
   for (const auto train : {model::Train::kFull, model::Train::kDiffAttention}) {
     JobSpec first = spec("first-" + test_name(train));

@@ -1,0 +1,241 @@
+// Gates on tasks of EvaluationService: what they may name, and what they say of rows. Figures are
+// worked out by hand.
+#include "proto/gates.h"
+
+#include <gmock/gmock.h>
+#include <google/protobuf/text_format.h>
+
+#include <cmath>
+#include <limits>
+
+#include "proto/gate_tasks.h"
+
+namespace dex::proto {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+template <typename Message>
+Message parsed(const std::string& text) {
+  Message message;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &message)) << text;
+  return message;
+}
+
+// At most 0, unless `text` says otherwise.
+v1::FineTuningJobSpec with_gate(const std::string& text) {
+  auto gate = parsed<v1::Gate>(text);
+  if (!gate.has_op()) gate.set_op(v1::Gate::OP_LE);
+  if (!gate.has_threshold()) gate.set_threshold(0);
+  v1::FineTuningJobSpec spec;
+  *spec.add_gates() = gate;
+  return spec;
+}
+
+v1::Gate filled(const std::string& gate) {
+  auto spec = with_gate(gate);
+  fill_gates(spec);
+  return spec.gates(0);
+}
+
+// "gates[0].dims of perplexity loss may be …", one a fault.
+std::vector<std::string> faults(const std::string& gate) {
+  std::vector<std::string> out;
+  for (const BadValue& bad : bad_gates(with_gate(gate))) out.push_back(bad.path + " " + bad.what);
+  return out;
+}
+
+// An adapter's rows of perplexity: over everything, and of one language.
+v1::EvaluationReport report() {
+  return parsed<v1::EvaluationReport>(R"(results { task: "perplexity"
+    rows { subject: "base" metric: "loss" value: 3.0 low: 2.9 high: 3.1 n: 8 }
+    rows { subject: "adapter" metric: "loss" value: 2.5 low: 2.4 high: 2.6 n: 8
+           delta: -0.5 delta_low: -0.75 delta_high: -0.25 }
+    rows { subject: "adapter" metric: "loss" value: 2.0 n: 1 delta: 0.125
+           dims { key: "language" value: "cy" } } })");
+}
+
+TEST(TaskGatesTest, GetTheirDefaults) {
+  const auto gate = filled(R"(metric: "loss" evaluation { perplexity { file: "f" } })");
+  EXPECT_EQ(gate.task(), "perplexity");
+  EXPECT_EQ(gate.name(), "perplexity.loss");
+  EXPECT_EQ(gate.against(), v1::Gate::AGAINST_BASE);
+  EXPECT_EQ(gate.use(), v1::Gate::USE_BOUND);
+  EXPECT_EQ(gate.on_fail(), v1::Gate::ON_FAIL_BLOCK_ALIAS);
+  EXPECT_EQ(gate_condition(gate), "perplexity.loss - base <= 0, high end");
+  EXPECT_EQ(gate_condition(filled(R"(metric: "accuracy" against: AGAINST_ABSOLUTE use: USE_POINT
+    evaluation { multi_needle { file: "f" } }
+    dims { key: "length" value: "2048" } dims { key: "depth" value: "50" })")),
+            "multi_needle.accuracy[depth=50,length=2048] <= 0");
+}
+
+// The same metric of two files is what somebody would ask; of one figure of the trainer it is not.
+TEST(TaskGatesTest, EqualOnesAreNumberedAndGivenNamesStandAlone) {
+  auto spec = parsed<v1::FineTuningJobSpec>(R"(
+    gates { metric: "loss" op: OP_LE threshold: 0 evaluation { perplexity { file: "a" } } }
+    gates { metric: "loss" op: OP_LE threshold: 0 evaluation { perplexity { file: "b" } } }
+    gates { metric: "loss" op: OP_LE threshold: 0 evaluation { perplexity { file: "c" } }
+            name: "perplexity.loss-2" })");
+  EXPECT_TRUE(bad_gates(spec).empty());
+  fill_gates(spec);
+  EXPECT_EQ(spec.gates(0).name(), "perplexity.loss");
+  EXPECT_EQ(spec.gates(1).name(), "perplexity.loss-3");
+  EXPECT_EQ(spec.gates(2).name(), "perplexity.loss-2");
+  const auto again = spec.SerializeAsString();
+  fill_gates(spec);
+  EXPECT_EQ(spec.SerializeAsString(), again);
+  spec.mutable_gates(0)->set_name("x");
+  spec.mutable_gates(1)->set_name("x");
+  ASSERT_EQ(bad_gates(spec).size(), 1u);
+  EXPECT_EQ(bad_gates(spec)[0].path, "gates[1].name");
+}
+
+TEST(TaskGatesTest, WhatATaskDoesNotHaveIsRefused) {
+  EXPECT_THAT(faults(R"(metric: "loss" evaluation { perplexity { file: "f" } })"), ElementsAre());
+  EXPECT_THAT(faults(R"(metric: "acc" evaluation { perplexity { file: "f" } })"),
+              ElementsAre("gates[0].metric \"acc\" is not a metric of perplexity: use one of loss, "
+                          "perplexity, bits_per_byte"));
+  EXPECT_THAT(faults(R"(task: "perplexity" metric: "loss")"),
+              ElementsAre(HasSubstr("gates[0].evaluation is missing: perplexity needs its file")));
+  EXPECT_THAT(faults(R"(task: "icl" metric: "loss" evaluation { perplexity { file: "f" } })"),
+              ElementsAre(HasSubstr("gates[0].task must be perplexity like evaluation")));
+  EXPECT_THAT(faults(R"(metric: "loss" evaluation { instructions { file: "f" } })"),
+              ElementsAre("gates[0].evaluation can't be instructions, which measures nothing"));
+  EXPECT_THAT(
+      faults(R"(metric: "loss" evaluation { })"),
+      ElementsAre(HasSubstr("gates[0].evaluation must be one of perplexity, multi_needle")));
+  EXPECT_THAT(faults(R"(task: "held_out" metric: "loss" dims { key: "tag" value: "a" })"),
+              ElementsAre("gates[0].dims belong to a gate with an evaluation"));
+}
+
+TEST(TaskGatesTest, OptionsThatLeaveOneRowLeaveOneMetric) {
+  const std::string choice = R"(evaluation { multiple_choice { file: "f" score: SCORE_SUM } } )";
+  EXPECT_THAT(faults(choice + R"(metric: "acc")"), ElementsAre());
+  EXPECT_THAT(faults(choice + R"(metric: "acc_norm")"),
+              ElementsAre("gates[0].metric \"acc_norm\" is no row of this multiple_choice, whose "
+                          "options leave acc"));
+  const std::string answers = R"(evaluation { answers { file: "f" match: MATCH_F1 } } )";
+  EXPECT_THAT(faults(answers + R"(metric: "f1")"), ElementsAre());
+  EXPECT_THAT(faults(answers + R"(metric: "unseen_strings_per_100_words")"), ElementsAre());
+  EXPECT_THAT(faults(answers + R"(metric: "exact")"), ElementsAre(HasSubstr("options leave f1")));
+}
+
+TEST(TaskGatesTest, DimsAreThoseThatTheMetricHas) {
+  const std::string needles = R"(metric: "accuracy" evaluation { multi_needle { file: "f" } } )";
+  const auto dim = [](const std::string& key) {
+    return "dims { key: \"" + key + "\" value: \"1\" } ";
+  };
+  EXPECT_THAT(faults(needles), ElementsAre());
+  EXPECT_THAT(faults(needles + dim("length")), ElementsAre());
+  EXPECT_THAT(faults(needles + dim("length") + dim("depth")), ElementsAre());
+  EXPECT_THAT(faults(needles + dim("depth")),
+              ElementsAre("gates[0].dims of multi_needle accuracy may be none, or length, or depth "
+                          "and length; got depth"));
+  EXPECT_THAT(faults(R"(metric: "accuracy" evaluation { icl { file: "f" } })"),
+              ElementsAre("gates[0].dims of icl accuracy may be shots; got none"));
+  EXPECT_THAT(
+      faults(R"(metric: "acc" evaluation { multiple_choice { file: "f" } })" + dim("subject")),
+      ElementsAre());
+  EXPECT_THAT(faults(R"(metric: "loss" evaluation { perplexity { file: "f" } } )" + dim("tag")),
+              ElementsAre("gates[0].dims tag needs evaluation.perplexity.group_by to have it"));
+  EXPECT_THAT(faults(R"(metric: "loss" evaluation { perplexity { file: "f" group_by: "tag" } } )" +
+                     dim("tag")),
+              ElementsAre());
+}
+
+TEST(TaskGatesTest, AWholeModelIsNoSubjectBesideItsBase) {
+  for (const std::string method : {"full { }", "diff { }", "dex { train: TRAIN_FULL_DEX }"}) {
+    auto spec = with_gate(R"(metric: "loss" evaluation { perplexity { file: "f" } })");
+    EXPECT_TRUE(gate_conflicts(spec).empty());
+    spec.MergeFrom(parsed<v1::FineTuningJobSpec>(method));
+    const auto bad = gate_conflicts(spec);
+    ASSERT_EQ(bad.size(), 1u) << method;
+    EXPECT_EQ(bad[0].path, "gates[0].evaluation");
+    EXPECT_THAT(bad[0].what, HasSubstr("publishes a whole model"));
+  }
+}
+
+TEST(TaskGatesTest, EqualTasksRunOnce) {
+  const auto spec = parsed<v1::FineTuningJobSpec>(R"(
+    gates { task: "held_out" metric: "loss" }
+    gates { metric: "loss" evaluation { perplexity { file: "a" } } }
+    gates { metric: "acc" evaluation { multiple_choice { file: "a" } } }
+    gates { metric: "perplexity" evaluation { perplexity { file: "a" } } }
+    gates { metric: "loss" evaluation { perplexity { file: "a" stride: 9 } } })");
+  const auto evaluation = gate_evaluation(spec, "tiny", "ft:tiny:default::01");
+  ASSERT_EQ(evaluation.subjects_size(), 2);
+  EXPECT_EQ(evaluation.subjects(0).model(), "tiny");
+  EXPECT_EQ(evaluation.subjects(0).adapter(), "");
+  EXPECT_EQ(evaluation.subjects(1).adapter(), "ft:tiny:default::01");
+  EXPECT_EQ(evaluation.tasks_size(), 3);
+  std::vector<int> tasks;
+  for (const auto& gate : spec.gates()) {
+    if (gate.has_evaluation()) tasks.push_back(task_of_gate(evaluation, gate));
+  }
+  EXPECT_THAT(tasks, ElementsAre(0, 1, 0, 2));
+  EXPECT_TRUE(has_task_gates(spec));
+  EXPECT_FALSE(has_task_gates(parsed<v1::FineTuningJobSpec>(R"(gates { task: "held_out" })")));
+}
+
+v1::GateResult judged(const std::string& gate) {
+  return judge_gate(
+      filled(gate + R"( evaluation { perplexity { file: "f" group_by: "language" } })"),
+      report().results(0).rows());
+}
+
+TEST(JudgeGateTest, TheDifferenceToTheBaseByItsPessimisticEnd) {
+  const auto low = judged(R"(metric: "loss" threshold: -0.25)");
+  EXPECT_TRUE(low.passed());
+  EXPECT_EQ(low.value(), -0.5);
+  EXPECT_EQ(low.low(), -0.75);
+  EXPECT_EQ(low.high(), -0.25);
+  EXPECT_EQ(low.n(), 8);
+  EXPECT_EQ(low.on_fail(), "BLOCK_ALIAS");
+  EXPECT_EQ(gate_sentence(low),
+            "gate perplexity.loss passed: perplexity.loss - base <= -0.25, high end; "
+            "-0.5 (-0.75 to -0.25) over 8 rows");
+  EXPECT_FALSE(judged(R"(metric: "loss" threshold: -0.3)").passed());  // -0.25 > -0.3
+  EXPECT_TRUE(judged(R"(metric: "loss" threshold: -0.3 use: USE_POINT)").passed());
+  EXPECT_TRUE(judged(R"(metric: "loss" op: OP_GE threshold: -0.75)").passed());
+  EXPECT_FALSE(judged(R"(metric: "loss" op: OP_GE threshold: -0.7)").passed());
+}
+
+TEST(JudgeGateTest, TheFigureItself) {
+  const auto found = judged(R"(metric: "loss" threshold: 2.6 against: AGAINST_ABSOLUTE)");
+  EXPECT_TRUE(found.passed());
+  EXPECT_EQ(found.value(), 2.5);
+  EXPECT_EQ(found.high(), 2.6);
+  EXPECT_FALSE(judged(R"(metric: "loss" threshold: 2.59 against: AGAINST_ABSOLUTE)").passed());
+}
+
+TEST(JudgeGateTest, TheRowOfItsDimsAndNoOther) {
+  const std::string welsh = R"(metric: "loss" dims { key: "language" value: "cy" } )";
+  const auto point = judged(welsh + "threshold: 0.125 use: USE_POINT");
+  EXPECT_TRUE(point.passed());
+  EXPECT_EQ(point.value(), 0.125);
+  EXPECT_FALSE(point.has_low());
+  EXPECT_EQ(
+      gate_sentence(point),
+      "gate perplexity.loss passed: perplexity.loss[language=cy] - base <= 0.125; 0.125 over 1");
+  EXPECT_FALSE(judged(welsh + "threshold: 9").passed()) << "a bound that is not there";
+  const auto missing =
+      judged(R"(metric: "loss" threshold: 9 dims { key: "language" value: "gd" })");
+  EXPECT_FALSE(missing.passed());
+  EXPECT_TRUE(std::isnan(missing.value()));
+  EXPECT_THAT(missing.not_measured(), HasSubstr("no such row"));
+  EXPECT_THAT(gate_sentence(missing),
+              HasSubstr("not passed: perplexity.loss[language=gd] - base <= "
+                        "9, high end; not measured: the task gave no such row"));
+}
+
+TEST(JudgeGateTest, WhatIsNoNumberHasNotPassed) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_FALSE(passes({.bound = false, .threshold = 1e9}, {.value = nan}));
+  EXPECT_FALSE(passes({.at_least = true, .bound = false, .threshold = -1e9}, {.value = nan}));
+  EXPECT_FALSE(passes({.threshold = 1e9}, {.value = 0, .low = nan, .high = nan}));
+  EXPECT_TRUE(passes({.threshold = 1e9}, {.value = 0, .low = 0, .high = 0}));
+}
+
+}  // namespace
+}  // namespace dex::proto

@@ -1,0 +1,255 @@
+// Jobs whose gates ask for tasks: the evaluator follows the trainer, and what it finds decides what
+// becomes of the job. The fake one finds the adapter's loss 0.5 (0.25 to 0.75) below the base's.
+#include <gmock/gmock.h>
+
+#include <fstream>
+
+#include "services/base/sha256.h"
+#include "tests/unit/worker/agent/slot_fixture.h"
+#include "worker/agent/gate_checkpoint.h"
+
+namespace dex::agent {
+namespace {
+
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::StartsWith;
+using Heard = support::FakeScheduler::Heard;
+using v1::Gate;
+
+constexpr const char* kBefore = "jobs/default/ftjob-1/attempt-4";  // an attempt that was killed
+
+class SlotGatesTest : public SlotTest {
+ protected:
+  // A job with one gate: the loss at most so much above the base's, surely. `evaluator` is how the
+  // fake one behaves.
+  static iv1::ClaimedJob gated(const std::string& evaluator, double threshold,
+                               Gate::OnFail on_fail = Gate::ON_FAIL_BLOCK_ALIAS) {
+    iv1::ClaimedJob job;
+    job.set_job_id("ftjob-1");
+    job.set_epoch(5);
+    job.set_attempt(2);
+    job.set_attempt_dir(kAttemptDir);
+    job.set_adapter_id("ft:tiny:default::01");
+    job.mutable_spec()->set_model("tiny");
+    job.mutable_spec()->set_suffix("success");
+    job.mutable_training_input()->set_path("files/a.jsonl");
+    auto& gate = *job.mutable_spec()->add_gates();
+    gate.set_name("better");
+    gate.set_task("perplexity");
+    gate.set_metric("loss");
+    gate.set_against(Gate::AGAINST_BASE);
+    gate.set_op(Gate::OP_LE);
+    gate.set_threshold(threshold);
+    gate.set_use(Gate::USE_BOUND);
+    gate.set_on_fail(on_fail);
+    gate.mutable_evaluation()->mutable_perplexity()->set_file("file-1");
+    auto& file = *job.add_evaluation_files();
+    file.set_file("file-1");
+    file.set_path("files/g.raw");
+    file.set_filename(evaluator);
+    return job;
+  }
+  iv1::FinishRequest finish_of(const iv1::ClaimedJob& job) {
+    start();
+    scheduler_.offer(job);
+    return finished();
+  }
+  // The events of one type that the scheduler has.
+  std::vector<v1::FineTuningEvent> events(const std::string& type) {
+    std::vector<v1::FineTuningEvent> found;
+    for (const auto& [seq, beat] : scheduler_.heard().stored_beats) {
+      for (const auto& event : beat.events()) {
+        if (event.type() == type) found.push_back(event);
+      }
+    }
+    return found;
+  }
+  // What a killed attempt has left: a trained adapter, and one task that is measured. `damaged`:
+  // the adapter's bytes are others than it wrote.
+  iv1::CheckpointRef left_behind(bool damaged = false) {
+    const auto attempt = directory_ / kBefore;
+    std::filesystem::create_directories(attempt / "final");
+    std::ofstream(attempt / "final/adapter.bin") << (damaged ? "other weights" : "weights");
+    const std::string manifest = R"({"adapter.bin": ")" + base::sha256_hex("weights") + "\"}\n";
+    std::ofstream(attempt / "final/checksums.json") << manifest;
+    std::ofstream(attempt / "head_selection.json") << "[]";
+    iv1::TrainedState state;
+    state.mutable_result()->set_uri(std::string(kBefore) + "/final");
+    state.mutable_result()->set_manifest_sha256(base::sha256_hex(manifest));
+    state.mutable_result()->set_promotable(true);
+    state.mutable_result()->set_trained_tokens(1234);
+    auto& own = *state.mutable_result()->add_gate_results();
+    own.set_gate("held_out.loss");
+    own.set_passed(true);
+    state.mutable_progress()->set_step(7);
+    state.mutable_evaluation()->set_uri(std::string(kBefore) + "/gates/step-1");
+    state.mutable_evaluation()->set_manifest_sha256("cc");
+    state.mutable_evaluation()->set_step(1);
+    const auto kept = keep_trained(attempt, state, paths_);
+    EXPECT_TRUE(kept.ok()) << kept.status().to_string();
+    return kept.ok() ? *kept : iv1::CheckpointRef();
+  }
+};
+
+TEST_F(SlotGatesTest, AreMeasuredBeforeTheResultIsReported) {
+  const auto finish = finish_of(gated("measured", -0.25));
+  ASSERT_EQ(finish.outcome(), iv1::OUTCOME_SUCCESS) << finish.message();
+  EXPECT_EQ(finish.result().uri(), std::string(kAttemptDir) + "/final");
+  ASSERT_EQ(finish.result().gate_results_size(), 1);
+  const auto& result = finish.result().gate_results(0);
+  EXPECT_EQ(result.gate(), "better");
+  EXPECT_TRUE(result.passed());
+  EXPECT_EQ(result.value(), -0.5);
+  EXPECT_EQ(result.low(), -0.75);
+  EXPECT_EQ(result.high(), -0.25);
+  EXPECT_EQ(result.n(), 8);
+  EXPECT_TRUE(!finish.result().has_promotable() || finish.result().promotable());
+  const auto told = events("gate_result");
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].message(),
+            "gate better passed: perplexity.loss - base <= -0.25, high end; -0.5 (-0.75 to -0.25) "
+            "over 8 rows");
+  EXPECT_EQ(told[0].attempt(), 2u);
+  EXPECT_EQ(told[0].gate_result().value(), -0.5);
+  // The training's figures stay, and the job points to what is done.
+  EXPECT_EQ(finish.progress().step(), 3u);
+  EXPECT_EQ(finish.progress().trained_tokens(), 300);
+  EXPECT_EQ(finish.checkpoint().uri(), std::string(kAttemptDir) + "/gates-1");
+  EXPECT_EQ(finish.checkpoint().step(), 3u);
+  EXPECT_TRUE(std::filesystem::exists(directory_ / kAttemptDir / "trainer.log"));
+  EXPECT_TRUE(std::filesystem::exists(directory_ / kAttemptDir / "evaluator.log"));
+}
+
+TEST_F(SlotGatesTest, OneThatHasNotPassedBlocksThePromotion) {
+  const auto finish = finish_of(gated("measured", -0.3));
+  EXPECT_EQ(finish.outcome(), iv1::OUTCOME_SUCCESS) << finish.message();
+  EXPECT_FALSE(finish.result().gate_results(0).passed());
+  EXPECT_TRUE(finish.result().has_promotable());
+  EXPECT_FALSE(finish.result().promotable());
+  EXPECT_EQ(events("gate_result").at(0).level(), v1::FineTuningEvent::LEVEL_WARN);
+}
+
+TEST_F(SlotGatesTest, WarnChangesNothingButTheEvent) {
+  const auto finish = finish_of(gated("measured", -0.3, Gate::ON_FAIL_WARN));
+  EXPECT_EQ(finish.outcome(), iv1::OUTCOME_SUCCESS);
+  EXPECT_FALSE(finish.result().gate_results(0).passed());
+  EXPECT_TRUE(!finish.result().has_promotable() || finish.result().promotable());
+  EXPECT_EQ(events("gate_result").at(0).level(), v1::FineTuningEvent::LEVEL_WARN);
+}
+
+TEST_F(SlotGatesTest, FailJobPublishesNothing) {
+  const auto finish = finish_of(gated("measured", -0.3, Gate::ON_FAIL_FAIL_JOB));
+  EXPECT_EQ(finish.outcome(), iv1::OUTCOME_FAIL_FINAL);
+  EXPECT_EQ(finish.code(), "gate_failed");
+  EXPECT_EQ(finish.param(), "gates");
+  EXPECT_THAT(finish.message(), StartsWith("gate better not passed: "));
+  EXPECT_THAT(finish.message(), EndsWith(". Nothing is published"));
+  EXPECT_FALSE(finish.has_result());
+}
+
+// Hours of training are not lost because of a file that nobody could read; but nothing passes.
+TEST_F(SlotGatesTest, AFileThatCannotBeReadIsAGateThatHasNotPassed) {
+  const auto finish = finish_of(gated("bad-file", 100));
+  EXPECT_EQ(finish.outcome(), iv1::OUTCOME_SUCCESS) << finish.message();
+  const auto& result = finish.result().gate_results(0);
+  EXPECT_FALSE(result.passed());
+  EXPECT_THAT(result.not_measured(), HasSubstr("line 2: is no JSON"));
+  EXPECT_FALSE(finish.result().promotable());
+  EXPECT_THAT(events("gate_result").at(0).message(), HasSubstr("not measured: bad-file: line 2"));
+}
+
+TEST_F(SlotGatesTest, MemoryThatIsNotThereIsNotTriedAgain) {
+  const auto finish = finish_of(gated("too-large", 100));
+  EXPECT_EQ(finish.outcome(), iv1::OUTCOME_SUCCESS) << finish.message();
+  EXPECT_THAT(finish.result().gate_results(0).not_measured(), HasSubstr("not enough memory"));
+}
+
+TEST_F(SlotGatesTest, ACrashOfTheEvaluatorKeepsTheTraining) {
+  const auto finish = finish_of(gated("crash", 0));
+  EXPECT_EQ(finish.outcome(), iv1::OUTCOME_CRASH);
+  EXPECT_FALSE(finish.has_result());
+  EXPECT_EQ(finish.checkpoint().uri(), std::string(kAttemptDir) + "/gates-0");
+  EXPECT_TRUE(std::filesystem::exists(directory_ / kAttemptDir / "gates-0/MANIFEST.json"));
+}
+
+TEST_F(SlotGatesTest, ALaterAttemptTrainsNothingAgain) {
+  auto job = gated("goes-on", -0.25);
+  job.mutable_spec()->set_suffix("exit-10");  // of a trainer that should not be there
+  auto& own = *job.mutable_spec()->add_gates();
+  own.set_name("held_out.loss");
+  own.set_task("held_out");
+  *job.mutable_checkpoint() = left_behind();
+  const auto finish = finish_of(job);
+  ASSERT_EQ(finish.outcome(), iv1::OUTCOME_SUCCESS) << finish.message();
+  EXPECT_EQ(finish.result().uri(), std::string(kAttemptDir) + "/final");
+  EXPECT_EQ(finish.result().trained_tokens(), 1234);
+  EXPECT_EQ(finish.progress().step(), 7u);
+  // In the order of the spec, the trainer's too.
+  ASSERT_EQ(finish.result().gate_results_size(), 2);
+  EXPECT_EQ(finish.result().gate_results(0).gate(), "better");
+  EXPECT_TRUE(finish.result().gate_results(0).passed());
+  EXPECT_EQ(finish.result().gate_results(1).gate(), "held_out.loss");
+  EXPECT_TRUE(finish.result().promotable());
+  std::string weights;
+  std::ifstream(directory_ / kAttemptDir / "final/adapter.bin") >> weights;
+  EXPECT_EQ(weights, "weights");
+  EXPECT_TRUE(std::filesystem::exists(directory_ / kAttemptDir / "final/checksums.json"));
+  EXPECT_TRUE(std::filesystem::exists(directory_ / kAttemptDir / "head_selection.json"));
+  EXPECT_FALSE(std::filesystem::exists(directory_ / kAttemptDir / "head_selection.svg"));
+  EXPECT_EQ(finish.checkpoint().uri(), std::string(kAttemptDir) + "/gates-1");
+  EXPECT_FALSE(std::filesystem::exists(directory_ / kAttemptDir / "trainer.log"));
+}
+
+TEST_F(SlotGatesTest, ADamagedArtefactIsNotPublished) {
+  auto job = gated("goes-on", -0.25);
+  *job.mutable_checkpoint() = left_behind(true);
+  const auto finish = finish_of(job);
+  EXPECT_EQ(finish.outcome(), iv1::OUTCOME_FAIL_RETRY);
+  EXPECT_THAT(finish.message(), HasSubstr("adapter.bin is not what was kept"));
+  EXPECT_FALSE(std::filesystem::exists(directory_ / kAttemptDir / "final"));
+}
+
+class SlotGatesOrderTest : public SlotGatesTest {
+ protected:
+  // Until the evaluator runs, or is about to.
+  void begin() {
+    start();
+    scheduler_.offer(gated("wait", 0));
+    ASSERT_TRUE(scheduler_.wait([](const Heard& h) {
+      return !h.stored_beats.empty() &&
+             h.stored_beats.rbegin()->second.checkpoint().uri().ends_with("/gates-0");
+    }));
+  }
+};
+
+TEST_F(SlotGatesOrderTest, CancelEndsTheEvaluatorAndPublishesNothing) {
+  begin();
+  scheduler_.set_verdict(iv1::AttemptVerdict::VERDICT_CANCEL);
+  const auto finish = finished();
+  EXPECT_EQ(finish.outcome(), iv1::OUTCOME_CANCELLED);
+  EXPECT_FALSE(finish.has_result());
+  stop();
+  expect_slot_free();
+}
+
+TEST_F(SlotGatesOrderTest, PauseKeepsWhatIsDone) {
+  begin();
+  scheduler_.set_verdict(iv1::AttemptVerdict::VERDICT_PAUSE);
+  const auto finish = finished();
+  EXPECT_EQ(finish.outcome(), iv1::OUTCOME_PAUSED);
+  EXPECT_THAT(finish.checkpoint().uri(), HasSubstr("/attempt-5/gates-"));
+}
+
+TEST_F(SlotGatesOrderTest, DrainGivesTheJobBackWithWhatIsDone) {
+  begin();
+  stop();
+  const auto finish = finished();
+  EXPECT_EQ(finish.outcome(), iv1::OUTCOME_RELEASE);
+  EXPECT_THAT(finish.checkpoint().uri(), HasSubstr("/attempt-5/gates-"));
+  EXPECT_FALSE(finish.has_result());
+  expect_slot_free();
+}
+
+}  // namespace
+}  // namespace dex::agent

@@ -1,0 +1,77 @@
+// What a gate may name (proto/gate_tasks.h) is what the tasks measure.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "proto/gate_tasks.h"
+#include "tests/support/temporary_directory.h"
+#include "worker/serve/evaluate_command.h"
+
+namespace dex::serve {
+namespace {
+
+using Lines = std::set<std::string>;
+
+// "multi_needle accuracy: | length | depth length"; a part for each way in which it is grouped.
+std::string line_of(const std::string& task, const std::string& metric,
+                    std::vector<std::vector<std::string>> groupings) {
+  Lines parts;
+  for (auto& keys : groupings) {
+    std::ranges::sort(keys);
+    std::string part;
+    for (const std::string& key : keys) part += (part.empty() ? "" : " ") + key;
+    parts.insert(part);
+  }
+  std::string text = task + " " + metric + ":";
+  for (const std::string& part : parts) text += " |" + part;
+  return text;
+}
+
+TEST(GateMetricsTest, AreThoseOfTheTasks) {
+  const support::TemporaryDirectory dir;
+  std::ofstream(dir / "text.jsonl") << R"({"text": "A cat sat. A dog ran.", "tag": "a"})"
+                                    << "\n";
+  std::ofstream(dir / "choices.csv") << "What is two?,1,2,3,4,B\n";
+  std::ofstream(dir / "labels.jsonl") << R"({"text": "good", "label": "yes"})"
+                                      << "\n"
+                                      << R"({"text": "bad", "label": "no"})"
+                                      << "\n";
+  std::ofstream(dir / "answers.jsonl") << R"({"prompt": "Who?", "answers": ["me"]})"
+                                       << "\n";
+  const std::pair<const char*, const char*> files[] = {
+      {"perplexity", "text.jsonl"},       {"multi_needle", "text.jsonl"},
+      {"multiple_choice", "choices.csv"}, {"icl", "labels.jsonl"},
+      {"answers", "answers.jsonl"},       {"head_analysis", "text.jsonl"}};
+  Lines measured;
+  for (const auto& [name, file] : files) {
+    EvaluateCommand command;
+    command.task = name;
+    command.file = dir / file;
+    command.perplexity.group_by = {"tag", "language", "length_bucket"};
+    command.icl.shots = {0};
+    const auto task = make_task(command);
+    for (const evaluate::Metric& metric : task->metrics()) {
+      if (metric.name == "hessian_histogram") continue;  // nobody knows its ranges beforehand
+      auto groupings = metric.groupings;
+      // Numbers of heads are tables and no rows; what groups questions is the file's to say.
+      std::erase_if(groupings,
+                    [](const auto& keys) { return std::ranges::find(keys, "head") != keys.end(); });
+      if (command.task == "multiple_choice")
+        groupings = std::vector<std::vector<std::string>>{{}, {"*"}};
+      measured.insert(line_of(name, metric.name, groupings));
+    }
+  }
+  Lines named;
+  for (const auto& known : proto::task_metrics())
+    named.insert(line_of(known.task, known.metric, known.groupings));
+  EXPECT_THAT(named, ::testing::ElementsAreArray(measured));
+}
+
+}  // namespace
+}  // namespace dex::serve

@@ -1,0 +1,146 @@
+// The second half of an attempt whose gates ask for tasks: the evaluator measures base and new
+// adapter, and what it finds joins the trainer's result before anything is published.
+#include <google/protobuf/timestamp.pb.h>
+#include <spdlog/spdlog.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "proto/gates.h"
+#include "services/base/files.h"
+#include "worker/agent/attempt.h"
+#include "worker/agent/gate_checkpoint.h"
+#include "worker/agent/gate_stage.h"
+
+namespace dex::agent {
+
+namespace {
+
+constexpr const char* kGatesFolder = "gates";  // the evaluator's own attempt directory
+
+void stamp(int64_t now_ms, google::protobuf::Timestamp& out) {
+  out.set_seconds(now_ms / 1000);
+  out.set_nanos(static_cast<int32_t>(now_ms % 1000 * 1'000'000));
+}
+
+// Something that the job is not to blame for, and that may be gone at the next try.
+Verdict try_again(const base::Status& status) {
+  if (status.reason() == "STORAGE_FULL") return cannot_start(status);
+  Verdict verdict;
+  verdict.outcome = iv1::OUTCOME_FAIL_RETRY;
+  verdict.code = "internal";
+  verdict.message = status.message();
+  return verdict;
+}
+
+}  // namespace
+
+Verdict Attempt::go_on_with_gates(const std::filesystem::path& attempt_dir, int lock_fd) {
+  log_.set_checkpoint(job_.checkpoint());
+  if (const auto made = base::make_directories(attempt_dir); !made.ok()) return cannot_start(made);
+  auto kept = take_up_trained(job_.checkpoint(), attempt_dir, paths_);
+  if (!kept.ok()) return try_again(kept.status());
+  spdlog::info("job {} attempt {}: its training is done, its gates are not", job_id(),
+               job_.attempt());
+  log_.set_progress(dex::v1::JOB_PHASE_EVALUATING, kept->progress());
+  result_ = kept->result();
+  trained_ = std::move(kept).value();
+  return measure_gates(attempt_dir, lock_fd);
+}
+
+Verdict Attempt::measure_gates(const std::filesystem::path& attempt_dir, int lock_fd) {
+  offer_trained();
+  if (order_ != Order::kNone) {  // it came while the trainer was ending
+    AttemptEnd end;
+    end.order = order_;
+    result_.reset();
+    return judge(end);
+  }
+  const auto folder = attempt_dir / kGatesFolder;
+  auto start = gate_evaluator_start(job_, *trained_, models_, paths_);
+  const auto made = start.ok() ? base::make_directories(folder) : start.status();
+  if (!made.ok()) {
+    result_.reset();
+    return cannot_start(made);
+  }
+  start->set_attempt_dir(folder.string());
+  start->set_threads(options_.threads);
+  iv1::TrainerCommand first;
+  *first.mutable_evaluate() = std::move(start).value();
+  stepped_ = false;  // until its first sign it may load as long as a trainer may
+  const auto end = execute(first, attempt_dir, lock_fd);
+  if (!end.ok()) {
+    result_.reset();
+    return cannot_start(end.status());
+  }
+  return judge_gates(*end);
+}
+
+void Attempt::offer_trained() {
+  const auto attempt_dir = paths_.absolute(job_.attempt_dir());
+  if (!attempt_dir.ok()) return;  // run() has seen it
+  const auto checkpoint = keep_trained(*attempt_dir, *trained_, paths_);
+  if (checkpoint.ok()) {
+    log_.set_checkpoint(*checkpoint);
+    return;
+  }
+  metrics_.checkpoint_failures.Increment();
+  spdlog::warn("job {}: that its training is done could not be kept: {}", job_id(),
+               checkpoint.status().to_string());
+}
+
+// The training's figures stay; the phase, and the time that is left, are the evaluator's.
+void Attempt::take_gate_progress(const iv1::TrainerReport::TrainerProgress& progress) {
+  auto figures = trained_->progress();
+  figures.set_estimated_remaining_seconds(progress.progress().estimated_remaining_seconds());
+  stamp(clock_.now_ms(), *figures.mutable_last_updated_time());
+  log_.set_progress(progress.phase(), figures);
+}
+
+Verdict Attempt::judge_gates(const AttemptEnd& end) {
+  Verdict verdict = judge(end);
+  std::vector<dex::v1::GateResult> results;
+  if (verdict.outcome == iv1::OUTCOME_SUCCESS) {
+    const auto report = read_gate_report(end.result->result(), paths_);
+    if (!report.ok()) {
+      result_.reset();
+      return try_again(report.status());
+    }
+    results = judge_task_gates(job_, *report);
+  } else if (verdict.outcome == iv1::OUTCOME_FAIL_FINAL || verdict.outcome == iv1::OUTCOME_OOM) {
+    // Of its files or its size: no other try would end otherwise.
+    results = unmeasured_task_gates(job_, verdict.message);
+  } else {
+    result_.reset();
+    return verdict;
+  }
+  for (const auto& result : results) tell_gate(result);
+  add_gate_results(job_, results, *result_);
+  verdict = {};
+  verdict.outcome = iv1::OUTCOME_SUCCESS;
+  if (const std::string failed = failed_gates(results); !failed.empty()) {
+    verdict.outcome = iv1::OUTCOME_FAIL_FINAL;
+    verdict.code = "gate_failed";
+    verdict.message = failed + ". Nothing is published";
+    verdict.param = "gates";
+    result_.reset();
+  }
+  spdlog::info("job {} epoch {}: gates measured, {}", job_id(), epoch(),
+               iv1::Outcome_Name(verdict.outcome));
+  return verdict;
+}
+
+void Attempt::tell_gate(const dex::v1::GateResult& result) {
+  dex::v1::FineTuningEvent event;
+  event.set_type("gate_result");
+  event.set_message(proto::gate_sentence(result));
+  event.set_level(result.passed() ? dex::v1::FineTuningEvent::LEVEL_INFO
+                                  : dex::v1::FineTuningEvent::LEVEL_WARN);
+  event.set_attempt(job_.attempt());
+  stamp(clock_.now_ms(), *event.mutable_create_time());
+  *event.mutable_gate_result() = result;
+  log_.add_event(std::move(event));
+}
+
+}  // namespace dex::agent
