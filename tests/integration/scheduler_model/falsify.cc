@@ -52,12 +52,16 @@ rc::Gen<std::vector<Command>> any_commands(int most) {
 
 std::string falsify(uint64_t seed, int most, bool shrink, const Property& property) {
   std::optional<SteadyClock::time_point> failed;
+  std::string last;  // rapidcheck asks again for what it tells, also when the time is over
   const auto commands = any_commands(most);
   const auto one_case = [&]() -> std::string {
     const std::vector<Command> drawn = *commands;
     if (failed && SteadyClock::now() - *failed > kShrinkingTime) return "";
     std::string wrong = property(drawn);
-    if (!wrong.empty() && !failed) failed = SteadyClock::now();
+    if (!wrong.empty()) {
+      if (!failed) failed = SteadyClock::now();
+      last = std::to_string(drawn.size()) + " commands: " + wrong;
+    }
     return wrong;
   };
   rc::detail::TestParams params;
@@ -70,7 +74,7 @@ std::string falsify(uint64_t seed, int most, bool shrink, const Property& proper
   if (result.is<rc::detail::SuccessResult>()) return "";
   std::ostringstream text;
   rc::detail::printResultMessage(result, text);
-  return "seed " + std::to_string(seed) + ": " + text.str();
+  return "seed " + std::to_string(seed) + ": " + text.str() + "\n" + last;
 }
 
 }  // namespace dex::model

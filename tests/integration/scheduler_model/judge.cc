@@ -28,7 +28,10 @@ std::vector<std::string> fields_of(const std::string& state) {
   if (state == "RUNNING" || state == "CANCELLING") fields.emplace_back("started_ms");
   if (state == "DELAYED") fields.emplace_back("due_ms");
   if (state == "PAUSED") fields.emplace_back("pause_reason");
-  if (is_terminal(state)) fields.insert(fields.end(), {"finished_ms", "why_code"});
+  if (is_terminal(state)) {
+    fields.emplace_back("finished_ms");
+    fields.emplace_back("why_code");
+  }
   return fields;
 }
 
