@@ -170,7 +170,7 @@ void World::act(const std::string& script, Expected expected,
 void World::move_clock() {
   if (dice_.chance(8)) {
     clock_.set_now_ms(clock_.now_ms() - dice_.pick(100000));
-  } else if (dice_.chance(6)) {
+  } else if (dice_.chance(8)) {
     clock_.advance_ms(86400000);  // a day, for what is used up a day, and for the janitor
   } else {
     clock_.advance_ms(dice_.pick(dice_.chance(10) ? 40000 : 8000));
@@ -258,7 +258,7 @@ store::RequestKey World::request(const std::string& op, const std::string& who, 
     const bool same = key.starts_with(who + ":" + op + "-") && made.digest.starts_with(op);
     if (same) used.push_back({key.substr(who.size() + 1), made.digest});
   }
-  if (!used.empty() && dice_.chance(30)) {
+  if (!used.empty() && dice_.chance(40)) {
     store::RequestKey again = dice_.of(used);
     if (dice_.chance(40)) again.digest += "x";
     return again;

@@ -29,7 +29,7 @@ store::NewJob World::random_job(const std::string& who) {
   job.hold = dice_.chance(12);
   job.max_fail = dice_.pick(3);
   job.max_crash = dice_.pick(3);
-  job.unique_name = dice_.chance(20) ? "u" + std::to_string(dice_.pick(3)) : "";
+  job.unique_name = dice_.chance(30) ? "u" + std::to_string(dice_.pick(3)) : "";
   job.cost_gpu_seconds = dice_.pick(50);
   job.gpus = 1 + dice_.pick(2);
   if (dice_.chance(50)) job.adapter = "ft:b:t::" + job.id;
@@ -144,14 +144,25 @@ void World::random_finish() {
       "success", "success", "fail_retry", "fail_retry", "fail_final", "crash",  "crash",    "oom",
       "oom",     "release", "disk_full",  "disk_full",  "disk_full",  "paused", "cancelled"};
   if (attempts_.empty()) return;
-  const auto index = static_cast<size_t>(dice_.pick(static_cast<int>(attempts_.size())));
+  const auto cancelling = [&](const Attempt& attempt) {
+    const auto job = current_.jobs.find(attempt.job);
+    return job != current_.jobs.end() && text_of(job->second, "state") == "CANCELLING" &&
+           text_of(job->second, "epoch") == std::to_string(attempt.epoch);
+  };
+  std::vector<size_t> stopping;
+  for (size_t i = 0; i < attempts_.size(); ++i) {
+    if (cancelling(attempts_[i])) stopping.push_back(i);
+  }
+  auto index = static_cast<size_t>(dice_.pick(static_cast<int>(attempts_.size())));
+  if (!stopping.empty() && dice_.chance(25)) index = dice_.of(stopping);
   const Attempt attempt = attempts_[index];
-  const auto job = current_.jobs.find(attempt.job);
-  const bool cancelling =
-      job != current_.jobs.end() && text_of(job->second, "state") == "CANCELLING";
-  finish(attempt, dice_.chance(4)                  ? "nonsense"
-                  : cancelling && dice_.chance(30) ? "cancelled"
-                                                   : dice_.of(outcomes));
+  std::string outcome = dice_.chance(4) ? "nonsense" : dice_.of(outcomes);
+  if (cancelling(attempt) && dice_.chance(60)) outcome = dice_.chance(60) ? "cancelled" : "success";
+  if (const auto job = current_.jobs.find(attempt.job); job != current_.jobs.end()) {
+    const bool ended = text_of(job->second, "fin_epoch") == std::to_string(attempt.epoch);
+    if (ended && dice_.chance(40)) outcome = text_of(job->second, "fin_out");  // once more
+  }
+  finish(attempt, outcome);
   // Those that are kept are zombies from now on, and repeat themselves.
   if (dice_.chance(70)) attempts_.erase(attempts_.begin() + static_cast<std::ptrdiff_t>(index));
 }
@@ -161,7 +172,7 @@ void World::cancel() {
       {"RUNNING"}, {"RUNNING"}, {"READY", "DELAYED", "PAUSED"}, {"CANCELLING"}, {"FAILED"}};
   const std::string id = job_in(dice_.of(states));
   const std::string who = owner_of(id);
-  const store::RequestKey key = request("cancel", who, 60);
+  const store::RequestKey key = request("cancel", who, 90);
   Scheduler& at = scheduler();
   act(
       "cancel", reference().cancel(who, id, key),
@@ -170,7 +181,8 @@ void World::cancel() {
 
 void World::pause() {
   static const std::vector<std::vector<std::string>> states = {
-      {"RUNNING"}, {"RUNNING"}, {"READY", "DELAYED"}, {"CANCELLING"}, {"PAUSED", "SUCCEEDED"}};
+      {"RUNNING"},    {"RUNNING"},    {"READY", "DELAYED"},
+      {"CANCELLING"}, {"CANCELLING"}, {"PAUSED", "SUCCEEDED"}};
   const std::string id = job_in(dice_.of(states));
   const std::string who = owner_of(id);
   const store::RequestKey key = request("pause", who, 50);
@@ -182,7 +194,8 @@ void World::pause() {
 
 void World::resume() {
   static const std::vector<std::vector<std::string>> states = {
-      {"PAUSED"}, {"PAUSED"}, {"RUNNING", "READY"}, {"CANCELLING"}, {"SUCCEEDED", "FAILED"}};
+      {"PAUSED"},     {"PAUSED"},     {"RUNNING", "READY"},
+      {"CANCELLING"}, {"CANCELLING"}, {"SUCCEEDED", "FAILED"}};
   const std::string id = job_in(dice_.of(states));
   const std::string who = owner_of(id);
   const store::RequestKey key = request("resume", who, 50);
@@ -192,20 +205,35 @@ void World::resume() {
       [&] { return answer_of(at.jobs.resume(who, id, key)); }, Repeat::kHalf);
 }
 
+// Most jobs that are redriven have nothing against it, so these are looked for.
 void World::redrive() {
-  std::string id = job_in({"FAILED"});
-  std::vector<std::string> failed_with_mark;
+  const int aim = dice_.pick(100);
+  const bool again = aim >= 55 && aim < 75;
+  const auto fits = [&](const Fields& job) {
+    const std::string name = "uniq:" + text_of(job, "tenant") + ":" + text_of(job, "uniq");
+    const bool failed = text_of(job, "state") == "FAILED";
+    if (aim < 20) return failed && !text_of(job, "uniq").empty() && current_.strings.contains(name);
+    if (aim < 40) {
+      const std::vector<std::string> files = support::words_of(text_of(job, "files"));
+      return failed && std::any_of(files.begin(), files.end(), [&](const std::string& file) {
+               return !current_.hashes.contains("file:" + file);
+             });
+    }
+    if (aim < 55) return failed && text_of(job, "purging") == "1";
+    if (again) return !text_of(job, "op_id").empty();
+    const std::string& owner = text_of(job, "tenant");
+    const bool full = static_cast<double>(current_.zset("twait:" + owner).size()) >=
+                      support::number_of(current_.hash("tenant:" + owner), "max_queued");
+    return failed && (aim >= 85 || full);
+  };
+  std::vector<std::string> fitting;
   for (const auto& [other, job] : current_.jobs) {
-    const bool fits = text_of(job, "state") == "FAILED" && text_of(job, "purging") == "1";
-    if (fits) failed_with_mark.push_back(other);
+    if (fits(job)) fitting.push_back(other);
   }
-  if (!failed_with_mark.empty() && dice_.chance(20)) id = dice_.of(failed_with_mark);
+  const std::string id = fitting.empty() ? job_in({"FAILED"}) : dice_.of(fitting);
   const std::string who = owner_of(id);
   std::string op_id = new_name("op-");
-  const auto job = current_.jobs.find(id);
-  if (job != current_.jobs.end() && !text_of(job->second, "op_id").empty() && dice_.chance(50)) {
-    op_id = text_of(job->second, "op_id");
-  }
+  if (again && !fitting.empty()) op_id = text_of(current_.jobs.at(id), "op_id");
   const int64_t deadline_ms = dice_.chance(20) ? 1 + dice_.pick(60000) : 0;
   Scheduler& at = scheduler();
   act(
@@ -278,7 +306,7 @@ void World::ask_checkpoint() {
 void World::set_tenant() {
   const std::string who = tenant();
   const int weight = 1 + dice_.pick(3), queued = 4 + dice_.pick(14), running = dice_.pick(5);
-  const double day = dice_.chance(35) ? 50 + dice_.pick(400) : 0;
+  const double day = dice_.chance(50) ? 20 + dice_.pick(200) : 0;
   Scheduler& at = scheduler();
   Expected expected;
   expected.word = expected.reply = "OK";
