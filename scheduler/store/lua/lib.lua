@@ -130,14 +130,17 @@ local function ring_sync_all(t)
   for _, pool in ipairs(call('SMEMBERS', P .. 'pools')) do ring_sync(t, pool) end
 end
 
--- Adds GPU-seconds to a tenant's virtual time in a pool and to its day.
+-- Adds GPU-seconds to a tenant's virtual time in a pool and to its day. When the day is used up by that, or has room again, the
+-- tenant's place changes in every pool.
 local function charge(t, pool, amount)
   local limits = tenant(t)
   local key, field = P .. 'tenant:' .. t, 'vt:' .. pool
   local vt = fmt6(num(call('HGET', key, field)) + amount / limits.weight)
-  call('HSET', key, field, vt, 'gpu_day', fmt(limits.today),
-       'gpu_used', fmt6(math.max(0, limits.gpu_used + amount)))
+  local used = fmt6(math.max(0, limits.gpu_used + amount))
+  call('HSET', key, field, vt, 'gpu_day', fmt(limits.today), 'gpu_used', used)
   if call('ZSCORE', P .. 'ring:' .. pool, t) then call('ZADD', P .. 'ring:' .. pool, vt, t) end
+  local most = limits.gpu_max_day
+  if most > 0 and (num(used) >= most) ~= (limits.gpu_used >= most) then ring_sync_all(t) end
 end
 
 -- States -------------------------------------------------------------------------------------------------------------
