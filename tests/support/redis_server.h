@@ -13,6 +13,7 @@
 #include <mutex>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "scheduler/store/connection.h"
@@ -24,9 +25,12 @@ namespace dex::support {
 // always, noeviction. It ends with this object, and with the thread that started it.
 class RedisServer {
  public:
-  // Ignores SIGPIPE, as every main of ours does: a killed server closes its connections.
-  RedisServer() {
+  // `launcher`: words before "redis-server", e.g. env with a variable; must exec it. Ignores
+  // SIGPIPE, as every main of ours does: a killed server closes its connections.
+  explicit RedisServer(std::vector<std::string> launcher = {}) : words_(std::move(launcher)) {
     ::signal(SIGPIPE, SIG_IGN);
+    config_ = (directory_.path() / "redis.conf").string();
+    words_.insert(words_.end(), {"redis-server", config_});
     start();
   }
   ~RedisServer() { kill(); }
@@ -35,6 +39,11 @@ class RedisServer {
 
   [[nodiscard]] store::RedisAddress address() const { return {socket(), "", 0, "", ""}; }
   [[nodiscard]] std::string socket() const { return (directory_.path() / "redis.sock").string(); }
+  [[nodiscard]] bool running() const { return pid_ > 0; }
+  // SIGSTOP, SIGCONT; nothing happens while it does not run.
+  void signal(int number) const {
+    if (pid_ > 0) ::kill(pid_, number);
+  }
 
   // kill -9, as a crash would.
   void kill() {
@@ -50,13 +59,16 @@ class RedisServer {
   // The same data again. Returns once it answers.
   void start() {
     write_config();
+    std::vector<char*> words;
+    for (std::string& word : words_) words.push_back(word.data());
+    words.push_back(nullptr);
     pid_ = ::fork();
     if (pid_ == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       const int null = ::open("/dev/null", O_RDWR);
       ::dup2(null, 0);
       ::dup2(null, 1);
-      ::execlp("redis-server", "redis-server", config_.c_str(), nullptr);
+      ::execvp(words[0], words.data());
       ::_exit(127);
     }
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
@@ -86,7 +98,6 @@ class RedisServer {
 
  private:
   void write_config() {
-    config_ = (directory_.path() / "redis.conf").string();
     std::ofstream(config_)
         << "port 0\nunixsocket " << socket() << "\nunixsocketperm 700\ndir "
         << directory_.path().string()
@@ -102,6 +113,7 @@ class RedisServer {
 
   TemporaryDirectory directory_;
   std::string config_;
+  std::vector<std::string> words_;  // of its command line
   pid_t pid_ = -1;
   std::mutex mutex_;  // guards connection_
   std::unique_ptr<store::Connection> connection_;
