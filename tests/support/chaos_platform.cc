@@ -292,8 +292,9 @@ v1::FineTuningEvent ChaosPlatform::last_event(const std::string& id, const std::
   v1::ListFineTuningEventsRequest request;
   request.set_id(id);
   request.set_page_size(1000);
+  const auto page = value_or_throw(client_->list_events(request));
   v1::FineTuningEvent last;
-  for (const auto& event : value_or_throw(client_->list_events(request)).events()) {
+  for (const auto& event : page.events()) {
     if (event.type() == type) last = event;
   }
   return last;

@@ -300,7 +300,7 @@ class Toy {
   const std::map<std::string, int64_t> words_;
   const fs::path attempt_dir_;
   const int64_t total_, every_;
-  const dex::base::SystemClock clock_;
+  const dex::base::SystemClock clock_{};
 
   int64_t step_ = 0;
   std::string state_;

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "services/base/clock.h"
+#include "services/base/signals.h"
 #include "tests/support/chaos_platform.h"
 #include "tests/support/eventually.h"
 #include "tests/support/figures.h"
@@ -76,8 +77,11 @@ class Submitter {
       if (!job.ok()) return;
       // It is not the job's fault how often this test kills its workers.
       eventually([&] { return forgiven(job->id()); });
-      const std::lock_guard lock(mutex_);
-      ids_.push_back(job->id());
+      {
+        const std::lock_guard lock(mutex_);
+        ids_.push_back(job->id());
+      }
+      base::wait_for_stop(stop, 400);  // so that there are submits as long as there is trouble
     }
   }
   bool forgiven(const std::string& id) {
@@ -188,7 +192,7 @@ class Disturber {
         static_cast<int>(within(0, static_cast<int64_t>(platform_.schedulers().size()) - 1));
     auto& redis = platform_.redis();
     auto& link = platform_.agent_link(n);
-    switch (within(0, 10)) {
+    switch (within(0, 11)) {
       case 0:
         return add(
             "kill redis", "redis", 1'000, [&] { redis.kill(); }, [&redis] { redis.start(); });
@@ -215,6 +219,11 @@ class Disturber {
         return add(
             "cut agent", platform_.agent(n).name(), 4'000, [&] { link.cut(); },
             [&link] { link.pass(); });
+      case 10:
+        return add(
+            "cut gateway", platform_.gateway().name(), 2'000,
+            [this] { platform_.gateway_link().cut(); },
+            [this] { platform_.gateway_link().pass(); });
       default:
         return add(
             "plug agent", platform_.agent(n).name(), 6'000, [&] { link.plug(); },
@@ -237,7 +246,7 @@ class Disturber {
   }
 
   ChaosPlatform& platform_;
-  const base::SystemClock clock_;
+  const base::SystemClock clock_{};
   std::mt19937_64 random_;
   std::vector<Trouble> ongoing_;
   std::map<std::string, int> done_;
@@ -246,10 +255,10 @@ class Disturber {
 
 TEST(ChaosTest, EveryAcknowledgedJobEndsOnceWithItsOwnWholeResult) {
   const uint64_t seed = chaos_seed();
-  const int64_t length_ms = support::long_form() ? 600'000 : 35'000;
+  const int64_t length_ms = support::long_form() ? 600'000 : 25'000;
   ChaosPlatform platform({.schedulers = 2, .agents = 3, .proxies = true});
   const base::SystemClock clock;
-  Submitter submitter(platform, static_cast<size_t>(length_ms / 2'000));
+  Submitter submitter(platform, static_cast<size_t>(length_ms / 1'000));
   ASSERT_TRUE(eventually([&] { return submitter.count() > 0; }));
   Watcher watcher(platform.grpc(), submitter.first());
 

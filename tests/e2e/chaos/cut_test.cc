@@ -37,9 +37,8 @@ TEST(CutLinkTest, AShortCutAndASlowLinkCostNothing) {
 // Longer than a lease: the attempt goes on, since nobody told it otherwise, and ends once it is
 // told. The next one goes on from what was acknowledged.
 TEST(CutLinkTest, ALongCutEndsTheAttemptOnlyWhenItIsTold) {
-  ChaosPlatform platform({.proxies = true});
-  ASSERT_TRUE(platform.settled());
-  const std::string id = platform.submit("ms-20", 600, /*every=*/10);
+  ChaosPlatform platform({.times = ChaosPlatform::kNoSettling, .proxies = true});
+  const std::string id = platform.submit("ms-20.gate-60", 80, /*every=*/10);
   ASSERT_TRUE(eventually([&] { return platform.number(id, "ckpt_step") >= 10; }));
   platform.agent_link(0).plug();
   ASSERT_TRUE(platform.becomes(id, "READY"));
@@ -47,6 +46,7 @@ TEST(CutLinkTest, ALongCutEndsTheAttemptOnlyWhenItIsTold) {
   ASSERT_EQ(platform.agent().children("dex-toy-trainer").size(), 1U) << "the attempt goes on";
   platform.agent_link(0).pass();
   ASSERT_TRUE(eventually([&] { return platform.number(id, "attempt") == 2; }));
+  platform.open_gate(id);
   EXPECT_TRUE(platform.becomes(id, "SUCCEEDED"));
   EXPECT_EQ(platform.last_event(id, "job_start").job_start().resumed_from_step(), acknowledged);
   EXPECT_EQ(platform.number(id, "crashes"), 1);

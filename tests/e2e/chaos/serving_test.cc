@@ -123,7 +123,7 @@ class ServingTest : public testing::Test {
 
   // tests/e2e/small_job.h, for this client.
   v1::CreateFineTuningJobRequest real_job(uint32_t steps) {
-    auto request = platform_.request("real", steps, /*checkpoint_every=*/2);
+    auto request = platform_.request("real", steps, /*checkpoint_every=*/100);
     auto& spec = *request.mutable_spec();
     spec.set_validation_file(platform_.validation_file());
     auto& calibration = *spec.mutable_dex()->mutable_head_selection()->mutable_calibration();
@@ -197,7 +197,7 @@ TEST_F(ServingTest, ADeadEngineTakesOnlyItsRequestsAlong) {
   ASSERT_TRUE(platform_.reaches(training, 1, 240'000));
   const base::SystemClock clock;
   double slowest_end_s = 0, slowest_return_s = 0;
-  const int rounds = support::long_form() ? 20 : 2;
+  const int rounds = support::long_form() ? 20 : 1;
   for (int round = 0; round < rounds; ++round) {
     OpenStreams streams(platform_.grpc(), adapter, 32);
     ASSERT_TRUE(streams.open());

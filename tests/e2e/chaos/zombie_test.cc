@@ -41,7 +41,7 @@ class ZombieTest : public testing::Test {
 };
 
 TEST_F(ZombieTest, AFrozenAgentWakesUpToALostLeaseAndWorksOn) {
-  ChaosPlatform platform({.agents = 2});
+  ChaosPlatform platform({.agents = 2, .times = ChaosPlatform::kNoSettling});
   std::string id;
   Program& zombie = platform.agent(start(platform, id));
   zombie.signal(SIGSTOP);
@@ -65,7 +65,7 @@ TEST_F(ZombieTest, AFrozenAgentWakesUpToALostLeaseAndWorksOn) {
 
 // The agent never stopped; its words did not arrive, and then all of them do.
 TEST_F(ZombieTest, AFinishThatComesLateIsRefusedAndCounted) {
-  ChaosPlatform platform({.agents = 2, .proxies = true});
+  ChaosPlatform platform({.agents = 2, .times = ChaosPlatform::kNoSettling, .proxies = true});
   std::string id;
   const int zombie = start(platform, id);
   platform.agent_link(zombie).plug();
