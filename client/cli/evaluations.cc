@@ -10,6 +10,7 @@
 #include "client/cli/names.h"
 #include "client/cli/progress_view.h"
 #include "client/cli/set_field.h"
+#include "proto/task_files.h"
 
 namespace dex::cli {
 
@@ -30,27 +31,15 @@ int show_evaluation(Context& context, const v1::Evaluation& evaluation) {
   return kDone;
 }
 
-// Paths in the place of file ids are uploaded.
-base::Status upload_files(Context& context, v1::EvaluationSpec& spec) {
-  const auto by_id = [&](std::string& file) -> base::Status {
-    if (file.empty()) return {};
-    auto id = file_argument(context, file, v1::FILE_PURPOSE_EVALS);
-    DEX_RETURN_IF_ERROR(id.status());
-    file = std::move(id).value();
-    return {};
-  };
+// Puts ids in the place of paths.
+base::Status upload_files(Context& context, v1::EvaluationSpec& spec, Upload upload) {
   for (auto& task : *spec.mutable_tasks()) {
-    if (task.has_perplexity())
-      DEX_RETURN_IF_ERROR(by_id(*task.mutable_perplexity()->mutable_file()));
-    if (task.has_multi_needle())
-      DEX_RETURN_IF_ERROR(by_id(*task.mutable_multi_needle()->mutable_file()));
-    if (task.has_icl()) DEX_RETURN_IF_ERROR(by_id(*task.mutable_icl()->mutable_file()));
-    if (task.has_answers()) DEX_RETURN_IF_ERROR(by_id(*task.mutable_answers()->mutable_file()));
-    if (task.has_head_analysis())
-      DEX_RETURN_IF_ERROR(by_id(*task.mutable_head_analysis()->mutable_file()));
-    if (!task.has_multiple_choice()) continue;
-    DEX_RETURN_IF_ERROR(by_id(*task.mutable_multiple_choice()->mutable_file()));
-    DEX_RETURN_IF_ERROR(by_id(*task.mutable_multiple_choice()->mutable_shots_file()));
+    for (const auto& [field, file] : proto::task_files(task)) {
+      if (file.empty()) continue;
+      DEX_ASSIGN_OR_RETURN(const std::string id,
+                           file_argument(context, file, v1::FILE_PURPOSE_EVALS, upload));
+      proto::set_task_file(task, field, id);
+    }
   }
   return {};
 }
@@ -98,7 +87,8 @@ int create_evaluation(Context& context, const EvaluateArguments& arguments) {
   v1::CreateEvaluationRequest request;
   auto spec = make_evaluation_spec(arguments.flags);
   if (!spec.ok()) return context.output.failure(spec.status());
-  if (const auto uploaded = upload_files(context, *spec); !uploaded.ok())
+  const Upload upload = arguments.dry_run ? Upload::kRefused : Upload::kAllowed;
+  if (const auto uploaded = upload_files(context, *spec, upload); !uploaded.ok())
     return context.output.failure(uploaded);
   *request.mutable_spec() = std::move(spec).value();
   request.set_validate_only(arguments.dry_run);
@@ -183,7 +173,9 @@ void add_create_evaluation(CLI::App& noun, Action& action) {
   verb->add_option(
       "--spec", flags.spec_file,
       "JSON file of a dex.v1.EvaluationSpec, for several tasks; flags are added to it");
-  verb->add_flag("--dry-run", given->dry_run, "only check and show what would be done");
+  verb->add_flag("--dry-run", given->dry_run,
+                 "only check and show what would be done; nothing changes on the server, so files "
+                 "must be there already");
   verb->add_flag("--follow", given->follow,
                  "watch until it has ended; the last thing shown is its result");
   verb->callback(

@@ -26,10 +26,18 @@ base::Result<std::string> known_file(Context& context, const std::string& path,
   return std::string();
 }
 
+base::Status not_uploaded(const std::string& path, v1::FilePurpose purpose) {
+  return base::failed_precondition(
+      "FILE_NOT_READY",
+      path +
+          " is not on the server, and a dry run uploads nothing; upload it first: dexctl files " +
+          "upload " + path + (purpose == v1::FILE_PURPOSE_EVALS ? " --purpose evals" : ""));
+}
+
 }  // namespace
 
 base::Result<std::string> file_argument(Context& context, const std::string& id_or_path,
-                                        v1::FilePurpose purpose) {
+                                        v1::FilePurpose purpose, Upload upload) {
   std::error_code error;
   if (id_or_path.empty() || !std::filesystem::exists(id_or_path, error)) return id_or_path;
   DEX_ASSIGN_OR_RETURN(std::string known, known_file(context, id_or_path, purpose));
@@ -37,6 +45,7 @@ base::Result<std::string> file_argument(Context& context, const std::string& id_
     context.output.note(id_or_path + " is there already as " + known);
     return known;
   }
+  if (upload == Upload::kRefused) return not_uploaded(id_or_path, purpose);
   v1::UploadFileRequest::Header header;
   header.set_purpose(purpose);
   UploadBar bar(context.output);

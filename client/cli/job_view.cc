@@ -144,7 +144,9 @@ Table job_details(const v1::FineTuningJob& job) {
   if (job.progress().has_train_loss())
     add("training loss", number(job.progress().train_loss(), "%.4f"));
   add("validation loss", loss_text(job));
-  if (job.metrics().has_best_step() && job.metrics().served_step() != job.progress().step())
+  const bool chooses = job.effective_config().spec().early_stopping().enabled();
+  if (chooses && job.metrics().served_step() != job.progress().step() &&
+      job.metrics().has_best_step())
     add("published step", std::to_string(job.metrics().served_step()) + ", the best");
   const auto verdict = job.branch_effect().verdict();
   if (verdict != v1::BranchEffect::VERDICT_UNSPECIFIED &&

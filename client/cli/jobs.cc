@@ -66,16 +66,19 @@ void add_spec_flags(CLI::App& verb, SpecFlags& flags) {
                   "JSON file of a dex.v1.FineTuningJobSpec; flags win over it");
 }
 
-base::Result<v1::FineTuningJobSpec> spec_with_files(Context& context, const SpecFlags& flags) {
+base::Result<v1::FineTuningJobSpec> spec_with_files(Context& context, const SpecFlags& flags,
+                                                    Upload upload) {
+  const auto id_of = [&](const std::string& file) {
+    return file_argument(context, file, v1::FILE_PURPOSE_FINE_TUNE, upload);
+  };
   DEX_ASSIGN_OR_RETURN(v1::FineTuningJobSpec spec, make_spec(flags));
-  DEX_ASSIGN_OR_RETURN(*spec.mutable_training_file(), file_argument(context, spec.training_file()));
+  DEX_ASSIGN_OR_RETURN(*spec.mutable_training_file(), id_of(spec.training_file()));
   if (spec.has_validation_file()) {
-    DEX_ASSIGN_OR_RETURN(*spec.mutable_validation_file(),
-                         file_argument(context, spec.validation_file()));
+    DEX_ASSIGN_OR_RETURN(*spec.mutable_validation_file(), id_of(spec.validation_file()));
   }
   if (spec.watchdog().base_guard().has_probe_file()) {
     auto& file = *spec.mutable_watchdog()->mutable_base_guard()->mutable_probe_file();
-    DEX_ASSIGN_OR_RETURN(file, file_argument(context, file));
+    DEX_ASSIGN_OR_RETURN(file, id_of(file));
   }
   return spec;
 }
@@ -87,8 +90,8 @@ bool confirmed(Context& context) {
   return answer == "y" || answer == "Y" || answer == "yes";
 }
 
-int estimate(Context& context, const SpecFlags& flags) {
-  const auto spec = spec_with_files(context, flags);
+int estimate(Context& context, const SpecFlags& flags, Upload upload) {
+  const auto spec = spec_with_files(context, flags, upload);
   if (!spec.ok()) return context.output.failure(spec.status());
   const auto estimate = context.client.estimate_job(*spec);
   if (!estimate.ok()) return context.output.failure(estimate.status());
@@ -101,13 +104,13 @@ int estimate(Context& context, const SpecFlags& flags) {
 }
 
 int create(Context& context, const CreateArguments& arguments) {
-  if (arguments.dry_run) return estimate(context, arguments.spec);
+  if (arguments.dry_run) return estimate(context, arguments.spec, Upload::kRefused);
   if (!arguments.yes && !context.output.terminal().can_ask) {
     context.output.failure(base::invalid_argument(
         "MISSING_FIELD", "without a terminal nobody can be asked: give --yes"));
     return kUsage;
   }
-  const auto spec = spec_with_files(context, arguments.spec);
+  const auto spec = spec_with_files(context, arguments.spec, Upload::kAllowed);
   if (!spec.ok()) return context.output.failure(spec.status());
   const auto estimate = context.client.estimate_job(*spec);
   if (!estimate.ok()) return context.output.failure(estimate.status());
@@ -200,7 +203,9 @@ void add_create_and_estimate(CLI::App& noun, Action& action) {
                         "rows.jsonl --preset code --follow");
   auto created = std::make_shared<CreateArguments>();
   add_spec_flags(*verb, created->spec);
-  verb->add_flag("--dry-run", created->dry_run, "only show effective values and estimate");
+  verb->add_flag("--dry-run", created->dry_run,
+                 "only show effective values and estimate; nothing changes on the server, so files "
+                 "must be there already");
   verb->add_flag("--follow", created->follow,
                  "watch until the job has ended; the last line is the finished job");
   verb->add_flag("-y,--yes", created->yes, "don't ask");
@@ -211,8 +216,9 @@ void add_create_and_estimate(CLI::App& noun, Action& action) {
       "dexctl jobs estimate --model smollm2-135m-instruct --training-file file-01… --preset paper");
   auto estimated = std::make_shared<SpecFlags>();
   add_spec_flags(*verb, *estimated);
-  verb->callback(
-      [&action, estimated] { action = [=](Context& c) { return estimate(c, *estimated); }; });
+  verb->callback([&action, estimated] {
+    action = [=](Context& c) { return estimate(c, *estimated, Upload::kAllowed); };
+  });
 }
 
 }  // namespace

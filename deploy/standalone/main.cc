@@ -42,7 +42,10 @@ constexpr const char* kUsage =
     "  --serve-dtype T   bf16, f32 or int8 (weights only) for serving (as the model is stored)\n"
     "  --stop-grace N    seconds that a trainer may take for its last checkpoint (300)\n"
     "  --log-level L     trace, debug, info, warn, error, off (info)\n"
-    "  --version, --help\n";
+    "  --version, --help\n"
+    "\n"
+    "The scheduler's times are set by the environment: DEX_BEAT_MS (here 5000), DEX_LEASE_MS and\n"
+    "the others that dex-scheduler --help names.\n";
 
 struct Arguments {
   PlatformOptions platform;
@@ -156,6 +159,8 @@ dex::base::Status run(Arguments& arguments) {
   DEX_RETURN_IF_ERROR(
       dex::base::init_logging({.component = "dexd", .level = arguments.log_level, .file = {}}));
   const fs::path self = fs::read_symlink("/proc/self/exe");
+  // The scheduler reads it too and tells its workers, unless they know better.
+  if (!environment("DEX_BEAT_MS").empty()) platform.beat_ms = 0;
   platform.launcher = self.string();
   platform.program_dir = self.parent_path();
   platform.redis_program = find_in_path("redis-server");

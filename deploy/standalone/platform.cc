@@ -255,11 +255,14 @@ std::vector<std::string> Platform::worker_args() const {
                                    "--pools",          "cpu",
                                    "--worker-id",      "local",
                                    "--threads",        std::to_string(options_.threads),
-                                   "--beat-ms",        "5000",
                                    "--stop-grace-ms",  std::to_string(options_.stop_grace_ms),
                                    "--listen",         address("worker", "grpc", kAnyPort),
                                    "--metrics-listen", address("worker", "metrics", kAnyPort),
                                    "--endpoints-file", run_file("worker").string()};
+  if (options_.beat_ms > 0) {
+    args.emplace_back("--beat-ms");
+    args.push_back(std::to_string(options_.beat_ms));
+  }
   if (!options_.serve_dtype.empty()) {
     args.emplace_back("--serve-dtype");
     args.push_back(options_.serve_dtype);

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cctype>
 #include <set>
+#include <utility>
+
+#include "proto/task_files.h"
 
 namespace dex::core {
 
@@ -55,8 +58,9 @@ void check_task(const v1::PerplexityTask& task, const std::string& at, Evaluatio
     check.range(at + "stride", task.stride(), 1, std::max<int64_t>(1, width - 1));
   if (task.has_max_tokens()) check.at_least(at + "max_tokens", task.max_tokens(), 2);
   for (const std::string& key : task.group_by()) {
-    if (key != "tag" && key != "language")
-      check.add("INVALID_FIELD", at + "group_by", "may hold tag and language, got '" + key + "'");
+    if (key != "tag" && key != "language" && key != "length_bucket")
+      check.add("INVALID_FIELD", at + "group_by",
+                "may hold tag, language and length_bucket, got '" + key + "'");
   }
 }
 
@@ -80,6 +84,7 @@ void check_task(const v1::MultipleChoiceTask& task, const std::string& at, Evalu
   if (task.has_n_shot()) check.range(at + "n_shot", task.n_shot(), 0, 1024);
   if (!task.shots_file().empty() && task.n_shot() == 0)
     check.add("UNUSED_FIELD", at + "shots_file", "has no effect without n_shot");
+  check.known(at + "score", task.score(), v1::MultipleChoiceTask::Score_IsValid(task.score()));
   if (task.has_samples()) check.at_least(at + "samples", task.samples(), 1);
 }
 
@@ -94,6 +99,7 @@ void check_task(const v1::IclTask& task, const std::string& at, EvaluationCheck&
 void check_task(const v1::AnswersTask& task, const std::string& at, EvaluationCheck& check) {
   if (task.file().empty()) check.missing(at + "file");
   if (task.has_max_tokens()) check.range(at + "max_tokens", task.max_tokens(), 1, check.context());
+  check.known(at + "match", task.match(), v1::AnswersTask::Match_IsValid(task.match()));
   if (task.has_samples()) check.at_least(at + "samples", task.samples(), 1);
 }
 
@@ -226,17 +232,10 @@ std::string task_name(const v1::EvaluationTask& task) {
 std::vector<NamedFile> evaluation_files(const v1::EvaluationSpec& spec) {
   std::vector<NamedFile> files;
   for (int i = 0; i < spec.tasks_size(); ++i) {
-    const auto& task = spec.tasks(i);
-    const std::string at = "tasks[" + std::to_string(i) + "]." + task_name(task) + ".";
-    if (task.has_perplexity()) files.push_back({at + "file", task.perplexity().file()});
-    if (task.has_multi_needle()) files.push_back({at + "file", task.multi_needle().file()});
-    if (task.has_icl()) files.push_back({at + "file", task.icl().file()});
-    if (task.has_answers()) files.push_back({at + "file", task.answers().file()});
-    if (task.has_head_analysis()) files.push_back({at + "file", task.head_analysis().file()});
-    if (!task.has_multiple_choice()) continue;
-    files.push_back({at + "file", task.multiple_choice().file()});
-    if (!task.multiple_choice().shots_file().empty())
-      files.push_back({at + "shots_file", task.multiple_choice().shots_file()});
+    const std::string at = "tasks[" + std::to_string(i) + "]." + task_name(spec.tasks(i)) + ".";
+    for (auto& [field, file] : proto::task_files(spec.tasks(i))) {
+      if (!file.empty()) files.push_back({at + field, std::move(file)});
+    }
   }
   return files;
 }

@@ -13,7 +13,7 @@ namespace dex::core {
 
 inline constexpr int kMostSubjects = 4;
 
-// A file that a spec names, and where: {"tasks[0].perplexity.file", "file-…"}.
+// A file that a spec names (proto/task_files.h), and where: {"tasks[0].perplexity.file", "file-…"}.
 struct NamedFile {
   std::string field;
   std::string id;

@@ -103,6 +103,7 @@ base::Result<store::NewJob> Evaluations::new_job(const std::string& tenant,
   job.id = parts_.ids.make("eval-");
   job.kind = kEvaluationKind;
   job.pool = options_.pool;
+  job.base_model = model.name();
   job.cost_gpu_seconds = core::evaluation_seconds(spec, model, bytes);
   job.spec = spec.SerializeAsString();
   job.queued_message = "The evaluation is queued.";

@@ -68,9 +68,10 @@ base::Result<core::StartAdapter> FineTuningJobs::start_adapter(const std::string
 
 core::DeviceFacts FineTuningJobs::device() {
   core::DeviceFacts facts = options_.device;
-  const auto routes = parts_.workers.routes();
-  if (facts.memory_bytes > 0 || !routes.ok()) return facts;
-  for (const auto& worker : routes->workers) {
+  if (facts.memory_bytes > 0) return facts;
+  const auto workers = parts_.workers.workers();
+  if (!workers.ok()) return facts;
+  for (const auto& worker : *workers) {
     iv1::RegisterRequest registered;
     if (worker.state != "up" || !registered.ParseFromString(worker.info)) continue;
     for (const auto& device : registered.devices()) {
@@ -132,6 +133,7 @@ base::Result<store::NewJob> FineTuningJobs::new_job(const std::string& tenant, c
   store::NewJob job;
   job.id = parts_.ids.make("ftjob-");
   job.pool = spec.pool();
+  job.base_model = core::base_model_of(spec.model());
   job.priority = static_cast<int>(spec.has_priority() ? spec.priority() : 4);
   job.max_fail = static_cast<int>(spec.has_max_retries() ? spec.max_retries() : 2);
   job.cost_gpu_seconds = plan.estimate.expected_duration_seconds();

@@ -191,6 +191,7 @@ base::Result<store::NewJob> HeadPreviews::new_job(const std::string& tenant,
   job.id = parts_.ids.make("heads-");
   job.kind = kHeadSelectionKind;
   job.pool = resolved->config.spec().pool();
+  job.base_model = request.model();
   job.priority = kPreviewPriority;
   job.max_fail = 0;  // whoever waits may try again
   job.max_crash = 1;

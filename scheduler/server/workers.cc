@@ -36,6 +36,16 @@ base::Status check_pools(const Pools& pools) {
   return {};
 }
 
+// They are stored with spaces between.
+template <typename Models>
+base::Status check_models(const Models& models) {
+  for (const std::string& name : models) {
+    if (name.empty() || name.size() > 64 || name.find_first_of(" \t\r\n") != std::string::npos)
+      return base::invalid_field("models", "must be names of base models, got '" + name + "'");
+  }
+  return {};
+}
+
 const char* word(iv1::Outcome outcome) {
   switch (outcome) {
     case iv1::OUTCOME_SUCCESS:
@@ -115,12 +125,14 @@ std::string finish_outcome(const std::string& state, const std::string& code) {
 base::Result<iv1::RegisterResponse> Workers::enlist(const iv1::RegisterRequest& request) {
   DEX_RETURN_IF_ERROR(check_name("worker_id", request.worker_id(), 64));
   DEX_RETURN_IF_ERROR(check_pools(request.pools()));
+  DEX_RETURN_IF_ERROR(check_models(request.models()));
   store::WorkerRecord worker;
   worker.id = request.worker_id();
   worker.host = request.host();
   worker.version = request.version();
   worker.pools.assign(request.pools().begin(), request.pools().end());
   worker.slots = static_cast<int>(request.slots());
+  worker.models.assign(request.models().begin(), request.models().end());
   worker.info = request.SerializeAsString();
   DEX_RETURN_IF_ERROR(parts_.workers.enlist(worker).status());
   spdlog::info("worker {} on {} registered, version {}", worker.id, worker.host, worker.version);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,7 @@ struct NewJob {
   int64_t deadline_ms = 0;  // from now; 0: none
   std::string adapter;      // id under which the result is published; empty: none
   bool hold = false;        // pause after validation
+  std::string base_model;   // only workers that have it are given the job; empty: any worker
   std::string spec;         // opaque, ≤ 32 KiB
   std::vector<std::string> files;
   std::string queued_message = "The job is queued.";
@@ -61,6 +63,10 @@ struct JobRecord {
   std::string spec;             // opaque; filled by get and list
   int64_t queue_position = 0;   // READY: 1 = next; else 0
   bool tenant_in_ring = false;  // READY: false means that a quota holds it back
+  // As JobRepository::update set them; unset: as the spec has them.
+  std::optional<std::string> metadata, name;  // `metadata` is opaque
+  int64_t archived = 0;                       // events up to this sequence lie in the archive
+  bool purging = false;                       // being deleted
 
   [[nodiscard]] bool terminal() const {
     return state == "SUCCEEDED" || state == "FAILED" || state == "CANCELLED";
@@ -114,8 +120,9 @@ struct WorkerRecord {
   std::string state;  // up draining gone
   std::vector<std::string> pools;
   int slots = 0;
-  std::string info;  // opaque: how it registered
-  std::string live;  // opaque: what its engines hold
+  std::vector<std::string> models;  // base models it can run jobs of; empty: any job
+  std::string info;                 // opaque: how it registered
+  std::string live;                 // opaque: what its engines hold
 };
 
 // A page of a list and where the next one starts.

@@ -38,7 +38,6 @@ class AtomicDirectory {
 
   // What has been finished so far, in that order: the material of the manifest.
   [[nodiscard]] const std::vector<Entry>& entries() const { return entries_; }
-  [[nodiscard]] const std::filesystem::path& temporary_path() const { return temporary_; }
 
   // Writes the manifest, syncs it and the directory, renames, syncs the parent. Only once.
   Status commit(std::string_view manifest_name, std::string_view manifest);

@@ -57,7 +57,6 @@ class BoundedQueue {
     writable_.notify_one();
     return item;
   }
-  std::optional<T> try_pop() { return pop(0); }
 
   // Wakes everybody.
   void close() {

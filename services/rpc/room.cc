@@ -33,11 +33,6 @@ std::vector<std::shared_ptr<LiveCall>> Room::open() const {
   return open;
 }
 
-size_t Room::open_calls() const {
-  const std::lock_guard lock(mutex_);
-  return open_.size();
-}
-
 base::Result<auth::Principal> Room::admit(const grpc::CallbackServerContext& context,
                                           const google::protobuf::Message* request) {
   if (draining_) return server_draining();

@@ -46,7 +46,6 @@ class Room {
   [[nodiscard]] bool draining() const { return draining_; }
   // Ends every open call with `SERVER_DRAINING`; handlers on threads are asked to stop.
   void cut();
-  [[nodiscard]] size_t open_calls() const;
 
   [[nodiscard]] const Options& options() const { return options_; }
 

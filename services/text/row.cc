@@ -45,14 +45,6 @@ std::string_view name(RowFormat format) {
   return "unknown";
 }
 
-std::optional<RowFormat> row_format_from(std::string_view text) {
-  for (const RowFormat format :
-       {RowFormat::kChat, RowFormat::kPromptCompletion, RowFormat::kText, RowFormat::kTokens}) {
-    if (name(format) == text) return format;
-  }
-  return std::nullopt;
-}
-
 uint64_t content_hash(const Row& row) {
   Hasher hasher;
   hasher.add(name(row.format));

@@ -11,7 +11,6 @@ namespace dex::text {
 // The row formats of api.md §5.
 enum class RowFormat { kChat, kPromptCompletion, kText, kTokens };
 std::string_view name(RowFormat format);  // "prompt_completion"
-std::optional<RowFormat> row_format_from(std::string_view name);
 
 // One turn of a chat.
 struct Message {

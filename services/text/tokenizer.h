@@ -58,7 +58,6 @@ class Tokenizer {
 
   std::optional<int32_t> bos_id() const { return special_id("bos_token"); }
   std::optional<int32_t> eos_id() const { return special_id("eos_token"); }
-  std::optional<int32_t> pad_id() const { return special_id("pad_token"); }
   // Ids that end a generation: eos and those of generation_config.json.
   const std::vector<int32_t>& stop_ids() const { return stop_ids_; }
   bool is_stop(int32_t id) const;

@@ -16,15 +16,6 @@ WeightedIds piece(const WeightedIds& row, size_t begin, size_t end) {
 
 }  // namespace
 
-std::optional<Truncation> truncation_from(std::string_view name) {
-  if (name == "AUTO") return Truncation::kAuto;
-  if (name == "RIGHT") return Truncation::kRight;
-  if (name == "LEFT") return Truncation::kLeft;
-  if (name == "CHUNK") return Truncation::kChunk;
-  if (name == "ERROR") return Truncation::kError;
-  return std::nullopt;
-}
-
 std::vector<WeightedIds> cut(WeightedIds row, int32_t max_ids, Truncation how, bool keep_first) {
   const size_t size = row.ids.size(), limit = static_cast<size_t>(max_ids);
   std::vector<WeightedIds> parts;

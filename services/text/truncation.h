@@ -1,8 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <string_view>
 #include <vector>
 
 namespace dex::text {
@@ -15,7 +13,6 @@ enum class Truncation {
   kChunk,  // it becomes several rows
   kError,  // it is dropped
 };
-std::optional<Truncation> truncation_from(std::string_view name);  // "RIGHT", as in api.md §3
 
 // Token ids with the weight of each as a target: weights[i] says how much predicting ids[i] counts.
 struct WeightedIds {

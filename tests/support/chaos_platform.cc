@@ -66,7 +66,7 @@ ChaosPlatform::ChaosPlatform(const Options& options)
     : options_(options),
       data_dir_(directory_ / "data"),
       models_file_(write_tiny_model(directory_ / "models")),
-      redis_(options.redis_launcher) {
+      redis_("", options.redis_launcher) {
   fs::create_directories(data_dir_);
   start_redis_side();
   for (int i = 0; i < options.schedulers; ++i) schedulers_.push_back(new_scheduler(i));

@@ -12,7 +12,8 @@
 //   heads-only     success if it was told to choose heads and nothing else, else exit code 10
 //   where          success, but the result lies outside the attempt's directory
 // As `dex-fake-trainer evaluation` it plays an evaluation's process: success, with an event that
-// names the first file.
+// names the first file. With a first subject labelled "slow" it says before, for three seconds,
+// that it stands where it stood.
 
 #include <unistd.h>
 
@@ -136,7 +137,19 @@ int behave(FrameChannel& channel, const iv1::TrainerStart& start) {
   return 0;
 }
 
+// A long batch of an evaluation: no task gets further, but the engine takes its steps.
+void stay(FrameChannel& channel) {
+  for (int i = 0; i < 60; ++i) {
+    iv1::TrainerReport report;
+    report.mutable_progress()->set_phase(dex::v1::JOB_PHASE_EVALUATING);
+    report.mutable_progress()->mutable_progress()->set_total_steps(1);
+    send(channel, report);
+    (void)channel.read(50).ok();  // nothing comes: a pause
+  }
+}
+
 int evaluate(FrameChannel& channel, const iv1::EvaluatorStart& start) {
+  if (start.spec().subjects(0).label() == "slow") stay(channel);
   iv1::TrainerReport report;
   report.mutable_event()->set_type("job_evaluation");
   report.mutable_event()->set_message(start.files(0).path());

@@ -25,9 +25,11 @@ namespace dex::support {
 // always, noeviction. It ends with this object, and with the thread that started it.
 class RedisServer {
  public:
-  // `launcher`: words before "redis-server", e.g. env with a variable; must exec it. Ignores
-  // SIGPIPE, as every main of ours does: a killed server closes its connections.
-  explicit RedisServer(std::vector<std::string> launcher = {}) : words_(std::move(launcher)) {
+  // Ignores SIGPIPE, as every main of ours does: a killed server closes its connections.
+  // `more_config`: lines of redis.conf that follow ours. `launcher`: words before "redis-server",
+  // e.g. env with a variable; must exec it.
+  explicit RedisServer(std::string more_config = "", std::vector<std::string> launcher = {})
+      : more_config_(std::move(more_config)), words_(std::move(launcher)) {
     ::signal(SIGPIPE, SIG_IGN);
     config_ = (directory_.path() / "redis.conf").string();
     words_.insert(words_.end(), {"redis-server", config_});
@@ -39,7 +41,7 @@ class RedisServer {
 
   [[nodiscard]] store::RedisAddress address() const { return {socket(), "", 0, "", ""}; }
   [[nodiscard]] std::string socket() const { return (directory_.path() / "redis.sock").string(); }
-  [[nodiscard]] bool running() const { return pid_ > 0; }
+  [[nodiscard]] pid_t pid() const { return pid_; }
   // SIGSTOP, SIGCONT; nothing happens while it does not run.
   void signal(int number) const {
     if (pid_ > 0) ::kill(pid_, number);
@@ -65,6 +67,7 @@ class RedisServer {
     pid_ = ::fork();
     if (pid_ == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);  // a test looks at its system calls
       const int null = ::open("/dev/null", O_RDWR);
       ::dup2(null, 0);
       ::dup2(null, 1);
@@ -104,13 +107,15 @@ class RedisServer {
         << "\nappendonly yes\nappendfsync always\nno-appendfsync-on-rewrite no\n"
            "aof-load-truncated yes\nsave \"\"\nmaxmemory 256mb\nmaxmemory-policy noeviction\n"
            "hash-max-listpack-value 512\nstream-node-max-bytes 1024\n"
-           "enable-debug-command no\nloglevel warning\nlogfile redis.log\n";
+           "enable-debug-command no\nloglevel warning\nlogfile redis.log\n"
+        << more_config_;
   }
   bool answers() {
     auto connection = store::Connection::connect(address(), std::chrono::seconds(1));
     return connection.ok() && (*connection)->call({"PING"}).ok;
   }
 
+  const std::string more_config_;
   TemporaryDirectory directory_;
   std::string config_;
   std::vector<std::string> words_;  // of its command line

@@ -15,6 +15,7 @@
 #include "services/rpc/server.h"
 #include "worker/agent/engine_set.h"
 #include "worker/agent/heartbeat.h"
+#include "worker/agent/identity.h"
 #include "worker/agent/inference_service.h"
 #include "worker/agent/slot.h"
 
@@ -41,28 +42,6 @@ base::Result<std::vector<BaseModelEntry>> served_models(const AgentOptions& opti
     served.push_back(*model);
   }
   return served;
-}
-
-iv1::RegisterRequest identity(const AgentOptions& options,
-                              const std::vector<BaseModelEntry>& served,
-                              const std::string& address) {
-  iv1::RegisterRequest request;
-  request.set_worker_id(options.worker_id);
-  request.set_host(options.host);
-  request.set_version(std::string(base::version()) + "+" + std::string(base::commit()));
-  for (const auto& pool : options.pools) request.add_pools(pool);
-  request.set_slots(options.pools.empty() ? 0 : options.slots);
-  auto& device = *request.add_devices();
-  device.set_uuid("cpu-" + options.worker_id);
-  device.set_kind("cpu");
-  device.set_memory_bytes(static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE));
-  for (const auto& model : served) {
-    auto& entry = *request.add_bases();
-    entry.set_name(model.name);
-    entry.set_weights_sha256(model.weights_sha256);
-  }
-  request.set_inference_address(options.advertise.empty() ? address : options.advertise);
-  return request;
 }
 
 Slot::Options slot_options(const AgentOptions& options, uint32_t index) {
@@ -139,7 +118,7 @@ base::Status run_agent(const AgentOptions& options, base::StopSignals& signals) 
   SchedulerClient client(options.scheduler);
   AttemptList attempts;
   Heartbeat::Options beat;
-  beat.identity = identity(options, served, server->address());
+  beat.identity = identity(options, models, served, server->address());
   beat.data_dir = options.data_dir;
   beat.beat_ms = options.beat_ms;
   Heartbeat heartbeat(std::move(beat), client, attempts,

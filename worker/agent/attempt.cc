@@ -26,12 +26,14 @@ Verdict cannot_start(const base::Status& status) {
   if (status.reason() == "STORAGE_FULL") {
     verdict.outcome = iv1::OUTCOME_DISK_FULL;
     verdict.code = "disk_full";
-  } else {
-    // Nothing of this is the job's fault: another worker may have what is missing here.
-    verdict.outcome = iv1::OUTCOME_RELEASE;
-    verdict.code = "internal";
-    verdict.out_of_service = true;
+    return verdict;
   }
+  // Nothing of this is the job's fault: another worker may have what is missing here.
+  verdict.outcome = iv1::OUTCOME_RELEASE;
+  verdict.code = "internal";
+  // Lacking a model says nothing of the other jobs that this slot can run.
+  verdict.lacking = status.reason() == "MODEL_NOT_FOUND";
+  verdict.out_of_service = !verdict.lacking;
   return verdict;
 }
 
@@ -71,6 +73,7 @@ Verdict Attempt::run(int lock_fd) {
     Verdict verdict;
     verdict.outcome = iv1::OUTCOME_RELEASE;
     verdict.message = "this worker does not know jobs of kind " + job_.kind();
+    verdict.lacking = true;
     return verdict;
   }
   const auto attempt_dir = paths_.absolute(job_.attempt_dir());

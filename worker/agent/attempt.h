@@ -79,7 +79,7 @@ class Attempt {
 
   // Of run()'s thread.
   std::optional<iv1::AttemptResult> result_;
-  int64_t last_sign_ms_ = 0;  // a frame that shows that the training loop goes on
+  int64_t last_sign_ms_ = 0;  // any frame: all of them come from the loop that computes
   bool stepped_ = false;
   uint32_t last_step_ = 0;
   int64_t counted_tokens_ = -1;

@@ -39,7 +39,6 @@ void AttemptLog::add_event(dex::v1::FineTuningEvent event) {
 void AttemptLog::make_room() {
   const auto metrics = std::ranges::find_if(events_, [](const auto& e) { return e.has_metrics(); });
   events_.erase(metrics == events_.end() ? events_.begin() : metrics);
-  ++dropped_;
 }
 
 iv1::AttemptBeat AttemptLog::beat() {
@@ -90,11 +89,6 @@ std::optional<iv1::CheckpointRef> AttemptLog::checkpoint() const {
 dex::v1::Progress AttemptLog::progress() const {
   const std::lock_guard lock(mutex_);
   return latest_.progress();
-}
-
-int64_t AttemptLog::dropped_events() const {
-  const std::lock_guard lock(mutex_);
-  return dropped_;
 }
 
 }  // namespace dex::agent

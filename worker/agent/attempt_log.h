@@ -41,7 +41,6 @@ class AttemptLog {
   [[nodiscard]] bool urgent() const;
   [[nodiscard]] std::optional<iv1::CheckpointRef> checkpoint() const;
   [[nodiscard]] dex::v1::Progress progress() const;
-  [[nodiscard]] int64_t dropped_events() const;
 
  private:
   void make_room();
@@ -54,7 +53,6 @@ class AttemptLog {
   std::deque<dex::v1::FineTuningEvent> events_;
   std::optional<iv1::AttemptBeat> unanswered_;
   int64_t last_seq_ = 0;
-  int64_t dropped_ = 0;
 };
 
 }  // namespace dex::agent

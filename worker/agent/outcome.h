@@ -30,7 +30,8 @@ struct Verdict {
   std::string code;  // error code of api.md §3, empty where none belongs
   std::string message;
   std::string param;
-  bool out_of_service = false;  // this worker's copy of the base is broken: claim no more
+  bool out_of_service = false;  // the fault is this worker's, such as a broken base: claim no more
+  bool lacking = false;         // the job needs what this worker never had: a model, a newer agent
 };
 
 // The table of jobs.md §6: the result frame if there is a usable one, else our own order, else the

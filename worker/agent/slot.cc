@@ -127,6 +127,7 @@ void Slot::work(const iv1::ClaimedJob& job, const std::stop_token& drain) {
     finish(*attempt, verdict, drain);
   }
   attempts_.remove(attempt);
+  if (verdict.lacking) base::wait_for_stop(drain, options_.lacking_wait_ms);
 }
 
 // The last events travel in beats like all others, so that none is stored twice.

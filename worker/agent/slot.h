@@ -29,6 +29,9 @@ class Slot {
     int64_t retry_ms = 1'000;      // after a call without answer
     int64_t farewell_ms = 10'000;  // when draining: how long the last words are repeated
     int64_t lock_wait_ms = 60'000;
+    // After a job that this worker lacks something for. Schedulers of before do not know who has
+    // which model and would give it back at once; a hundred times end a job (jobs.md §3).
+    int64_t lacking_wait_ms = 30'000;
     std::filesystem::path lock_file;
     Attempt::Options attempt;
   };

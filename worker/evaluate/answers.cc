@@ -1,6 +1,7 @@
 #include "worker/evaluate/answers.h"
 
 #include <algorithm>
+#include <span>
 #include <stdexcept>
 #include <utility>
 
@@ -12,7 +13,20 @@
 namespace dex::evaluate {
 namespace {
 
-enum : int32_t { kExact, kContains, kF1, kUnseenStrings };
+// A row of the comparison with given answers; in the order of Answers::Match behind kAll.
+struct MatchRow {
+  const char* metric;
+  IntervalKind interval;
+  double AnswerMatch::*figure;
+};
+constexpr MatchRow kMatchRows[] = {{"exact", IntervalKind::kWilson, &AnswerMatch::exact},
+                                   {"contains", IntervalKind::kWilson, &AnswerMatch::contains},
+                                   {"f1", IntervalKind::kBootstrap, &AnswerMatch::f1}};
+
+std::span<const MatchRow> rows_of(Answers::Match match) {
+  const std::span<const MatchRow> all = kMatchRows;
+  return match == Answers::Match::kAll ? all : all.subspan(static_cast<size_t>(match) - 1, 1);
+}
 
 // The chat as people read it.
 std::string shown(const AnswerQuestion& question) {
@@ -37,28 +51,28 @@ Answers::Answers(Options options, std::vector<AnswerQuestion> questions)
 }
 
 std::vector<Metric> Answers::metrics() const {
-  return {{"exact", IntervalKind::kWilson},
-          {"contains", IntervalKind::kWilson},
-          {"f1", IntervalKind::kBootstrap},
-          {"unseen_strings_per_100_words", IntervalKind::kBootstrap, true}};
+  std::vector<Metric> out;
+  for (const MatchRow& row : rows_of(options_.match)) out.push_back({row.metric, row.interval});
+  out.push_back({"unseen_strings_per_100_words", IntervalKind::kBootstrap, true});
+  return out;
 }
 
 double Answers::observe(const AnswerQuestion& question, const std::string& output, int64_t item,
-                        std::vector<Observation>& out) {
+                        std::vector<Observation>& out) const {
+  const auto rows = rows_of(options_.match);
   double score = 0;
   if (!question.source.empty()) {
     const UnseenStrings unseen = unseen_strings(output, question.source);
     const auto words = static_cast<double>(unseen.words);
     const auto count = static_cast<double>(unseen.unseen);
-    out.push_back({kUnseenStrings, item, {}, 100 * count, words});
+    out.push_back({static_cast<int32_t>(rows.size()), item, {}, 100 * count, words});
     if (words > 0) score = 1 - count / words;
   }
   if (question.answers.empty()) return score;
   const AnswerMatch match = match_answer(output, question.answers);
-  out.push_back({kExact, item, {}, match.exact, 1});
-  out.push_back({kContains, item, {}, match.contains, 1});
-  out.push_back({kF1, item, {}, match.f1, 1});
-  return match.f1;
+  for (size_t m = 0; m < rows.size(); ++m)
+    out.push_back({static_cast<int32_t>(m), item, {}, match.*rows[m].figure, 1});
+  return options_.match == Match::kAll ? match.f1 : match.*rows[0].figure;
 }
 
 Subject::Generation Answers::item_for(const Subject& subject,

@@ -11,8 +11,20 @@
 namespace dex::evaluate {
 namespace {
 
-constexpr double ChoiceScore::*kScales[] = {&ChoiceScore::sum, &ChoiceScore::per_byte,
-                                            &ChoiceScore::per_token};
+// A row, and what its answer is chosen by; in the order of MultipleChoice::Score behind kAll.
+struct ChoiceRow {
+  const char* metric;
+  double ChoiceScore::*scale;
+};
+constexpr ChoiceRow kChoiceRows[] = {{"acc", &ChoiceScore::sum},
+                                     {"acc_norm", &ChoiceScore::per_byte},
+                                     {"acc_per_token", &ChoiceScore::per_token}};
+
+std::span<const ChoiceRow> rows_of(MultipleChoice::Score score) {
+  const std::span<const ChoiceRow> all = kChoiceRows;
+  return score == MultipleChoice::Score::kAll ? all
+                                              : all.subspan(static_cast<size_t>(score) - 1, 1);
+}
 
 // Moves a seeded draw of `count` rows out of `rows`, in the order drawn.
 std::vector<ChoiceQuestion> draw(std::vector<ChoiceQuestion>& rows, size_t count, uint64_t seed,
@@ -70,8 +82,8 @@ std::vector<Metric> MultipleChoice::metrics() const {
     }
   }
   std::vector<Metric> out;
-  for (const char* name : {"acc", "acc_norm", "acc_per_token"})
-    out.push_back({name, IntervalKind::kWilson, false, false, groupings});
+  for (const ChoiceRow& row : rows_of(options_.score))
+    out.push_back({row.metric, IntervalKind::kWilson, false, false, groupings});
   return out;
 }
 
@@ -118,12 +130,15 @@ void MultipleChoice::observe(const Subject& subject, const Hooks& hooks, size_t 
     // The blank in front of a choice is the prompt's, not one of its bytes.
     choices.push_back(choice_score(scores[i], choice_of(question, i).substr(1)));
   }
-  for (int32_t m = 0; m < 3; ++m) {
-    const bool right = best(choices, kScales[m]) == question.answer;
-    out.push_back({m, static_cast<int64_t>(item), question.dims, right ? 1.0 : 0.0, 1});
+  const auto rows = rows_of(options_.score);
+  for (size_t m = 0; m < rows.size(); ++m) {
+    const bool right = best(choices, rows[m].scale) == question.answer;
+    out.push_back(
+        {static_cast<int32_t>(m), static_cast<int64_t>(item), question.dims, right ? 1.0 : 0.0, 1});
   }
   if (!hooks.sample) return;
-  const size_t said = best(choices, &ChoiceScore::per_byte);
+  const bool one = options_.score != Score::kAll;
+  const size_t said = best(choices, one ? rows[0].scale : &ChoiceScore::per_byte);
   Sample sample{.task = name(),
                 .subject = subject.label(),
                 .item = static_cast<int64_t>(item),

@@ -21,11 +21,13 @@ namespace dex::evaluate {
 // from the questions themselves, which are then not asked.
 class MultipleChoice final : public Task {
  public:
+  enum class Score { kAll, kSum, kPerByte, kPerToken };
   struct Options {
     int32_t shots = 0;
     bool letters = false;
     int64_t samples = 0;  // a seeded draw of so many questions; 0: all
     uint64_t seed = 0;
+    Score score = Score::kAll;  // only the row of this one
   };
   // Throws std::runtime_error when there are too few questions for the shots.
   MultipleChoice(Options options, std::vector<ChoiceQuestion> questions,

@@ -1,6 +1,7 @@
 #include "worker/evaluate/perplexity.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <numbers>
 #include <numeric>
@@ -21,6 +22,14 @@ enum : int32_t { kLoss, kPerplexity, kBits };
 // max_tokens, and is not tokenised.
 constexpr int64_t kMostBytesAToken = 64;
 constexpr int32_t kUsualWidth = 2048;
+
+// From one power of two to the next; the shortest are one.
+std::string length_bucket(int32_t tokens) {
+  constexpr int32_t kShort = 64;
+  if (tokens < kShort) return "1-63";
+  const uint32_t low = std::bit_floor(static_cast<uint32_t>(tokens));
+  return std::to_string(low) + "-" + std::to_string(2 * low - 1);
+}
 
 // Puts the negative log-likelihood of each token that `windows` score at its place in `nll`.
 void score(Subject& subject, const std::vector<int32_t>& tokens, std::span<const Window> windows,
@@ -84,9 +93,13 @@ int32_t Perplexity::width_for(const Subject& subject) const {
   return width;
 }
 
-Dims Perplexity::dims_of(const TextDocument& document) const {
+Dims Perplexity::dims_of(const TextDocument& document, int32_t tokens) const {
   Dims out;
   for (const std::string& key : options_.group_by) {
+    if (key == "length_bucket") {
+      if (!file_.raw) out.emplace_back(key, length_bucket(tokens));
+      continue;
+    }
     const std::string& value = key == "tag" ? document.tag : document.language;
     if (!value.empty()) out.emplace_back(key, value);
   }
@@ -130,7 +143,7 @@ Perplexity::Reading Perplexity::reading_of(const Subject& subject) const {
 void Perplexity::observe(const Subject& subject, const Hooks& hooks, const Unit& unit, int64_t item,
                          double nll, std::vector<Observation>& out) const {
   const TextDocument& document = file_.documents[unit.document];
-  const Dims dims = dims_of(document);
+  const Dims dims = dims_of(document, unit.end - unit.begin);
   const double tokens = unit.end - unit.begin;
   out.push_back({kLoss, item, dims, nll, tokens});
   out.push_back({kPerplexity, item, dims, nll, tokens});

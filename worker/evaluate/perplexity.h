@@ -24,7 +24,9 @@ class Perplexity final : public Task {
     int32_t context_length = 0;  // 0: min(2048, the trained context)
     int32_t stride = 0;          // 0: half of it
     int64_t max_tokens = 200'000;
-    std::vector<std::string> group_by;  // "tag", "language": rows for each value too
+    // Rows for each value too: "tag", "language", "length_bucket", which is how many of a
+    // document's tokens are scored: "1-63", "64-127", "128-255" …
+    std::vector<std::string> group_by;
     bool allow_extrapolation = false;
   };
   Perplexity(Options options, TextFile file);
@@ -37,7 +39,7 @@ class Perplexity final : public Task {
   struct Unit;
   struct Reading;
   [[nodiscard]] int32_t width_for(const Subject& subject) const;
-  [[nodiscard]] Dims dims_of(const TextDocument& document) const;
+  [[nodiscard]] Dims dims_of(const TextDocument& document, int32_t tokens) const;
   [[nodiscard]] std::vector<Unit> units_of(const std::vector<uint32_t>& starts, size_t bytes,
                                            int32_t bos) const;
   [[nodiscard]] Reading reading_of(const Subject& subject) const;

@@ -10,9 +10,10 @@ namespace dex::kernels {
 // y = x·Wᵀ for weights stored in int8, bf16 or fp32, with fp32 activations and sums. One thread
 // each: the caller shares out the outputs [begin, end). Two kernels, because decoding streams
 // weights and prefill multiplies:
-//   few   up to about 16 rows: each weight is read and widened once for up to 8 rows, memory is the
-//   limit many  from there on: blocks of weights are widened into `scratch` and serve all rows,
-//   arithmetic is the limit
+// - few, up to about 16 rows: each weight is read and widened once for up to 8 rows; memory is the
+//   limit.
+// - many, from there on: blocks of weights are widened into `scratch` and serve all rows;
+//   arithmetic is the limit.
 // A row's result depends on the row, the weights and the kernel only, not on how many rows there
 // are or how outputs are shared out; so a request's tokens do not depend on its neighbours in a
 // batch.

@@ -148,9 +148,6 @@ Sign parse_sign(std::string_view text) {
 Train parse_train(std::string_view text) {
   return parse_in(kTrains, "train", text);
 }
-BranchInit parse_branch_init(std::string_view text) {
-  return parse_in(kInits, "w_d_init", text);
-}
 Schedule parse_schedule(std::string_view text) {
   return parse_in(kSchedules, "lambda schedule", text);
 }

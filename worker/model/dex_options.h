@@ -141,7 +141,6 @@ BottleneckScope parse_bottleneck_scope(std::string_view text);
 Activation parse_activation(std::string_view text);
 Sign parse_sign(std::string_view text);
 Train parse_train(std::string_view text);
-BranchInit parse_branch_init(std::string_view text);
 Schedule parse_schedule(std::string_view text);
 
 // Why an adapted model of these options can't be folded into plain weights, by name and with the

@@ -193,8 +193,11 @@ void Engine::run(const std::stop_token& stop) {
   publish_load();
 }
 
-void Engine::run_until_idle() {
-  while (take_incoming()) step();
+void Engine::run_until_idle(const std::function<void()>& after_step) {
+  while (take_incoming()) {
+    step();
+    if (after_step) after_step();
+  }
 }
 
 bool Engine::take_incoming() {

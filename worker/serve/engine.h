@@ -3,6 +3,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <stop_token>
@@ -71,8 +72,8 @@ class Engine {
 
   // Steps until stopped; requests that are left end with UNAVAILABLE. Waits without load.
   void run(const std::stop_token& stop);
-  // Steps until nothing is left to do.
-  void run_until_idle();
+  // Steps until nothing is left to do; `after_step`, unless it is empty, is called after each.
+  void run_until_idle(const std::function<void()>& after_step = {});
 
  private:
   struct Sequence;

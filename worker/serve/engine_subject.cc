@@ -112,7 +112,7 @@ evaluate::HeadMeasures EngineSubject::measure_heads(std::span<const int32_t> tok
                                                     const evaluate::HeadQuestion& question,
                                                     const std::stop_token& stop) {
   if (!heads_) return Subject::measure_heads(tokens, question, stop);
-  return heads_->measure(adapter_folder_, tokens, question, stop);
+  return heads_->measure(adapter_folder_, tokens, question, stop, after_step_);
 }
 
 std::vector<std::shared_ptr<EngineSubject::Reply>> EngineSubject::run(std::vector<Request> requests,
@@ -133,7 +133,7 @@ std::vector<std::shared_ptr<EngineSubject::Reply>> EngineSubject::run(std::vecto
     {
       // From whatever thread asks to stop; the engine ends them at its next step.
       const std::stop_callback on_stop(stop, cancel_all);
-      engine_.run_until_idle();
+      engine_.run_until_idle(after_step_);
     }
     if (!refused.ok()) throw EngineFailure(label_ + ": " + refused.message());
     if (stop.stop_requested()) throw evaluate::Stopped();

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "worker/evaluate/subject.h"
@@ -31,6 +33,9 @@ class EngineSubject final : public evaluate::Subject {
                 int32_t trained_context);
   // Lets its heads be measured: `adapter` is the folder of what the engine has, empty for the base.
   void show_heads(std::shared_ptr<HeadsModel> heads, std::filesystem::path adapter);
+  // `after_step` is called in the thread that computes, after each of the engine's steps and each
+  // pass of a head measure: a score or an answer may take hours of them. It must not throw.
+  void watch_steps(std::function<void()> after_step) { after_step_ = std::move(after_step); }
 
   [[nodiscard]] const std::string& label() const override { return label_; }
   [[nodiscard]] int32_t trained_context() const override { return trained_context_; }
@@ -62,6 +67,7 @@ class EngineSubject final : public evaluate::Subject {
   int32_t trained_context_;
   std::shared_ptr<HeadsModel> heads_;
   std::filesystem::path adapter_folder_;
+  std::function<void()> after_step_;  // may be empty
 };
 
 }  // namespace dex::serve

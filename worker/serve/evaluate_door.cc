@@ -153,8 +153,9 @@ void EvaluateDoor::add_perplexity() {
   task.add_option("--max-tokens", options.max_tokens, "of the text, from its beginning")
       ->check(CLI::Range(int64_t{2}, int64_t{1} << 40))
       ->capture_default_str();
-  task.add_option("--group-by", options.group_by, "rows for each tag, language, or both")
-      ->check(CLI::IsMember({"tag", "language"}))
+  task.add_option("--group-by", options.group_by,
+                  "rows for each tag, each language, each length_bucket (tokens of a document)")
+      ->check(CLI::IsMember({"tag", "language", "length_bucket"}))
       ->delimiter(',');
   add_format(task);
 }
@@ -189,6 +190,15 @@ void EvaluateDoor::add_multiple_choice() {
       ->check(CLI::ExistingFile)
       ->type_name("FILE");
   task.add_flag("--letters", options.letters, "list the choices and score their letters");
+  const auto take_score = [this](const std::string& name) {
+    using Score = evaluate::MultipleChoice::Score;
+    command_.multiple_choice.score = name == "sum"        ? Score::kSum
+                                     : name == "per_byte" ? Score::kPerByte
+                                                          : Score::kPerToken;
+  };
+  task.add_option_function<std::string>("--score", take_score,
+                                        "only the row of this score (default: a row for each)")
+      ->check(CLI::IsMember({"sum", "per_byte", "per_token"}));
   add_samples(task, "a seeded draw of so many questions (default: all)");
 }
 
@@ -212,6 +222,15 @@ void EvaluateDoor::add_answers() {
       ->capture_default_str();
   task.add_flag("--chat", command_.chat,
                 "prompts are users' messages of the model's chat template");
+  const auto take_match = [this](const std::string& name) {
+    using Match = evaluate::Answers::Match;
+    command_.answers.match = name == "exact"      ? Match::kExact
+                             : name == "contains" ? Match::kContains
+                                                  : Match::kF1;
+  };
+  task.add_option_function<std::string>("--match", take_match,
+                                        "only the row of this comparison (default: a row for each)")
+      ->check(CLI::IsMember({"exact", "contains", "f1"}));
   add_samples(task, "a seeded draw of so many (default: all)");
 }
 

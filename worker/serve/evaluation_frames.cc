@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "dex/internal/v1/frames.pb.h"
+#include "proto/task_files.h"
 #include "services/base/sha256.h"
 #include "services/base/version.h"
 #include "worker/serve/evaluation_messages.h"
@@ -128,8 +129,8 @@ class FramedEvaluation final : public EvaluationSession {
   }
 
   void finished(size_t task, const evaluate::Evaluation& evaluation) override {
-    const auto files = file_of(start_.spec().tasks(static_cast<int>(task)));
-    *report_.add_results() = result_message(job_.tasks[task], files, evaluation);
+    const auto files = proto::task_files(start_.spec().tasks(static_cast<int>(task)));
+    *report_.add_results() = result_message(job_.tasks[task], files.at(0).file, evaluation);
     keep();
     tell(task);
   }
@@ -140,13 +141,6 @@ class FramedEvaluation final : public EvaluationSession {
   [[nodiscard]] size_t done() const { return static_cast<size_t>(report_.results_size()); }
   [[nodiscard]] std::filesystem::path directory() const { return start_.attempt_dir(); }
 
-  static std::string file_of(const pb::EvaluationTask& task) {
-    if (task.has_perplexity()) return task.perplexity().file();
-    if (task.has_multi_needle()) return task.multi_needle().file();
-    if (task.has_multiple_choice()) return task.multiple_choice().file();
-    if (task.has_head_analysis()) return task.head_analysis().file();
-    return task.has_icl() ? task.icl().file() : task.answers().file();
-  }
   [[nodiscard]] std::string name_of(const std::string& file) const {
     for (const auto& known : start_.files()) {
       if (known.file() == file) return known.filename();

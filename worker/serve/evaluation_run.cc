@@ -1,5 +1,6 @@
 #include "worker/serve/evaluation_run.h"
 
+#include <algorithm>
 #include <memory>
 
 namespace dex::serve {
@@ -74,6 +75,41 @@ size_t index_of(const std::string& label, const std::vector<SubjectSource>& subj
   return 0;
 }
 
+// Where the run stands, for the session. Tasks say it between their batches, which is often enough
+// for a progress bar; a batch of long texts on a slow machine outlasts every stall limit, so it is
+// said again from inside.
+class Standing {
+ public:
+  Standing(EvaluationSession& session, const base::Clock& clock)
+      : session_(session), clock_(clock) {}
+
+  void reached(EvaluationPhase phase, size_t done, double ratio) {
+    phase_ = phase;
+    done_ = done;
+    ratio_ = std::max(ratio_, ratio);
+    say();
+  }
+  // After a step of the computation.
+  void still_here() {
+    if (clock_.steady_ms() - said_ms_ >= kSayAgain_ms) say();
+  }
+
+ private:
+  static constexpr int64_t kSayAgain_ms = 1000;
+
+  void say() {
+    said_ms_ = clock_.steady_ms();
+    session_.progress(phase_, done_, ratio_);
+  }
+
+  EvaluationSession& session_;
+  const base::Clock& clock_;
+  EvaluationPhase phase_ = EvaluationPhase::kLoadingDataset;
+  size_t done_ = 0;
+  double ratio_ = 0;
+  int64_t said_ms_ = 0;
+};
+
 }  // namespace
 
 void run_evaluation_job(const EvaluationJob& job, size_t first, EvaluationSession& session,
@@ -81,20 +117,22 @@ void run_evaluation_job(const EvaluationJob& job, size_t first, EvaluationSessio
   if (first >= job.tasks.size()) return;  // an earlier attempt only failed to publish
   const auto all = static_cast<double>(job.tasks.size());
   const auto before = [&](size_t task) { return static_cast<double>(task) / all; };
-  session.progress(EvaluationPhase::kLoadingDataset, first, before(first));
+  Standing standing(session, clock);
+  standing.reached(EvaluationPhase::kLoadingDataset, first, before(first));
   const Tasks tasks = read_tasks(job, first);
   if (session.stop().stop_requested()) throw evaluate::Stopped();
-  session.progress(EvaluationPhase::kLoadingModel, first, before(first));
+  standing.reached(EvaluationPhase::kLoadingModel, first, before(first));
   const auto subjects = load_subjects(job, clock);
+  subjects->watch_steps([&] { standing.still_here(); });
   const auto subject_count = static_cast<double>(job.subjects.subjects.size());
   for (size_t i = first; i < tasks.size(); ++i) {
-    session.progress(EvaluationPhase::kEvaluating, i, before(i));
+    standing.reached(EvaluationPhase::kEvaluating, i, before(i));
     evaluate::Hooks hooks;
     hooks.stop = session.stop();
     hooks.progress = [&](const std::string& subject, int64_t done, int64_t total) {
       const double share = total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 0;
       const auto ended = static_cast<double>(index_of(subject, job.subjects.subjects));
-      session.progress(EvaluationPhase::kEvaluating, i,
+      standing.reached(EvaluationPhase::kEvaluating, i,
                        before(i) + (ended + share) / subject_count / all);
     };
     evaluate::Evaluation evaluation;

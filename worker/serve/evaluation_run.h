@@ -52,7 +52,9 @@ enum class EvaluationPhase { kLoadingDataset, kLoadingModel, kEvaluating };
 class EvaluationSession {
  public:
   virtual ~EvaluationSession() = default;
-  // `done` tasks are ready and `ratio` (0–1) of everything.
+  // `done` tasks are ready and `ratio` (0–1) of everything; neither ever gets less. Comes where the
+  // run gets further and, as long as the engine takes its steps, about once a second: whoever waits
+  // for a sign of life (jobs.md §4) gets one from the computation itself. Must not throw.
   virtual void progress(EvaluationPhase phase, size_t done, double ratio) = 0;
   // The next task is ready; keeps it, so that a later attempt need not compute it again.
   virtual void finished(size_t task, const evaluate::Evaluation& evaluation) = 0;
@@ -61,7 +63,7 @@ class EvaluationSession {
 
 // Reads the files of all tasks from the `first` on, loads base and adapters, runs these tasks.
 // Every number is a function of job, files and weights, so it is the same whatever `first` was.
-// Throws EvaluationFailure, evaluate::Stopped.
+// `clock` says when a second has passed. Throws EvaluationFailure, evaluate::Stopped.
 void run_evaluation_job(const EvaluationJob& job, size_t first, EvaluationSession& session,
                         const base::Clock& clock);
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -55,6 +56,10 @@ class EvaluationSubjects {
   EvaluationSubjects(const Options& options, const base::Clock& clock);  // clock outlives this
 
   [[nodiscard]] const std::vector<evaluate::Subject*>& list() const { return list_; }
+  // As EngineSubject's, of all of them.
+  void watch_steps(const std::function<void()>& after_step) {
+    for (const auto& subject : subjects_) subject->watch_steps(after_step);
+  }
 
  private:
   void load_base(const Options& options, const base::Clock& clock);

@@ -75,7 +75,8 @@ HeadsModel::Loaded& HeadsModel::loaded() {
 evaluate::HeadMeasures HeadsModel::measure(const std::filesystem::path& adapter,
                                            std::span<const int32_t> tokens,
                                            const evaluate::HeadQuestion& question,
-                                           const std::stop_token& stop) {
+                                           const std::stop_token& stop,
+                                           const std::function<void()>& after_pass) {
   const LibraryThreads threads(threads_);
   Loaded& with = loaded();
   const model::Adaptation& adaptation = with.adaptation(adapter);
@@ -83,6 +84,7 @@ evaluate::HeadMeasures HeadsModel::measure(const std::filesystem::path& adapter,
   const std::vector<evaluate::Document> documents = {{tokens, ones}};
   const auto between = [&] {
     if (stop.stop_requested()) throw evaluate::Stopped();
+    if (after_pass) after_pass();
   };
   between();
   evaluate::HeadMeasures out;

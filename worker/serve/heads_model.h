@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <stop_token>
@@ -21,12 +22,14 @@ class HeadsModel {
   HeadsModel(const HeadsModel&) = delete;
   HeadsModel& operator=(const HeadsModel&) = delete;
 
-  // `adapter`: its folder; empty: the base. Throws evaluate::Stopped, and std::runtime_error for a
-  // model whose heads can't be measured or that does not load.
+  // `adapter`: its folder; empty: the base. `after_pass`, unless it is empty, is called between the
+  // passes over the document. Throws evaluate::Stopped, and std::runtime_error for a model whose
+  // heads can't be measured or that does not load.
   evaluate::HeadMeasures measure(const std::filesystem::path& adapter,
                                  std::span<const int32_t> tokens,
                                  const evaluate::HeadQuestion& question,
-                                 const std::stop_token& stop);
+                                 const std::stop_token& stop,
+                                 const std::function<void()>& after_pass = {});
 
  private:
   struct Loaded;

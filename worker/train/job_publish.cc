@@ -38,7 +38,10 @@ std::string Job::metrics_json(const Published& published) const {
   }
   if (state.base_loss) out["base_valid_loss"] = *state.base_loss;
   if (state.valid_loss) out["valid_loss"] = *state.valid_loss;
-  if (state.best_loss) out["best_valid_loss"] = *state.best_loss;
+  if (state.best_loss) {
+    out["best_valid_loss"] = *state.best_loss;
+    out["best_step"] = state.best_step;
+  }
   if (published.base_kl) out["base_kl"] = *published.base_kl;
   return out.dump();
 }
@@ -130,8 +133,7 @@ Published Job::publish() {
   out.base_valid_loss = state.base_loss;
   out.valid_loss = state.valid_loss;
   out.best_valid_loss = state.best_loss;
-  if (spec_.early_stopping.enabled && state.early.best_step > 0)
-    out.best_step = state.early.best_step;
+  if (state.best_loss) out.best_step = state.best_step;
   out.served_step = training_->served_step();
   out.early_stopped = state.early.stopped;
   out.tokens_per_second = training_->speed().overall_tokens_per_second();

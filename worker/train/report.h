@@ -58,7 +58,7 @@ struct Published {
   int64_t trained_tokens = 0, trained_parameters = 0, added_parameters = 0,
           peak_host_memory_bytes = 0;
   std::optional<double> base_valid_loss, valid_loss, best_valid_loss;
-  std::optional<int64_t> best_step;  // of early stopping
+  std::optional<int64_t> best_step;  // whose evaluation gave best_valid_loss
   int64_t served_step = 0;
   bool early_stopped = false;
   double tokens_per_second = 0;

@@ -21,7 +21,8 @@ struct TrainState {
   HeadMasks::Table masks;  // empty without a branch
   std::string selection;   // JSON: the selection report, and each re-selection
 
-  // Held-out loss: of the base (step 0), the last one and the best one.
+  // Held-out loss: of the base (step 0), the last one and the best one. With early stopping the
+  // best evaluation is early's, else the one with the lowest loss, step 0 too; −1: none yet.
   int64_t last_evaluation = -1;
   std::optional<double> base_loss, valid_loss, best_loss;
   int64_t best_step = -1;

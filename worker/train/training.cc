@@ -35,6 +35,7 @@ void Training::resume(TrainState state, const at::Tensor& best_values,
                       const std::filesystem::path& from) {
   state_ = std::move(state);
   early_.restore(state_.early);
+  take_best(std::nullopt);  // checkpoints of before had a best of their own beside early stopping's
   best_values_ = best_values;
   if (early_.keeps_best() && state_.early.best_step == state_.step)
     best_values_ = parts_.parameters.values().clone();

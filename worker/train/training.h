@@ -97,6 +97,8 @@ class Training {
   bool guard_due() const;
   // Says it and ends the job where it is above the limit (Failure base_guard_tripped).
   void take_divergence(evaluate::BaseDivergence found, int64_t step);
+  // Follows early stopping where it judges, else takes the evaluation's loss if it is the lowest.
+  void take_best(std::optional<double> loss);
   bool is_best() const;  // the weights as they are now
   // Whether the second map of method diff is mixed in whole; without one it is.
   bool mixed_in() const { return parts_.adaptation.mix == 1; }

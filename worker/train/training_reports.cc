@@ -91,16 +91,12 @@ void Training::record_evaluation(const evaluate::HeldOut& held_out,
   }
   state_.window_loss = 0;
   state_.window_updates = 0;
-  // A model on its way to its second map is none that can be published, so it is never the best.
-  if (mixed_in() && (!state_.best_loss || held_out.loss < *state_.best_loss)) {
-    state_.best_loss = held_out.loss;
-    state_.best_step = state_.step;
-  }
   const bool publishable = mixed_in() && (!masks_ || masks_->settled(state_.step));
   const bool best = early_.take(state_.step, held_out.loss, publishable);
   state_.early = early_.state();
   // At the last update nothing is left to be cut short.
   if (state_.step >= parts_.resolved.updates) state_.early.stopped = false;
+  take_best(held_out.loss);
   if (best && masks_) state_.best_masks = masks_->table();
   if (best && early_.keeps_best()) best_values_ = parts_.parameters.values().clone();
 
@@ -158,9 +154,22 @@ void Training::report_early_stop() {
                         data.dump()});
 }
 
+// What checkpoints and metrics call the best is one evaluation.
+void Training::take_best(std::optional<double> loss) {
+  if (early_.options().enabled) {
+    state_.best_loss = state_.early.best_loss;
+    state_.best_step = state_.early.best_step;
+    return;
+  }
+  // A model on its way to its second map is none that can be published, so it is never the best.
+  if (!loss || !std::isfinite(*loss) || !mixed_in()) return;
+  if (state_.best_loss && *loss >= *state_.best_loss) return;
+  state_.best_loss = loss;
+  state_.best_step = state_.step;
+}
+
 bool Training::is_best() const {
-  const int64_t best = early_.options().enabled ? state_.early.best_step : state_.best_step;
-  return best == state_.step;
+  return state_.best_step == state_.step;
 }
 
 void Training::save(const std::string& request) {

@@ -2,8 +2,10 @@
 -- What the workers should hold. `desired` is the zset of adapters that somebody asked to load.
 -- ARGV: clock, op, and for
 --   desire: tenant, request_id or '', req_sha, ttl_ms, id, desired none|loaded, tier DEVICE|HOST, pinned 0|1, disabled 0|1
+--   delete: tenant, request_id or '', req_sha, ttl_ms, id
 --   wanted: – (every adapter in `desired` or disabled since, with its record)
--- Replies: OK desired_rev [record, …] | DUP id | CONFLICT id | NOTFOUND
+-- Replies: desire, wanted: OK desired_rev [record, …] · delete: OK uri | INUSE (workers are to hold it)
+--   desire, delete: DUP id | CONFLICT id | NOTFOUND
 local op = arg()
 if op == 'desire' then
   local t, request_id, sha, ttl = arg(), arg(), arg(), arg()
@@ -26,6 +28,20 @@ if op == 'desire' then
     call('HINCRBY', CFG, 'routes_rev', '1')
   end
   return {'OK', fmt(num(call('HGET', CFG, 'desired_rev')))}
+elseif op == 'delete' then
+  local t, request_id, sha, ttl, id = arg(), arg(), arg(), arg(), arg()
+  local made = done_by(t, request_id, sha)
+  if made then return made end
+  local key = P .. 'adapter:' .. id
+  local a = record(key)
+  if not a or a.tenant ~= t then return {'NOTFOUND'} end
+  if a.desired == 'loaded' then return {'INUSE'} end
+  remember(t, request_id, sha, ttl, id)
+  call('DEL', key)
+  call('ZREM', P .. 'tadapters:' .. t, id)
+  if call('ZREM', P .. 'desired', id) == 1 then call('HINCRBY', CFG, 'desired_rev', '1') end
+  call('HINCRBY', CFG, 'routes_rev', '1')
+  return {'OK', a.uri}
 elseif op == 'wanted' then
   local reply = {'OK', fmt(num(call('HGET', CFG, 'desired_rev')))}
   for _, id in ipairs(call('ZRANGE', P .. 'desired', 0, 999)) do

@@ -1,12 +1,13 @@
 #!lua
 -- Claim (T3): the head of the queue of the tenant that is next in the ring. No allow-oom: a full Redis starts no new work.
+-- What the worker has no model for it leaves where it is, for others: then the next that fits is the head.
 -- ARGV: clock, worker, slot, claim_id (the same until the agent has an answer), lease_ms, number of pools (≤ 8), pools…
 -- Replies: JOB id epoch spec ckpt_uri ckpt_sha ckpt_step attempt ooms want kind tenant pool adapter files waited_ms expiry
---   replayed 0|1 | NONE (nothing written) | STALE | DRAIN | UNKNOWN (register again)
+--   replayed 0|1 | NONE (nothing written, or only orphans taken out) | STALE | DRAIN | UNKNOWN (register again)
 local worker, slot, claim_id, lease, n = arg(), arg(), arg(), num(arg()), num(arg())
 if claim_id == '' or n > 8 then return {'BADARG', 'claim_id or number of pools'} end
 local wkey = P .. 'worker:' .. worker
-local w = call('HMGET', wkey, 'state', 'cid:' .. slot, 'cjob:' .. slot, 'cep:' .. slot)
+local w = call('HMGET', wkey, 'state', 'cid:' .. slot, 'cjob:' .. slot, 'cep:' .. slot, 'models')
 if not w[1] or w[1] == 'gone' then return {'UNKNOWN'} end
 
 -- Checkpoint and want too, or a replayed claim would silently train from the start (trap 7).
@@ -21,14 +22,52 @@ if w[2] == claim_id then
 end
 if w[1] == 'draining' then return {'DRAIN'} end
 
+local models  -- nil: the worker did not say, so it gets everything
+if w[5] and w[5] ~= '' then
+  models = {}
+  for name in string.gmatch(w[5], '%S+') do models[name] = true end
+end
+local passes = 256  -- jobs that a claim may pass over, so that it stays short; what lies behind them is not seen
+
+-- The first job of the tenant's queue that this worker can run; nil: none.
+local function first_fitting(t, pool)
+  local queue, at = P .. 'rq:' .. pool .. ':' .. t, 0
+  while passes > 0 do
+    local id = call('ZRANGE', queue, fmt(at), fmt(at))[1]
+    if not id or not models then return id end
+    local base = call('HGET', P .. 'job:' .. id, 'base')  -- jobs of before have none
+    if not base or base == '' or models[base] then return id end
+    at, passes = at + 1, passes - 1
+  end
+  return nil
+end
+
+-- A member of the queue that is no READY job of it: `state` is the truth, so it goes, and with a job that is gone all its places.
+local function strike(id, j, t, pool)
+  call('ZREM', P .. 'rq:' .. pool .. ':' .. t, id)
+  if not j or j.pool ~= pool or not belongs(j, 'ready') then call('ZREM', P .. 'ready:' .. pool, id) end
+  if j then return end
+  call('ZREM', P .. 'inflight:' .. pool, id)
+  call('ZREM', P .. 'twait:' .. t, id)
+end
+
 for _ = 1, n do
   local pool = arg()
-  for _ = 1, 8 do
-    local t = call('ZRANGE', P .. 'ring:' .. pool, 0, 0)[1]
+  local tries, passed = 8, 0  -- tenants that left the ring; tenants at its front with nothing for this worker
+  while tries > 0 and passes > 0 do
+    local t = call('ZRANGE', P .. 'ring:' .. pool, fmt(passed), fmt(passed))[1]
     if not t then break end
-    if ring_sync(t, pool) then
-      local id = call('ZRANGE', P .. 'rq:' .. pool .. ':' .. t, 0, 0)[1]
-      local j = job(id)
+    local served = ring_sync(t, pool)
+    local id = served and first_fitting(t, pool)
+    local j = id and job(id)
+    if not served then
+      tries = tries - 1
+    elseif not id then
+      passed = passed + 1
+    elseif not j or j.state ~= 'READY' or j.tenant ~= t or j.pool ~= pool then
+      strike(id, j, t, pool)
+      passes = passes - 1
+    else
       -- An epoch that grows whatever the clock does and whatever writes were lost (trap 5).
       local epoch = fmt(math.max(num(j.epoch) + 1, now))
       local vt = num(call('HGET', P .. 'tenant:' .. t, 'vt:' .. pool))

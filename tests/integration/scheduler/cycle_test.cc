@@ -71,6 +71,14 @@ TEST_F(CycleTest, CreateClaimBeatFinish) {
   EXPECT_EQ(events->events(3).id(), "ftevent-" + created.id().substr(6) + "-4");
 }
 
+TEST_F(CycleTest, AJobIsOnlyGivenToAWorkerThatHasItsModel) {
+  enlist("w1", {"other-model"});
+  enlist("w2", {"other-model", "small-model"});
+  const auto created = create_good("first");
+  EXPECT_FALSE(claim("w1").has_job());
+  EXPECT_EQ(claim("w2").job().job_id(), created.id());
+}
+
 TEST_F(CycleTest, TheGuardsProbeFileGoesToTheWorkerAndIsInUse) {
   enlist();
   v1::CreateFineTuningJobRequest request;

@@ -100,6 +100,14 @@ class EvaluationTest : public SchedulerTest {
   std::unique_ptr<EvaluationStub> evaluations_;
 };
 
+TEST_F(EvaluationTest, IsOnlyGivenToAWorkerThatHasItsModel) {
+  enlist("w1", {"other-model"});
+  enlist("w2", {"small-model"});
+  const auto made = created();
+  EXPECT_FALSE(claim("w1").has_job());
+  EXPECT_EQ(claim("w2").job().job_id(), made.id());
+}
+
 TEST_F(EvaluationTest, CreateClaimBeatFinishGet) {
   const std::string adapter = train_adapter();
   const auto file = upload_evals("some text\n", "wiki.raw");

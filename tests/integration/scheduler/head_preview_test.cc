@@ -79,6 +79,15 @@ class HeadPreviewTest : public SchedulerTest {
   }
 };
 
+TEST_F(HeadPreviewTest, IsOnlyGivenToAWorkerThatHasItsModel) {
+  enlist("w2", {"other-model"});
+  auto asked = ask(of_texts());
+  EXPECT_FALSE(claim("w2", 1'500).has_job());
+  const auto job = claimed();
+  EXPECT_EQ(publish(job, kReport), "SUCCEEDED");
+  EXPECT_TRUE(asked.get().ok());
+}
+
 TEST_F(HeadPreviewTest, AsksAWorkerAsAJobWouldAndHandsItsReportOn) {
   v1::PreviewHeadSelectionRequest request;
   request.set_model("small-model");

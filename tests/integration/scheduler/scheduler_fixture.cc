@@ -146,13 +146,14 @@ v1::FineTuningJob SchedulerTest::get(const std::string& id) {
   return job.ok() ? *job : v1::FineTuningJob();
 }
 
-void SchedulerTest::enlist(const std::string& worker) {
+void SchedulerTest::enlist(const std::string& worker, const std::vector<std::string>& models) {
   iv1::RegisterRequest request;
   request.set_worker_id(worker);
   request.add_pools("cpu");
   request.set_slots(1);
   request.set_inference_address("127.0.0.1:1");
   request.add_bases()->set_name("small-model");
+  for (const std::string& model : models) request.add_models(model);
   const auto reply = call(*workers_, &iv1::WorkerService::Stub::Register, request);
   ASSERT_TRUE(reply.ok()) << reply.status().to_string();
   EXPECT_EQ(reply->lease_ms(), lease_ms_);

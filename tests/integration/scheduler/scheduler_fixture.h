@@ -50,7 +50,7 @@ class SchedulerTest : public testing::Test {
   v1::FineTuningJob create_good(const std::string& request_id = "");
   v1::FineTuningJob get(const std::string& id);
 
-  void enlist(const std::string& worker = "w1");
+  void enlist(const std::string& worker = "w1", const std::vector<std::string>& models = {});
   iv1::ClaimResponse claim(const std::string& worker = "w1", int64_t wait_ms = 0,
                            const std::string& claim_id = "");
   iv1::HeartbeatResponse beat(const iv1::ClaimedJob& job, int64_t sequence,

@@ -1,7 +1,7 @@
 // Idempotency, replays and fences: what happens when calls are lost, repeated or late.
 #include <thread>
 
-#include "tests/integration/scheduler_store/invariants.h"
+#include "tests/support/invariants.h"
 #include "tests/integration/scheduler_store/store_fixture.h"
 
 namespace dex::store {
@@ -88,6 +88,44 @@ TEST_F(ClaimTest, UnknownAndDrainingWorkersGetNothing) {
   EXPECT_EQ(claim("w1").answer, ClaimAnswer::kUnknown);
   enlist("w1");
   EXPECT_EQ(claim("w1").answer, ClaimAnswer::kJob);
+}
+
+NewJob needs(const std::string& base_model) {
+  NewJob job;
+  job.base_model = base_model;
+  return job;
+}
+
+TEST_F(ClaimTest, AWorkerIsGivenNoJobOfAModelThatItLacks) {
+  enlist("has-a", {"a", "c"});
+  enlist("has-b", {"b"});
+  const auto first = submit("default", needs("b"));
+  const auto second = submit("default", needs("a"));
+  EXPECT_EQ(claim("has-a").job.id, second) << "past the head of the queue";
+  const std::string before = dump_all(server());
+  EXPECT_EQ(claim("has-a", "", 1).answer, ClaimAnswer::kNone);
+  EXPECT_EQ(dump_all(server()), before);
+  EXPECT_EQ(claim("has-b").job.id, first);
+}
+
+// A job that says no model and a worker that says none are of before.
+TEST_F(ClaimTest, WhoSaysNothingOfModelsTakesAndGetsEverything) {
+  ASSERT_TRUE(store_->set_tenant("default", 1, 1000, 1000, 0).ok());
+  enlist("has-a", {"a"});
+  const auto any = submit();
+  const auto other = submit("default", needs("b"));
+  EXPECT_EQ(claim("has-a").job.id, any);
+  EXPECT_EQ(claim("has-a", "", 1).answer, ClaimAnswer::kNone);
+  EXPECT_EQ(claim("w1").job.id, other);
+}
+
+TEST_F(ClaimTest, TenantsWhoseJobsAreForOtherWorkersHideNobody) {
+  enlist("has-a", {"a"});
+  for (int i = 0; i < 20; ++i) submit("tenant-" + std::to_string(i), needs("b"));
+  const auto last = submit("zz", needs("a"));
+  EXPECT_EQ(claim("has-a").job.id, last);
+  EXPECT_EQ(claim("has-a", "", 1).answer, ClaimAnswer::kNone);
+  EXPECT_EQ(claim("w1").job.tenant, "tenant-0") << "their turn is kept";
 }
 
 TEST_F(ClaimTest, ZombieIsLostAndCannotPublish) {

@@ -2,7 +2,7 @@
 #include <atomic>
 #include <thread>
 
-#include "tests/integration/scheduler_store/invariants.h"
+#include "tests/support/invariants.h"
 #include "tests/integration/scheduler_store/store_fixture.h"
 #include "tests/support/eventually.h"
 

@@ -1,7 +1,7 @@
 // What submit refuses, whole (jobs.md §3, submit).
 #include <thread>
 
-#include "tests/integration/scheduler_store/invariants.h"
+#include "tests/support/invariants.h"
 #include "tests/integration/scheduler_store/store_fixture.h"
 
 namespace dex::store {

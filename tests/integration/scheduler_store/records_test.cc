@@ -1,5 +1,5 @@
 // Files, adapters, workers, lists.
-#include "tests/integration/scheduler_store/invariants.h"
+#include "tests/support/invariants.h"
 #include "tests/integration/scheduler_store/store_fixture.h"
 
 namespace dex::store {

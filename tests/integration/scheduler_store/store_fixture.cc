@@ -1,6 +1,6 @@
 #include "tests/integration/scheduler_store/store_fixture.h"
 
-#include "tests/integration/scheduler_store/invariants.h"
+#include "tests/support/invariants.h"
 
 namespace dex::store {
 
@@ -51,11 +51,12 @@ std::string StoreTest::submit(const std::string& tenant, NewJob job) {
   return job.id;
 }
 
-void StoreTest::enlist(const std::string& worker) {
+void StoreTest::enlist(const std::string& worker, const std::vector<std::string>& models) {
   WorkerRecord record;
   record.id = worker;
   record.pools = {"cpu"};
   record.slots = 1;
+  record.models = models;
   const auto sign = workers_->enlist(record);
   EXPECT_TRUE(sign.ok()) << sign.status().to_string();
 }

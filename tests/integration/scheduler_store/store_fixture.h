@@ -34,7 +34,7 @@ class StoreTest : public testing::Test {
   JobRepository::BeatReply beat(const ClaimedJob& job, const std::string& worker, int64_t sequence);
   JobRecord job(const std::string& id, const std::string& tenant = "default");
   std::string state(const std::string& id) { return job(id).state; }
-  void enlist(const std::string& worker);
+  void enlist(const std::string& worker, const std::vector<std::string>& models = {});
   std::vector<std::string> log_types(const std::string& id);
   int64_t zcard(const std::string& name);
 

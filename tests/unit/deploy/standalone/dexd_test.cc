@@ -50,8 +50,9 @@ class DexdTest : public testing::Test {
     options.stderr_file = directory_ / "out";
     return options;
   }
-  std::unique_ptr<base::Subprocess> start() {
-    auto dexd = std::move(base::Subprocess::start(command())).value();
+  std::unique_ptr<base::Subprocess> start() { return start(command()); }
+  std::unique_ptr<base::Subprocess> start(const base::Subprocess::Options& options) {
+    auto dexd = std::move(base::Subprocess::start(options)).value();
     EXPECT_TRUE(eventually([&] { return fs::exists(data_ / "endpoints.json") || dexd->wait(0); }));
     EXPECT_TRUE(fs::exists(data_ / "endpoints.json")) << output();
     return dexd;
@@ -175,6 +176,22 @@ TEST_F(DexdTest, RedisComesBack) {
   }));
   EXPECT_EQ(dexd->terminate(kPatience_ms).code, 0);
   EXPECT_TRUE(processes("").empty());
+}
+
+// The worker's flag would win over what the scheduler has from the environment and tells it.
+TEST_F(DexdTest, TheEnvironmentsBeatIsTheSchedulersToTell) {
+  const auto worker_line = [this] {
+    return content_of(fs::path("/proc") / std::to_string(only("dex-worker")) / "cmdline");
+  };
+  auto options = command();
+  options.environment = {{"DEX_BEAT_MS", ""}};
+  auto dexd = start(options);
+  EXPECT_THAT(worker_line(), HasSubstr(std::string("--beat-ms") + '\0' + "5000"));
+  EXPECT_EQ(dexd->terminate(kPatience_ms).code, 0);
+  options.environment = {{"DEX_BEAT_MS", "700"}};
+  dexd = start(options);
+  EXPECT_THAT(worker_line(), testing::Not(HasSubstr("--beat-ms")));
+  EXPECT_EQ(dexd->terminate(kPatience_ms).code, 0);
 }
 
 TEST_F(DexdTest, AProcessThatDoesNotStartIsNamedWithItsLastLines) {

@@ -32,7 +32,9 @@ TEST(EvaluationSpecTest, EveryTaskWithItsDefaultsIsRight) {
   EXPECT_THAT(faults(std::string(kBase) + R"(
     tasks { perplexity { file: "file-1" } } tasks { multi_needle { file: "file-1" } }
     tasks { multiple_choice { file: "file-1" } } tasks { icl { file: "file-1" } }
-    tasks { answers { file: "file-1" } }
+    tasks { answers { file: "file-1" match: MATCH_F1 } }
+    tasks { perplexity { file: "file-1" group_by: "tag" group_by: "length_bucket" } }
+    tasks { multiple_choice { file: "file-1" score: SCORE_PER_TOKEN } }
     tasks { head_analysis { file: "file-1" metrics: METRIC_ENTROPY metrics: METRIC_HESSIAN } })"),
               ElementsAre());
 }
@@ -42,9 +44,9 @@ TEST(EvaluationSpecTest, EverythingThatIsWrongIsNamedAtOnce) {
       faults(R"(subjects { model: "m" label: "a b" }
     tasks { perplexity { context_length: 8193 stride: 0 max_tokens: 1 group_by: "line" } }
     tasks { multi_needle { file: "f" lengths: 9000 depths_percent: 101 n_needles: 2 n_queries: 3 } }
-    tasks { multiple_choice { file: "f" shots_file: "g" samples: 0 } }
+    tasks { multiple_choice { file: "f" shots_file: "g" samples: 0 score: 77 } }
     tasks { icl { file: "f" shots: 2000 n_orders: 0 order: 77 } }
-    tasks { answers { file: "f" max_tokens: 0 } }
+    tasks { answers { file: "f" max_tokens: 0 match: 77 } }
     tasks { head_analysis { metrics: METRIC_CKA metrics: METRIC_CKA n_sequences: 0 seq_length: 8193 } }
     tasks { }
     seed: -1 confidence: 0.4)"),
@@ -59,6 +61,7 @@ TEST(EvaluationSpecTest, EverythingThatIsWrongIsNamedAtOnce) {
           "VALUE_OUT_OF_RANGE tasks[1].multi_needle.n_queries",
           "UNUSED_FIELD tasks[2].multiple_choice.shots_file",
           "VALUE_OUT_OF_RANGE tasks[2].multiple_choice.samples",
+          "INVALID_FIELD tasks[2].multiple_choice.score", "INVALID_FIELD tasks[4].answers.match",
           "VALUE_OUT_OF_RANGE tasks[3].icl.shots", "VALUE_OUT_OF_RANGE tasks[3].icl.n_orders",
           "INVALID_FIELD tasks[3].icl.order", "VALUE_OUT_OF_RANGE tasks[4].answers.max_tokens",
           "MISSING_FIELD tasks[5].head_analysis.file",

@@ -65,7 +65,6 @@ TEST(GoldenTest, KnowsTheModelsSpecialTokens) {
   EXPECT_EQ(tokenizer.vocab_size(), golden()["vocab_size"].get<int32_t>());
   EXPECT_EQ(tokenizer.bos_id(), 1);
   EXPECT_EQ(tokenizer.eos_id(), 2);
-  EXPECT_EQ(tokenizer.pad_id(), 2);
   EXPECT_EQ(tokenizer.stop_ids(), std::vector<int32_t>{2});
   EXPECT_FALSE(tokenizer.adds_bos());
   EXPECT_TRUE(tokenizer.is_special(1));

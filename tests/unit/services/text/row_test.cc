@@ -7,8 +7,7 @@ namespace {
 
 TEST(RowTest, NamesFormatsAsTheApiDoes) {
   EXPECT_EQ(name(RowFormat::kPromptCompletion), "prompt_completion");
-  EXPECT_EQ(row_format_from("chat"), RowFormat::kChat);
-  EXPECT_EQ(row_format_from("Chat"), std::nullopt);
+  EXPECT_EQ(name(RowFormat::kChat), "chat");
 }
 
 TEST(RowTest, HashDependsOnContentAndItsBorders) {

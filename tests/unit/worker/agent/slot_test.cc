@@ -10,6 +10,7 @@
 
 #include "services/base/files.h"
 #include "services/base/process_lock.h"
+#include "tests/support/eventually.h"
 #include "tests/support/fake_scheduler.h"
 #include "tests/support/paths.h"
 #include "tests/support/temporary_directory.h"
@@ -54,6 +55,7 @@ class SlotTest : public testing::Test {
     options.pools = {"cpu"};
     options.retry_ms = 20;
     options.lock_wait_ms = 50;
+    options.lacking_wait_ms = 20;
     options.lock_file = directory_ / "slot.lock";
     options.attempt = attempt_;
     slot_ = std::make_unique<Slot>(options, *client_, *heartbeat_, attempts_, disk_, paths_,
@@ -194,6 +196,25 @@ TEST_F(SlotTest, AnEvaluationRunsInItsOwnProgram) {
     for (const auto& event : beat.events()) heard = event.message();
   }
   EXPECT_EQ(heard, (directory_ / "files/a.raw").string());
+}
+
+// Its progress has no new step for longer than a stall may last: every frame is a sign of life.
+TEST_F(SlotTest, AnEvaluationThatSaysItStillComputesIsNotStalled) {
+  attempt_.default_stall_ms = 1'500;
+  attempt_.first_sign_ms = 1'500;
+  start();
+  iv1::ClaimedJob job;
+  job.set_job_id("eval-1");
+  job.set_kind("evaluation");
+  job.set_epoch(5);
+  auto& subject = *job.mutable_evaluation()->add_subjects();
+  subject.set_model("tiny");
+  subject.set_label("slow");
+  job.add_evaluation_files()->set_path("files/a.raw");
+  job.set_attempt_dir("jobs/default/eval-1/attempt-5");
+  scheduler_.offer(job);
+  const auto finish = finished();
+  EXPECT_EQ(finish.outcome(), iv1::OUTCOME_SUCCESS) << finish.code() << " " << finish.message();
 }
 
 TEST_F(SlotTest, APreviewsTrainerChoosesHeadsAndNothingElse) {
@@ -424,6 +445,35 @@ TEST_F(SlotTest, AModelThatIsNotHereGivesTheJobBack) {
   const auto finish = finished();
   EXPECT_EQ(finish.outcome(), iv1::OUTCOME_RELEASE);
   EXPECT_NE(finish.message().find("tiny"), std::string::npos);
+}
+
+// What one job lacks here says nothing of the next one.
+TEST_F(SlotTest, ASlotThatLacksAModelRunsJobsOfOthers) {
+  models_[0].name = "other";
+  start();
+  offer("success");
+  EXPECT_EQ(finished().outcome(), iv1::OUTCOME_RELEASE);
+  iv1::ClaimedJob job;
+  job.set_job_id("ftjob-2");
+  job.set_epoch(6);
+  job.mutable_spec()->set_model("other");
+  job.mutable_spec()->set_suffix("success");
+  job.set_attempt_dir("jobs/default/ftjob-2/attempt-6");
+  job.mutable_training_input()->set_path("files/a.jsonl");
+  scheduler_.offer(job);
+  ASSERT_TRUE(scheduler_.wait([](const Heard& h) { return h.finishes.size() >= 2; }));
+  EXPECT_EQ(scheduler_.heard().finishes[1].outcome(), iv1::OUTCOME_SUCCESS);
+}
+
+TEST_F(SlotTest, ABrokenBaseTakesTheSlotOutOfService) {
+  start();
+  offer("exit-17");
+  EXPECT_EQ(finished().outcome(), iv1::OUTCOME_RELEASE);
+  EXPECT_TRUE(support::eventually([&] {
+    const std::string text = registry_.text();
+    const size_t at = text.find("state=\"out_of_service\"");
+    return at != std::string::npos && text.substr(at, text.find('\n', at) - at).ends_with(" 1");
+  }));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/worker/evaluate/fake_subject.h"
@@ -112,6 +113,29 @@ TEST(AnswersTest, QuestionsEndWithTheirLineAndChatsGoThroughTheTemplate) {
 
   FakeSubject small("base", 12);
   EXPECT_THROW(run(task, {&small}), std::runtime_error);
+}
+
+// Of "The Paris or Lutetia": the answer is in it, and a third of its words are the answer's.
+TEST(AnswersTest, OneMatchGivesItsRowAndItsSamples) {
+  FakeSubject subject;
+  subject.answer = [](const std::string&) { return "The Paris or Lutetia"; };
+  const std::vector<AnswerQuestion> file = {{1, "capital?", {}, true, {"paris"}, "Paris."}};
+  using Match = Answers::Match;
+  const std::tuple<Match, const char*, double> cases[] = {
+      {Match::kExact, "exact", 0}, {Match::kContains, "contains", 1}, {Match::kF1, "f1", 0.5}};
+  for (const auto& [match, metric, value] : cases) {
+    Answers task({.max_tokens = 8, .match = match}, file);
+    std::vector<double> scores;
+    Hooks hooks;
+    hooks.sample = [&](const Sample& sample) { scores.push_back(sample.score); };
+    const Evaluation found = run(task, {&subject}, hooks);
+    ASSERT_EQ(found.rows.size(), 2U) << metric;
+    EXPECT_EQ(found.rows[0].metric, metric);
+    EXPECT_DOUBLE_EQ(found.rows[0].value, value) << metric;
+    EXPECT_EQ(found.rows[1].metric, "unseen_strings_per_100_words") << "whatever the match";
+    EXPECT_DOUBLE_EQ(found.rows[1].value, 100 * 1.0 / 4) << "Lutetia, of four words";
+    EXPECT_THAT(scores, ::testing::ElementsAre(::testing::DoubleEq(value)));
+  }
 }
 
 class InstructionsTest : public ::testing::Test {

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "tests/unit/worker/evaluate/fake_subject.h"
 #include "worker/evaluate/continuation.h"
 
@@ -76,6 +78,30 @@ TEST(MultipleChoiceTest, SumBytesAndTokensChooseForThemselves) {
   EXPECT_EQ(row_of(run(other, {&subject}), "acc").value, 1);
   EXPECT_EQ(row_of(run(other, {&subject}), "acc_norm").value, 0);
   EXPECT_EQ(row_of(run(other, {&subject}), "acc_per_token").value, 1);
+}
+
+// As above, with "maybe so" right: only the score a byte says so.
+TEST(MultipleChoiceTest, OneScoreGivesItsRowAndItsSamples) {
+  FakeSubject subject;
+  subject.logprob = [](const std::string& text, size_t at) { return text[at] == 'y' ? -1.5 : -1; };
+  auto file = questions(3);
+  for (auto& question : file) question.answer = 1;
+  using Score = MultipleChoice::Score;
+  const std::tuple<Score, const char*, double, const char*> cases[] = {
+      {Score::kSum, "acc", 0, "no"},
+      {Score::kPerByte, "acc_norm", 1, "maybe so"},
+      {Score::kPerToken, "acc_per_token", 0, "no"}};
+  for (const auto& [score, metric, value, output] : cases) {
+    MultipleChoice task({.score = score}, file);
+    std::vector<std::string> outputs;
+    Hooks hooks;
+    hooks.sample = [&](const Sample& sample) { outputs.push_back(sample.output); };
+    const Evaluation found = run(task, {&subject}, hooks);
+    ASSERT_EQ(found.rows.size(), 1U) << metric;
+    EXPECT_EQ(found.rows[0].metric, metric);
+    EXPECT_EQ(found.rows[0].value, value) << metric;
+    EXPECT_THAT(outputs, ::testing::Each(output));
+  }
 }
 
 TEST(MultipleChoiceTest, ContextLettersAndGroups) {

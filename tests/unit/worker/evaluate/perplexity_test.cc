@@ -115,6 +115,33 @@ TEST(PerplexityTest, DocumentsAreTheUnitsAndGroups) {
   EXPECT_EQ(samples[1].line, 2);
 }
 
+// Bytes are tokens, blank lines belong to the document before them, and the first byte is not
+// scored: 62 + 2 − 1 = 63, 62 + 2 = 64, 127 and 200.
+TEST(PerplexityTest, DocumentsAreGroupedByTheirLength) {
+  FakeSubject subject;
+  subject.logprob = [](const std::string& text, size_t at) {
+    return text[at] == 'd' ? -4.0 : -1.0;
+  };
+  TextFile file{{{1, std::string(62, 'e'), "", ""},
+                 {2, std::string(62, 'd'), "", ""},
+                 {3, std::string(125, 'e'), "", ""},
+                 {4, std::string(200, 'd'), "", ""}},
+                false};
+  Perplexity task({.group_by = {"length_bucket"}}, file);
+  const Evaluation found = run(task, {&subject});
+  const auto loss = [&](const char* bucket) {
+    return row_of(found, "loss", "base", {{"length_bucket", bucket}});
+  };
+  EXPECT_NEAR(loss("1-63").value, 1, 1e-6);
+  EXPECT_NEAR(loss("64-127").value, (62 * 4.0 + 2 + 127) / (64 + 127), 1e-6);
+  EXPECT_EQ(loss("64-127").n, 2);
+  EXPECT_NEAR(loss("128-255").value, 4, 1e-6);
+
+  Perplexity raw({.group_by = {"length_bucket"}}, raw_text(std::string(300, 'e')));
+  const Evaluation without = run(raw, {&subject});
+  EXPECT_EQ(without.rows.size(), 3U) << "plain text has no documents";
+}
+
 TEST(PerplexityTest, MaxTokensCutsTheText) {
   FakeSubject subject;
   Perplexity task({.max_tokens = 11}, raw_text("0123456789abcdefg"));

@@ -368,6 +368,7 @@ TEST(EvaluationMessagesTest, EveryOptionArrives) {
   choice.set_shots_file("b");
   choice.set_n_shot(5);
   choice.set_letters(true);
+  choice.set_score(pb::MultipleChoiceTask::SCORE_PER_TOKEN);
   choice.set_samples(40);
   auto& icl = *spec.add_tasks()->mutable_icl();
   icl.set_file("b");
@@ -378,6 +379,7 @@ TEST(EvaluationMessagesTest, EveryOptionArrives) {
   answers.set_file("b");
   answers.set_max_tokens(9);
   answers.set_chat(true);
+  answers.set_match(pb::AnswersTask::MATCH_CONTAINS);
   const EvaluationJob job = evaluation_job(start);
   ASSERT_EQ(job.tasks.size(), 4U);
   EXPECT_EQ(job.seed, 7U);
@@ -392,12 +394,14 @@ TEST(EvaluationMessagesTest, EveryOptionArrives) {
   EXPECT_EQ(job.tasks[1].shots_file.string(), "/files/b");
   EXPECT_EQ(job.tasks[1].multiple_choice.shots, 5);
   EXPECT_TRUE(job.tasks[1].multiple_choice.letters);
+  EXPECT_EQ(job.tasks[1].multiple_choice.score, evaluate::MultipleChoice::Score::kPerToken);
   EXPECT_EQ(job.tasks[1].samples, 40);
   EXPECT_THAT(job.tasks[2].icl.shots, ::testing::ElementsAre(2));
   EXPECT_EQ(job.tasks[2].icl.orders, 10);
   EXPECT_EQ(job.tasks[2].order, "both");
   EXPECT_EQ(job.tasks[3].answers.max_tokens, 9);
   EXPECT_TRUE(job.tasks[3].chat);
+  EXPECT_EQ(job.tasks[3].answers.match, evaluate::Answers::Match::kContains);
   EXPECT_EQ(job.tasks[3].file.string(), "/files/b");
 }
 

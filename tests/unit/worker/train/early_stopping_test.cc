@@ -132,6 +132,7 @@ TEST_F(EarlyStoppingJobTest, StopsAndPublishesTheBestWeightsAsAJobOfSoManyUpdate
     if (evaluation.at("step") > 0)
       lowest = std::min(lowest, evaluation.at("validLoss").get<double>());
   EXPECT_EQ(published.valid_loss, lowest);
+  EXPECT_EQ(published.best_valid_loss, lowest);
   const auto complete = session.data("training_complete").at(0);
   EXPECT_EQ(complete.at("servedStep"), best);
   EXPECT_EQ(complete.at("earlyStopped"), true);
@@ -169,6 +170,54 @@ TEST_F(EarlyStoppingJobTest, WithoutRestoreBestTheLastWeightsArePublished) {
             session.data("eval_complete").back().at("validLoss").get<double>());
   EXPECT_FALSE(fs::exists(directory_ / "last" / ("step-" + std::to_string(session.last.step)) /
                           "best.safetensors"));
+}
+
+// The lowest loss of all, at step 10, is a warm-up's and counts in no way: neither its step nor its
+// loss is called the best.
+TEST_F(EarlyStoppingJobTest, TheBestStepAndTheBestLossAreOfOneEvaluation) {
+  const auto warm = [&](const std::string& attempt) {
+    JobSpec spec = hasty(attempt);
+    spec.early_stopping.warmup_evals = 8;  // of steps 0, 2 … 14
+    return spec;
+  };
+  RecordingSession session;
+  const Published whole = run(warm("warm"), session);
+  ASSERT_TRUE(whole.best_step);
+  EXPECT_GE(*whole.best_step, 16);
+  double lowest = 1e9;
+  for (const auto& evaluation : session.data("eval_complete")) {
+    const double loss = evaluation.at("validLoss");
+    lowest = std::min(lowest, loss);
+    if (evaluation.at("step") == *whole.best_step) {
+      EXPECT_EQ(whole.best_valid_loss, loss);
+    }
+  }
+  EXPECT_LT(lowest, *whole.best_valid_loss);
+
+  JobSpec second = warm("second");
+  second.attempt = 2;
+  second.checkpoint_dir = stopped_at(warm("first"), 13).checkpoints.back().path;
+  RecordingSession resumed;
+  const Published same = run(second, resumed);
+  EXPECT_EQ(same.best_step, whole.best_step);
+  EXPECT_EQ(same.best_valid_loss, whole.best_valid_loss);
+}
+
+TEST_F(EarlyStoppingJobTest, WithoutItTheBestIsTheLowestOfAll) {
+  JobSpec spec = hasty("plain", 20);
+  spec.early_stopping.enabled = false;
+  RecordingSession session;
+  const Published published = run(spec, session);
+  double lowest = 1e9;
+  int64_t step = -1;
+  for (const auto& evaluation : session.data("eval_complete")) {
+    if (evaluation.at("validLoss").get<double>() >= lowest) continue;
+    lowest = evaluation.at("validLoss");
+    step = evaluation.at("step");
+  }
+  EXPECT_EQ(published.best_valid_loss, lowest);
+  EXPECT_EQ(published.best_step, step);
+  EXPECT_EQ(published.served_step, 20);
 }
 
 TEST_F(EarlyStoppingJobTest, AJobThatRunsToItsEndPublishesItsBestToo) {
@@ -276,7 +325,7 @@ TEST_F(EarlyStoppingJobTest, CountsNothingWhileASecondMapIsMixedIn) {
   EXPECT_GE(published.served_step, 12);
   double lowest = 1e9;
   for (const auto& evaluation : session.data("eval_complete")) {
-    if (evaluation.at("step") >= 10)
+    if (evaluation.at("step") >= 12)
       lowest = std::min(lowest, evaluation.at("validLoss").get<double>());
   }
   EXPECT_EQ(published.best_valid_loss, lowest);

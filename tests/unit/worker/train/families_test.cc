@@ -29,18 +29,23 @@ class FamilyJobTest : public JobTest, public ::testing::WithParamInterface<std::
       write_rows(directory_ / file, rows);
     }
   }
+  // Runs the job: it learns, and what it publishes says what was trained.
+  Published learns_and_publishes(const JobSpec& spec) const {
+    RecordingSession session;
+    const Published published = run(spec, session);
+    EXPECT_LT(*published.valid_loss, *published.base_valid_loss);
+    EXPECT_THAT(session.numbers("export_complete", "maxAbsLogitDiff"), Each(Le(1e-4)));
+    return published;
+  }
   [[nodiscard]] bool differential() const {
     return model::load_config(directory_ / "model").differential();
   }
 };
 
 TEST_P(FamilyJobTest, TrainsAndPublishesWhatLoadsBack) {
-  RecordingSession session;
   JobSpec spec = this->spec();
   if (differential()) choose(model::Train::kKvoOnly, spec);
-  const Published published = run(spec, session);
-  EXPECT_LT(*published.valid_loss, *published.base_valid_loss);
-  EXPECT_THAT(session.numbers("export_complete", "maxAbsLogitDiff"), Each(Le(1e-4)));
+  const Published published = learns_and_publishes(spec);
 
   const auto config = model::load_config(directory_ / "model");
   const auto base = model::load_weights(directory_ / "model", config, {.dtype = at::kFloat});
@@ -65,12 +70,9 @@ class DifferentialJobTest : public FamilyJobTest {};
 
 // λ's vectors are trained as everything else; the checkpoint is a DiffLlama again.
 TEST_P(DifferentialJobTest, FullTrainsLambdaToo) {
-  RecordingSession session;
   JobSpec spec = this->spec();
   choose(model::Train::kFull, spec);
-  const Published published = run(spec, session);
-  EXPECT_LT(*published.valid_loss, *published.base_valid_loss);
-  EXPECT_THAT(session.numbers("export_complete", "maxAbsLogitDiff"), Each(Le(1e-4)));
+  const Published published = learns_and_publishes(spec);
   const auto config = model::load_config(published.path);
   EXPECT_TRUE(config.differential());
   const auto was = model::load_weights(directory_ / "model", config, {.dtype = at::kFloat}),
@@ -82,12 +84,9 @@ TEST_P(DifferentialJobTest, FullTrainsLambdaToo) {
 }
 
 TEST_P(DifferentialJobTest, LoraPublishesWhatLoadsBack) {
-  RecordingSession session;
   JobSpec spec = this->spec();
   choose(model::Train::kLora, spec);
-  const Published published = run(spec, session);
-  EXPECT_LT(*published.valid_loss, *published.base_valid_loss);
-  EXPECT_THAT(session.numbers("export_complete", "maxAbsLogitDiff"), Each(Le(1e-4)));
+  learns_and_publishes(spec);
 }
 
 TEST_P(DifferentialJobTest, RefusesDexBeforeItReadsData) {

@@ -3,6 +3,7 @@
 #include <google/protobuf/util/json_util.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -68,6 +69,24 @@ class ProgramTest : public testing::Test {
     std::ofstream(file) << start.dump();
     return trainer({"--spec", file.string(), "--attempt-dir", (directory_ / attempt).string()});
   }
+  // Arguments of unshare for a mount namespace of one's own. Root needs no more. Others, and a root
+  // that may not mount, need a user namespace too, which kernels refuse inside a chroot.
+  static std::vector<std::string> own_mounts() {
+    const std::vector<std::string> plain = {"--mount", "--propagation", "unchanged"};
+    base::Subprocess::Options probe;
+    probe.program = "unshare";
+    probe.args = plain;
+    probe.args.emplace_back("true");
+    probe.stderr_file = "/dev/null";
+    if (geteuid() == 0) {
+      const auto tried = base::Subprocess::start(probe);
+      const auto end = tried.ok() ? (*tried)->wait(kPatienceMs) : std::nullopt;
+      if (end && end->success()) return plain;
+    }
+    std::vector<std::string> mapped = plain;
+    mapped.insert(mapped.begin(), "--map-root-user");
+    return mapped;
+  }
   std::string text(const fs::path& file) const {
     auto content = base::read_file(file, 64 << 20);
     return content.ok() ? content.value() : "";
@@ -115,20 +134,18 @@ TEST_F(ProgramTest, AFullDiskEndsTheRunWithItsLastCheckpointIntact) {
   fs::create_directory(disk);
   base::Subprocess::Options options;
   options.program = "unshare";
-  options.args = {"--map-root-user",
-                  "--mount",
-                  "sh",
-                  "-c",
-                  "mount -t tmpfs -o size=4m tmpfs \"$1\" || exit 99\n"
-                  "(until [ -e \"$1/attempt/step-40/MANIFEST.json\" ]; do :; done\n"
-                  " cat /dev/zero >\"$1/filler\" 2>/dev/null) &\n"
-                  "\"$2\" --spec \"$3\" --attempt-dir \"$1/attempt\"; code=$?\n"
-                  "cp -r \"$1/attempt\" \"$4\"; exit $code",
-                  "sh",
-                  disk,
-                  kTrainer,
-                  spec,
-                  directory_ / "kept"};
+  // Inside a chroot the root is no mount point and can't be made private; then the disk is seen
+  // outside as well, until it is unmounted.
+  options.args = own_mounts();
+  options.args.insert(options.args.end(),
+                      {"sh", "-c",
+                       "mount --make-rprivate / 2>/dev/null\n"
+                       "mount -t tmpfs -o size=4m tmpfs \"$1\" || exit 99\n"
+                       "(until [ -e \"$1/attempt/step-40/MANIFEST.json\" ]; do :; done\n"
+                       " cat /dev/zero >\"$1/filler\" 2>/dev/null) &\n"
+                       "\"$2\" --spec \"$3\" --attempt-dir \"$1/attempt\"; code=$?\n"
+                       "cp -r \"$1/attempt\" \"$4\"; umount -l \"$1\"; exit $code",
+                       "sh", disk, kTrainer, spec, directory_ / "kept"});
   options.stdout_file = directory_ / "out.txt";
   options.stderr_file = directory_ / "err.txt";
   auto full = base::Subprocess::start(options);
