@@ -140,7 +140,7 @@ class ServingTest : public testing::Test {
   }
   // A job from its start to its adapter's id.
   std::string train() {
-    const std::string id = start_job(4);
+    const std::string id = start_job(6);
     EXPECT_TRUE(platform_.becomes(id, "SUCCEEDED", 240'000)) << platform_.record(id)["why"];
     return platform_.record(id)["adapter"];
   }
