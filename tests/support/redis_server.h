@@ -13,6 +13,7 @@
 #include <mutex>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "scheduler/store/connection.h"
@@ -25,9 +26,13 @@ namespace dex::support {
 class RedisServer {
  public:
   // Ignores SIGPIPE, as every main of ours does: a killed server closes its connections.
-  // `more_config`: lines of redis.conf that follow ours.
-  explicit RedisServer(std::string more_config = "") : more_config_(std::move(more_config)) {
+  // `more_config`: lines of redis.conf that follow ours. `launcher`: words before "redis-server",
+  // e.g. env with a variable; must exec it.
+  explicit RedisServer(std::string more_config = "", std::vector<std::string> launcher = {})
+      : more_config_(std::move(more_config)), words_(std::move(launcher)) {
     ::signal(SIGPIPE, SIG_IGN);
+    config_ = (directory_.path() / "redis.conf").string();
+    words_.insert(words_.end(), {"redis-server", config_});
     start();
   }
   ~RedisServer() { kill(); }
@@ -37,6 +42,10 @@ class RedisServer {
   [[nodiscard]] store::RedisAddress address() const { return {socket(), "", 0, "", ""}; }
   [[nodiscard]] std::string socket() const { return (directory_.path() / "redis.sock").string(); }
   [[nodiscard]] pid_t pid() const { return pid_; }
+  // SIGSTOP, SIGCONT; nothing happens while it does not run.
+  void signal(int number) const {
+    if (pid_ > 0) ::kill(pid_, number);
+  }
 
   // kill -9, as a crash would.
   void kill() {
@@ -52,6 +61,9 @@ class RedisServer {
   // The same data again. Returns once it answers.
   void start() {
     write_config();
+    std::vector<char*> words;
+    for (std::string& word : words_) words.push_back(word.data());
+    words.push_back(nullptr);
     pid_ = ::fork();
     if (pid_ == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -59,7 +71,7 @@ class RedisServer {
       const int null = ::open("/dev/null", O_RDWR);
       ::dup2(null, 0);
       ::dup2(null, 1);
-      ::execlp("redis-server", "redis-server", config_.c_str(), nullptr);
+      ::execvp(words[0], words.data());
       ::_exit(127);
     }
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
@@ -89,7 +101,6 @@ class RedisServer {
 
  private:
   void write_config() {
-    config_ = (directory_.path() / "redis.conf").string();
     std::ofstream(config_)
         << "port 0\nunixsocket " << socket() << "\nunixsocketperm 700\ndir "
         << directory_.path().string()
@@ -107,6 +118,7 @@ class RedisServer {
   const std::string more_config_;
   TemporaryDirectory directory_;
   std::string config_;
+  std::vector<std::string> words_;  // of its command line
   pid_t pid_ = -1;
   std::mutex mutex_;  // guards connection_
   std::unique_ptr<store::Connection> connection_;

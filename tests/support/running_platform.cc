@@ -1,14 +1,15 @@
 #include "tests/support/running_platform.h"
-#include "tests/support/content_of.h"
-#include "tests/support/paths.h"
 
 #include <signal.h>
 
-#include <algorithm>
 #include <fstream>
 #include <set>
 #include <sstream>
 #include <stdexcept>
+
+#include "tests/support/content_of.h"
+#include "tests/support/paths.h"
+#include "tests/support/processes.h"
 
 namespace dex::support {
 
@@ -18,35 +19,6 @@ namespace {
 
 fs::path program(const std::string& name) {
   return support::build_dir() / "bin" / name;
-}
-
-// pid → parent's pid, and the program's name, of every process.
-struct Process {
-  pid_t pid = 0, parent = 0;
-  std::string name;
-};
-
-std::vector<Process> all_processes() {
-  std::vector<Process> found;
-  for (const auto& entry : fs::directory_iterator("/proc")) {
-    const std::string id = entry.path().filename();
-    if (id.find_first_not_of("0123456789") != std::string::npos) continue;
-    const std::string stat = content_of(entry.path() / "stat");
-    const size_t close = stat.rfind(')');
-    if (close == std::string::npos) continue;
-    std::istringstream rest(stat.substr(close + 1));
-    char state = 0;
-    Process process;
-    rest >> state >> process.parent;
-    if (state == 'Z') continue;
-    process.pid = std::stoi(id);
-    // comm, between the brackets: at most 15 characters, longer than any program of ours.
-    const size_t open = stat.find('(');
-    process.name = stat.substr(open + 1, close - open - 1);
-    found.push_back(process);
-  }
-  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.pid < b.pid; });
-  return found;
 }
 
 }  // namespace
