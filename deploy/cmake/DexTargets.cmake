@@ -7,6 +7,10 @@ target_compile_options(dex_options INTERFACE -Wall -Wextra -Wno-unused-parameter
                                              -Woverloaded-virtual -Werror=return-type -Werror=unused-result)
 if(DEX_SANITIZE)
   target_compile_options(dex_options INTERFACE -fsanitize=${DEX_SANITIZE} -fno-omit-frame-pointer)
+  if(DEX_SANITIZE MATCHES "undefined")
+    # vptr wants type information that LibTorch and gRPC do not export.
+    target_compile_options(dex_options INTERFACE -fno-sanitize=vptr)
+  endif()
   target_link_options(dex_options INTERFACE -fsanitize=${DEX_SANITIZE})
 endif()
 
@@ -68,6 +72,10 @@ function(dex_test)
   endif()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
+  endif()
+  math(EXPR ARG_TIMEOUT "${ARG_TIMEOUT} * ${DEX_TEST_PATIENCE}")
+  if(ARG_TIMEOUT GREATER 14400) # four hours: enough for every long form
+    set(ARG_TIMEOUT 14400)
   endif()
   _dex_units(_units ${ARG_NAME} ${ARG_SOURCES})
   add_executable(${ARG_NAME} ${_units})

@@ -71,12 +71,19 @@ fetch_wheels() {
     --require-hashes --requirement "$2" --dest "$1"
 }
 
-# build_tree TARGET… — configures build/ and builds what is named there, showing the compiler's progress.
-build_tree() {
-  export CCACHE_MAXSIZE=${CCACHE_MAXSIZE:-5G} # in ccache's own place: checkouts share it
+# configure_tree FOLDER [-DNAME=VALUE…] — configures a build of this checkout.
+configure_tree() {
+  local tree=$1
+  shift
   logged configure "the build could not be configured" \
-    cmake -C "$root/deploy/build/dev.cmake" -S "$root" -B "$root/build" -DDEX_DEPS_DIR="$deps"
-  say "building $* with $(nproc) processes (the first time up to half an hour on 2 cores)"
-  NINJA_STATUS="[%f/%t %es] " cmake --build "$root/build" --parallel "$(nproc)" --target "$@" ||
+    cmake -C "$root/deploy/build/dev.cmake" -S "$root" -B "$tree" -DDEX_DEPS_DIR="$deps" "$@"
+}
+
+# build_tree FOLDER TARGET… — builds what is named in a configured folder, showing the compiler's progress.
+build_tree() {
+  local tree=$1
+  shift
+  export CCACHE_MAXSIZE=${CCACHE_MAXSIZE:-5G} # in ccache's own place: checkouts share it
+  NINJA_STATUS="[%f/%t %es] " cmake --build "$tree" --parallel "$(nproc)" --target "$@" ||
     die "the build failed; its first error is above"
 }
