@@ -106,8 +106,8 @@ base::Result<int64_t> remove_needless_attempts(const DataLayout& layout, store::
       const std::string id = folder.filename().string();
       const bool imported = base::is_id(id, kImportPrefix);
       // Nobody asks for a preview or a probe again, and an export is kept for a day.
-      const bool passes = base::is_id(id, "heads-") || base::is_id(id, "probe-") ||
-                          base::is_id(id, kExportPrefix);
+      const bool passes =
+          base::is_id(id, "heads-") || base::is_id(id, "probe-") || base::is_id(id, kExportPrefix);
       if (passes || imported) {
         DEX_ASSIGN_OR_RETURN(const bool over, is_over(jobs, tenant, id, now_ms));
         // Of an import the adapter stays, if it became one, and what was uploaded goes.
