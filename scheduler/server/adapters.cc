@@ -68,7 +68,7 @@ base::Result<v1::ListAdaptersResponse> Adapters::list(const auth::Principal& who
   DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kAdaptersRead));
   DEX_ASSIGN_OR_RETURN(const int wanted, page_size(request.page_size()));
   DEX_ASSIGN_OR_RETURN(auto cursor, parse_page_token(request.page_token()));
-  DEX_ASSIGN_OR_RETURN(const auto routes, workers_.routes());
+  DEX_ASSIGN_OR_RETURN(const auto workers, workers_.workers());
   v1::ListAdaptersResponse page;
   while (true) {
     DEX_ASSIGN_OR_RETURN(const auto records, adapters_.list(who.tenant(), cursor, kStorePage));
@@ -81,7 +81,7 @@ base::Result<v1::ListAdaptersResponse> Adapters::list(const auth::Principal& who
       auto adapter = adapter_view(record);
       if (!request.base_model().empty() && request.base_model() != adapter.base_model()) continue;
       if (!request.job().empty() && request.job() != adapter.job()) continue;
-      add_replicas(adapter, routes.workers);
+      add_replicas(adapter, workers);
       *page.add_adapters() = std::move(adapter);
     }
     if (static_cast<int>(records.size()) < kStorePage) return page;
@@ -92,9 +92,9 @@ base::Result<v1::Adapter> Adapters::get(const auth::Principal& who,
                                         const v1::GetAdapterRequest& request) {
   DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kAdaptersRead));
   DEX_ASSIGN_OR_RETURN(const auto record, adapters_.get(who.tenant(), request.id()));
-  DEX_ASSIGN_OR_RETURN(const auto routes, workers_.routes());
+  DEX_ASSIGN_OR_RETURN(const auto workers, workers_.workers());
   auto adapter = adapter_view(record);
-  add_replicas(adapter, routes.workers);
+  add_replicas(adapter, workers);
   return adapter;
 }
 
@@ -119,11 +119,11 @@ base::Result<bool> Adapters::load(const auth::Principal& who,
 base::Result<Adapters::Loading> Adapters::loading(const auth::Principal& who,
                                                   const std::string& id) {
   DEX_ASSIGN_OR_RETURN(const auto record, adapters_.get(who.tenant(), id));
-  DEX_ASSIGN_OR_RETURN(const auto routes, workers_.routes());
+  DEX_ASSIGN_OR_RETURN(const auto workers, workers_.workers());
   Loading loading;
   loading.adapter = adapter_view(record);
-  const auto replicas = replicas_of(loading.adapter, routes.workers);
-  add_replicas(loading.adapter, routes.workers);
+  const auto replicas = replicas_of(loading.adapter, workers);
+  add_replicas(loading.adapter, workers);
   if (replicas.empty()) loading.missing = "no worker serves " + loading.adapter.base_model();
   loading.done = !replicas.empty();
   for (const auto& replica : replicas) {

@@ -89,9 +89,10 @@ base::Result<core::TaskFiles> FineTuningJobs::gate_files(const std::string& tena
 
 core::DeviceFacts FineTuningJobs::device() {
   core::DeviceFacts facts = options_.device;
-  const auto routes = parts_.workers.routes();
-  if (facts.memory_bytes > 0 || !routes.ok()) return facts;
-  for (const auto& worker : routes->workers) {
+  if (facts.memory_bytes > 0) return facts;
+  const auto workers = parts_.workers.workers();
+  if (!workers.ok()) return facts;
+  for (const auto& worker : *workers) {
     iv1::RegisterRequest registered;
     if (worker.state != "up" || !registered.ParseFromString(worker.info)) continue;
     for (const auto& device : registered.devices()) {

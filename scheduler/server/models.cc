@@ -42,10 +42,10 @@ void add_workers(v1::Model& model, const std::vector<store::WorkerRecord>& worke
 }  // namespace
 
 base::Result<v1::ListModelsResponse> Models::list() {
-  DEX_ASSIGN_OR_RETURN(const auto routes, workers_.routes());
+  DEX_ASSIGN_OR_RETURN(const auto workers, workers_.workers());
   v1::ListModelsResponse response;
   for (v1::Model model : catalog_.models()) {
-    add_workers(model, routes.workers);
+    add_workers(model, workers);
     *response.add_models() = std::move(model);
   }
   return response;
@@ -53,8 +53,8 @@ base::Result<v1::ListModelsResponse> Models::list() {
 
 base::Result<v1::Model> Models::get(const v1::GetModelRequest& request) {
   DEX_ASSIGN_OR_RETURN(auto model, catalog_.find(request.name()));
-  DEX_ASSIGN_OR_RETURN(const auto routes, workers_.routes());
-  add_workers(model, routes.workers);
+  DEX_ASSIGN_OR_RETURN(const auto workers, workers_.workers());
+  add_workers(model, workers);
   return model;
 }
 
@@ -76,7 +76,7 @@ base::Result<v1::Preset> Models::preset(const v1::GetPresetRequest& request) con
 }
 
 base::Result<v1::ServerCapabilities> Models::capabilities() {
-  DEX_ASSIGN_OR_RETURN(const auto routes, workers_.routes());
+  DEX_ASSIGN_OR_RETURN(const auto workers, workers_.workers());
   v1::ServerCapabilities capabilities;
   capabilities.set_version(std::string(base::version()));
   capabilities.set_commit(std::string(base::commit()));
@@ -95,7 +95,7 @@ base::Result<v1::ServerCapabilities> Models::capabilities() {
   limits["tenant_running_jobs"] = 2;
   limits["tenant_files"] = 100;
   std::set<std::string> pools;
-  for (const auto& worker : routes.workers) pools.insert(worker.pools.begin(), worker.pools.end());
+  for (const auto& worker : workers) pools.insert(worker.pools.begin(), worker.pools.end());
   for (const auto& pool : pools) capabilities.add_pools(pool);
   return capabilities;
 }

@@ -72,6 +72,8 @@ base::Status Sweeper::sweep() {
     spdlog::warn("{} leases ran out; their jobs go on elsewhere", swept->leases);
   if (swept->workers_lost > 0)
     spdlog::warn("{} workers are silent and count as lost", swept->workers_lost);
+  // What a sweep has met may lie in more sets.
+  if (swept->orphans > 0) next_reconcile_ms_ = 0;
   if (swept->news > 0 && options_.changed) options_.changed();
   const auto stats = store_.stats();
   DEX_RETURN_IF_ERROR(stats.status());

@@ -1,14 +1,18 @@
 #include "scheduler/store/adapter_repository.h"
 
+#include "scheduler/store/alphabet.h"
 #include "scheduler/store/job_fields.h"
 
 namespace dex::store {
 
 namespace {
+
+constexpr size_t kWantedPage = 100;  // a record has the statistics of its training
+
 base::Status adapter_not_found(const std::string& id) {
-  return base::not_found("RESOURCE_NOT_FOUND", "There is no adapter '" + id + "'.")
+  return base::not_found("RESOURCE_NOT_FOUND", "There is no adapter '" + shown(id) + "'.")
       .with_metadata("resource_type", "adapter")
-      .with_metadata("resource_name", id);
+      .with_metadata("resource_name", shown(id));
 }
 }  // namespace
 
@@ -31,6 +35,7 @@ AdapterRecord adapter_from(const Fields& f) {
 
 base::Result<AdapterRecord> AdapterRepository::get(const std::string& tenant,
                                                    const std::string& id) {
+  if (!is_name(tenant) || !is_word(id)) return adapter_not_found(id);
   DEX_ASSIGN_OR_RETURN(const Reply reply, store_.run("read", {"adapter", tenant, id}));
   if (reply.str(0) == "NOTFOUND") return adapter_not_found(id);
   if (reply.str(0) != "OK") return unexpected("read", reply);
@@ -39,6 +44,7 @@ base::Result<AdapterRecord> AdapterRepository::get(const std::string& tenant,
 
 base::Result<std::vector<AdapterRecord>> AdapterRepository::list(const std::string& tenant,
                                                                  const Cursor& cursor, int count) {
+  DEX_RETURN_IF_ERROR(check_tenant(tenant));
   const std::string before = cursor.before_ms < 0 ? "" : std::to_string(cursor.before_ms);
   DEX_ASSIGN_OR_RETURN(
       const Reply reply,
@@ -53,6 +59,8 @@ base::Result<std::vector<AdapterRecord>> AdapterRepository::list(const std::stri
 
 base::Result<bool> AdapterRepository::desire(const std::string& tenant, const std::string& id,
                                              bool loaded, const RequestKey& request) {
+  DEX_RETURN_IF_ERROR(check_tenant(tenant));
+  DEX_RETURN_IF_ERROR(check_request(request));
   DEX_ASSIGN_OR_RETURN(const Reply reply,
                        store_.run("adapter", {"desire", tenant, request.id, request.digest,
                                               std::to_string(store_.times().idempotency_ms), id,
@@ -62,14 +70,40 @@ base::Result<bool> AdapterRepository::desire(const std::string& tenant, const st
   return reply.str(0) == "NOTFOUND" ? adapter_not_found(id) : unexpected("adapter", reply);
 }
 
-base::Result<AdapterRepository::Wanted> AdapterRepository::wanted() {
-  DEX_ASSIGN_OR_RETURN(const Reply reply, store_.run("adapter", {"wanted"}));
-  if (reply.str(0) != "OK") return unexpected("adapter", reply);
-  Wanted wanted{reply.num(1), {}};
-  for (size_t i = 2; i < reply.elements.size(); ++i) {
-    wanted.adapters.push_back(adapter_from(reply.at(i).fields()));
+base::Result<AdapterRepository::Removed> AdapterRepository::remove(const std::string& tenant,
+                                                                   const std::string& id,
+                                                                   const RequestKey& request) {
+  DEX_RETURN_IF_ERROR(check_tenant(tenant));
+  DEX_RETURN_IF_ERROR(check_request(request));
+  DEX_ASSIGN_OR_RETURN(const Reply reply,
+                       store_.run("adapter", {"delete", tenant, request.id, request.digest,
+                                              std::to_string(store_.times().idempotency_ms), id}));
+  if (reply.str(0) == "OK") return Removed{reply.str(1), false};
+  if (reply.str(0) == "DUP") return Removed{"", true};
+  if (reply.str(0) == "CONFLICT") return idempotency_conflict(reply.str(1));
+  if (reply.str(0) == "INUSE") {
+    return base::failed_precondition(
+        "ADAPTER_IN_USE", "The adapter '" + shown(id) + "' is to be held by workers; unload it.");
   }
-  return wanted;
+  return reply.str(0) == "NOTFOUND" ? adapter_not_found(id) : unexpected("adapter", reply);
+}
+
+base::Result<AdapterRepository::Wanted> AdapterRepository::wanted() {
+  Wanted wanted;
+  std::string ms, id;
+  for (bool first = true;; first = false) {
+    DEX_ASSIGN_OR_RETURN(const Reply page,
+                         store_.run("adapter", {"wanted", std::to_string(kWantedPage), ms, id}));
+    if (page.str(0) != "OK") return unexpected("adapter", page);
+    if (first) wanted.revision = page.num(1);  // what changes on later pages raises it
+    for (size_t i = 2; i < page.elements.size(); ++i) {
+      const Reply& row = page.at(i);
+      id = row.str(0);
+      ms = row.str(1);
+      if (!row.at(2).elements.empty()) wanted.adapters.push_back(adapter_from(row.at(2).fields()));
+    }
+    if (page.elements.size() < 2 + kWantedPage) return wanted;
+  }
 }
 
 }  // namespace dex::store

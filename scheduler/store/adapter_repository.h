@@ -24,11 +24,19 @@ class AdapterRepository {
   base::Result<bool> desire(const std::string& tenant, const std::string& id, bool loaded,
                             const RequestKey& request = {});
 
+  // Forgets the adapter. FAILED_PRECONDITION ADAPTER_IN_USE while workers are asked to hold it.
+  struct Removed {
+    std::string uri;        // where its files lie; of a replay: empty
+    bool replayed = false;  // `request` was known
+  };
+  base::Result<Removed> remove(const std::string& tenant, const std::string& id,
+                               const RequestKey& request = {});
+
   struct Wanted {
     int64_t revision = 0;  // rises with each change of the list
     std::vector<AdapterRecord> adapters;
   };
-  // Every tenant's adapters that should be held, at most 1000.
+  // Every tenant's adapters that should be held, read in pages.
   base::Result<Wanted> wanted();
 
  private:

@@ -111,7 +111,8 @@ base::Result<std::unique_ptr<Connection>> Connection::connect(const RedisAddress
     if (!address.username.empty()) auth.push_back(address.username);
     auth.push_back(address.password);
     const Answer answer = connection->call(auth);
-    if (!answer.ok && answer.error == ErrorClass::kIo) return store_unavailable(answer.message);
+    if (!answer.ok && (answer.error == ErrorClass::kIo || answer.error == ErrorClass::kTransient))
+      return store_unavailable(answer.message);
     if (!answer.ok) {
       return base::failed_precondition(
           "STORE_REFUSED",

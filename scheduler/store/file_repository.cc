@@ -1,5 +1,6 @@
 #include "scheduler/store/file_repository.h"
 
+#include "scheduler/store/alphabet.h"
 #include "scheduler/store/job_fields.h"
 
 namespace dex::store {
@@ -22,9 +23,9 @@ FileRecord file_from(const Fields& f) {
 }
 
 base::Status file_not_found(const std::string& id) {
-  return base::not_found("RESOURCE_NOT_FOUND", "There is no file '" + id + "'.")
+  return base::not_found("RESOURCE_NOT_FOUND", "There is no file '" + shown(id) + "'.")
       .with_metadata("resource_type", "file")
-      .with_metadata("resource_name", id);
+      .with_metadata("resource_name", shown(id));
 }
 
 }  // namespace
@@ -32,6 +33,10 @@ base::Status file_not_found(const std::string& id) {
 base::Result<FileRepository::Put> FileRepository::put(const std::string& tenant,
                                                       const RequestKey& request,
                                                       const FileRecord& file, int max_files) {
+  DEX_RETURN_IF_ERROR(check_tenant(tenant));
+  DEX_RETURN_IF_ERROR(check_request(request));
+  DEX_RETURN_IF_ERROR(check_store_id("id", file.id));
+  DEX_RETURN_IF_ERROR(check_word("sha256", file.sha256));
   const std::vector<std::pair<std::string, std::string>> fields = {
       {"filename", file.filename}, {"purpose", file.purpose}, {"sha256", file.sha256},
       {"format", file.format},     {"state", file.state},     {"bytes", std::to_string(file.bytes)},
@@ -58,6 +63,7 @@ base::Result<FileRepository::Put> FileRepository::put(const std::string& tenant,
 }
 
 base::Result<FileRecord> FileRepository::get(const std::string& tenant, const std::string& id) {
+  if (!is_name(tenant) || !is_store_id(id)) return file_not_found(id);
   DEX_ASSIGN_OR_RETURN(const Reply reply, store_.run("read", {"file", tenant, id}));
   if (reply.str(0) == "NOTFOUND") return file_not_found(id);
   if (reply.str(0) != "OK") return unexpected("read", reply);
@@ -68,6 +74,7 @@ base::Result<FileRecord> FileRepository::get(const std::string& tenant, const st
 
 base::Result<std::vector<FileRecord>> FileRepository::list(const std::string& tenant,
                                                            const Cursor& cursor, int count) {
+  DEX_RETURN_IF_ERROR(check_tenant(tenant));
   const std::string before = cursor.before_ms < 0 ? "" : std::to_string(cursor.before_ms);
   DEX_ASSIGN_OR_RETURN(
       const Reply reply,
@@ -82,6 +89,8 @@ base::Result<std::vector<FileRecord>> FileRepository::list(const std::string& te
 base::Result<FileRepository::Deleted> FileRepository::remove(const std::string& tenant,
                                                              const std::string& id,
                                                              const RequestKey& request) {
+  DEX_RETURN_IF_ERROR(check_tenant(tenant));
+  DEX_RETURN_IF_ERROR(check_request(request));
   DEX_ASSIGN_OR_RETURN(const Reply reply,
                        store_.run("file", {"delete", tenant, request.id, request.digest,
                                            std::to_string(store_.times().idempotency_ms), id}));

@@ -1,42 +1,14 @@
 #include "scheduler/store/job_repository.h"
 
+#include "scheduler/store/alphabet.h"
 #include "scheduler/store/job_fields.h"
+#include "scheduler/store/refusals.h"
 
 namespace dex::store {
 
 namespace {
 
-using base::Code;
 using base::Status;
-
-Status job_not_found(const std::string& id) {
-  return base::not_found("RESOURCE_NOT_FOUND", "There is no job '" + id + "'.")
-      .with_metadata("resource_type", "job")
-      .with_metadata("resource_name", id);
-}
-
-Status state_conflict(const std::string& id, const std::string& state) {
-  return base::failed_precondition("JOB_STATE_CONFLICT", "The job '" + id + "' is " + state + ".")
-      .with_metadata("state", state);
-}
-
-Status file_refused(const std::string& id, const std::string& state) {
-  if (state == "INVALID") {
-    return base::failed_precondition("FILE_INVALID",
-                                     "The file '" + id + "' has faults; ListFindings names them.");
-  }
-  if (state == "LOST") {
-    return base::failed_precondition(
-        "FILE_INVALID", "The bytes of the file '" + id + "' are gone; upload it again.");
-  }
-  if (!state.empty()) {
-    return base::failed_precondition("FILE_NOT_READY",
-                                     "The file '" + id + "' is " + state + ", must be READY.");
-  }
-  return base::not_found("RESOURCE_NOT_FOUND", "There is no file '" + id + "'.")
-      .with_metadata("resource_type", "file")
-      .with_metadata("resource_name", id);
-}
 
 std::vector<std::string> tail(const Reply& reply) {
   std::vector<std::string> words;
@@ -44,25 +16,33 @@ std::vector<std::string> tail(const Reply& reply) {
   return words;
 }
 
-Status submit_refused(const Reply& reply) {
-  const std::string& word = reply.str(0);
-  if (word == "CONFLICT") {
-    return idempotency_conflict(reply.str(1));
+// What a new job may not have, whoever made it: its parts become keys and words of a list.
+Status check_new(const NewJob& job) {
+  constexpr size_t kLargestSpec = 32 << 10;
+  DEX_RETURN_IF_ERROR(check_store_id("id", job.id));
+  DEX_RETURN_IF_ERROR(check_store_id("kind", job.kind));
+  DEX_RETURN_IF_ERROR(check_name("pool", job.pool));
+  if (!job.adapter.empty()) DEX_RETURN_IF_ERROR(check_word("adapter", job.adapter));
+  if (!job.base_model.empty()) DEX_RETURN_IF_ERROR(check_word("model", job.base_model));
+  if (!job.unique_name.empty()) DEX_RETURN_IF_ERROR(check_word("unique_name", job.unique_name));
+  if (job.priority < 0 || job.priority > 9)
+    return base::invalid_field("priority", "must be 0 to 9");
+  if (job.spec.size() > kLargestSpec) {
+    return base::invalid_field("spec", "has " + std::to_string(job.spec.size()) +
+                                           " bytes, at most " + std::to_string(kLargestSpec) +
+                                           " are allowed");
   }
-  if (word == "IDTAKEN")
-    return {Code::kAlreadyExists, "ID_TAKEN", "The id " + reply.str(1) + " is in use."};
-  if (word == "NOTUNIQUE") {
-    return Status(Code::kAlreadyExists, "NAME_TAKEN",
-                  "The name is held by the live job " + reply.str(1) + ".")
-        .with_metadata("job", reply.str(1));
+  for (const std::string& file : job.files) {
+    if (!is_store_id(file)) return file_refused(file, "");
   }
-  if (word == "NOFILE") return file_refused(reply.str(1), reply.str(2));
-  if (word == "QUOTA") {
-    return {Code::kResourceExhausted, "QUOTA_EXCEEDED",
-            "The tenant has " + reply.str(1) + " queued jobs, at most " + reply.str(2) +
-                " are allowed."};
-  }
-  return unexpected("submit", reply);
+  return {};
+}
+
+Status check_submission(const std::string& tenant, const JobRepository::Submission& submission) {
+  DEX_RETURN_IF_ERROR(check_tenant(tenant));
+  DEX_RETURN_IF_ERROR(check_request(submission.request));
+  for (const NewJob& job : submission.jobs) DEX_RETURN_IF_ERROR(check_new(job));
+  return {};
 }
 
 }  // namespace
@@ -70,6 +50,7 @@ Status submit_refused(const Reply& reply) {
 base::Result<JobRepository::Submitted> JobRepository::submit(const std::string& tenant,
                                                              const Submission& submission) {
   constexpr const char* kAutoTtlMs = "600000";
+  DEX_RETURN_IF_ERROR(check_submission(tenant, submission));
   std::vector<std::string> args = {tenant,
                                    submission.request.id,
                                    submission.request.digest,
@@ -90,10 +71,11 @@ base::Result<JobRepository::Submitted> JobRepository::submit(const std::string& 
   DEX_ASSIGN_OR_RETURN(const Reply reply, store_.run("submit", std::move(args)));
   if (reply.str(0) == "OK") return Submitted{tail(reply), false};
   if (reply.str(0) == "DUP") return Submitted{tail(reply), true};
-  return submit_refused(reply);
+  return entry_refused("submit", reply);
 }
 
 base::Result<JobRecord> JobRepository::get(const std::string& tenant, const std::string& id) {
+  if (!is_name(tenant) || !is_store_id(id)) return job_not_found(id);
   DEX_ASSIGN_OR_RETURN(const Reply reply, store_.run("read", {"job", tenant, id}));
   if (reply.str(0) == "NOTFOUND") return job_not_found(id);
   if (reply.str(0) != "OK") return unexpected("read", reply);
@@ -106,6 +88,7 @@ base::Result<JobRecord> JobRepository::get(const std::string& tenant, const std:
 
 base::Result<std::vector<JobRecord>> JobRepository::list(const std::string& tenant,
                                                          const Cursor& cursor, int count) {
+  DEX_RETURN_IF_ERROR(check_tenant(tenant));
   const std::string before = cursor.before_ms < 0 ? "" : std::to_string(cursor.before_ms);
   DEX_ASSIGN_OR_RETURN(
       const Reply reply,
@@ -119,42 +102,6 @@ base::Result<std::vector<JobRecord>> JobRepository::list(const std::string& tena
     jobs.back().tenant_in_ring = row.num(4) == 1;
   }
   return jobs;
-}
-
-base::Result<std::string> JobRepository::change(std::string_view script, const std::string& tenant,
-                                                const std::string& id,
-                                                std::vector<std::string> more) {
-  more.insert(more.begin(), {tenant, id});
-  DEX_ASSIGN_OR_RETURN(const Reply reply, store_.run(script, std::move(more)));
-  const std::string& word = reply.str(0);
-  if (word == "OK") return reply.str(1);
-  if (word == "NOTFOUND") return job_not_found(id);
-  if (word == "TERMINAL" || word == "BADSTATE") return state_conflict(id, reply.str(1));
-  return unexpected(script, reply);
-}
-
-base::Result<JobRepository::Cancelled> JobRepository::cancel(const std::string& tenant,
-                                                             const std::string& id,
-                                                             const std::string& why,
-                                                             const RequestKey& request) {
-  DEX_ASSIGN_OR_RETURN(const Reply reply,
-                       store_.run("cancel", {tenant, id, why, request.id, request.digest,
-                                             std::to_string(store_.times().idempotency_ms)}));
-  const std::string& word = reply.str(0);
-  if (word == "OK") return Cancelled{reply.str(1), false};
-  if (word == "DUP") return Cancelled{"", true};
-  if (word == "CONFLICT") return idempotency_conflict(reply.str(1));
-  if (word == "NOTFOUND") return job_not_found(id);
-  // The second cancel of a job finds what the first one asked for.
-  if (word == "TERMINAL" && reply.str(1) == "CANCELLED") return Cancelled{reply.str(1), false};
-  if (word == "TERMINAL") return state_conflict(id, reply.str(1));
-  return unexpected("cancel", reply);
-}
-base::Result<std::string> JobRepository::pause(const std::string& tenant, const std::string& id) {
-  return change("pause", tenant, id, {});
-}
-base::Result<std::string> JobRepository::resume(const std::string& tenant, const std::string& id) {
-  return change("resume", tenant, id, {});
 }
 
 base::Result<std::vector<LogEntry>> JobRepository::log(const std::string& id, int64_t after,
@@ -185,6 +132,9 @@ base::Result<std::vector<std::pair<std::string, std::vector<LogEntry>>>> JobRepo
 }
 
 base::Result<JobRepository::Claim> JobRepository::claim(const ClaimRequest& request) {
+  DEX_RETURN_IF_ERROR(check_word("worker", request.worker));
+  DEX_RETURN_IF_ERROR(check_word("claim_id", request.claim_id));
+  for (const std::string& pool : request.pools) DEX_RETURN_IF_ERROR(check_name("pool", pool));
   std::vector<std::string> args = {request.worker, std::to_string(request.slot), request.claim_id,
                                    std::to_string(store_.times().lease_ms),
                                    std::to_string(request.pools.size())};
@@ -237,6 +187,7 @@ base::Result<JobRepository::BeatReply> JobRepository::beat(const Beat& beat) {
   answer.expires_ms = reply.num(1);
   answer.remaining_ms = reply.num(4);
   answer.fresh = reply.num(3) == 1;
+  answer.checkpoint_request = reply.str(2);
   return answer;
 }
 

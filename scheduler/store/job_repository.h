@@ -41,15 +41,81 @@ class JobRepository {
   // Ends a waiting job at once, orders a running one to stop; OK also for one that is CANCELLED or
   // CANCELLING. FAILED_PRECONDITION JOB_STATE_CONFLICT names the state of a job that ended
   // otherwise.
-  struct Cancelled {
+  struct Changed {
     std::string state;      // stored, afterwards; of a replay: empty
     bool replayed = false;  // `request` was known: nothing was done, whatever the job is now
   };
-  base::Result<Cancelled> cancel(const std::string& tenant, const std::string& id,
-                                 const std::string& why, const RequestKey& request = {});
-  // Both return the stored state afterwards. JOB_STATE_CONFLICT as above.
-  base::Result<std::string> pause(const std::string& tenant, const std::string& id);
-  base::Result<std::string> resume(const std::string& tenant, const std::string& id);
+  base::Result<Changed> cancel(const std::string& tenant, const std::string& id,
+                               const std::string& why, const RequestKey& request = {});
+  // JOB_STATE_CONFLICT as above, also for a job that is being cancelled.
+  base::Result<Changed> pause(const std::string& tenant, const std::string& id,
+                              const RequestKey& request = {});
+  base::Result<Changed> resume(const std::string& tenant, const std::string& id,
+                               const RequestKey& request = {});
+  // Puts a FAILED job back into the queue with all counters at 0 (T15). `op_id` makes a repeat
+  // harmless; `deadline_ms` counts from now, 0: none. JOB_STATE_CONFLICT unless FAILED and not
+  // being deleted; else refused like submit: files, name, quota.
+  base::Result<Changed> redrive(const std::string& tenant, const std::string& id,
+                                const std::string& op_id, int64_t deadline_ms);
+  // What may change of a job that exists (T16); what is unset stays.
+  struct Update {
+    std::string etag;  // JobRecord::revision as text; empty: whatever it is
+    std::optional<int> priority;
+    std::optional<std::string> metadata;  // opaque, ≤ 16 KiB
+    std::optional<std::string> name;
+  };
+  // ABORTED ETAG_MISMATCH; JOB_STATE_CONFLICT for the priority of a job that ended.
+  base::Result<Changed> update(const std::string& tenant, const std::string& id,
+                               const Update& update, const RequestKey& request = {});
+
+  // A checkpoint that a user wants now. The worker hears of it in the reply to its next beat; the
+  // first new checkpoint that it offers afterwards is the answer. JOB_STATE_CONFLICT unless
+  // RUNNING.
+  struct Asked {
+    std::string checkpoint_id;  // ask for this one: another's when one is on its way already
+    bool replayed = false;
+  };
+  base::Result<Asked> ask_checkpoint(const std::string& tenant, const std::string& id,
+                                     const std::string& checkpoint_id,
+                                     const RequestKey& request = {});
+  struct AskedCheckpoint {
+    enum class State { kPending, kWritten, kNone };
+    State state = State::kNone;  // kNone: never asked for, or the job ended before it came
+    Checkpoint checkpoint;       // kWritten
+    int64_t at_ms = 0;           // kWritten: when it was acknowledged
+  };
+  base::Result<AskedCheckpoint> asked_checkpoint(const std::string& tenant, const std::string& id,
+                                                 const std::string& checkpoint_id);
+
+  // The end of a job's record (T17), in two steps: between them the caller removes its artefacts.
+  // `tenant` empty: the janitor, whose retention is at least a day.
+  enum class Purge {
+    kDone,      // marked, or gone
+    kGone,      // the janitor's job was gone before
+    kReplayed,  // `request` was known
+  };
+  // Terminal for `retention_ms` or longer, else JOB_STATE_CONFLICT. Nothing but the commit may
+  // follow.
+  base::Result<Purge> purge_mark(const std::string& tenant, const std::string& id,
+                                 int64_t retention_ms, const RequestKey& request = {});
+  // JOB_STATE_CONFLICT without the mark. A published adapter stays.
+  base::Result<Purge> purge_commit(const std::string& tenant, const std::string& id,
+                                   const RequestKey& request = {});
+  // A terminal job as the archiver and the janitor see it.
+  struct FinishedJob {
+    std::string id, tenant, kind;
+    int64_t finished_ms = 0;
+    int64_t sequence = 0, archived = 0;  // archived < sequence: events are not in the archive yet
+    bool purging = false;
+  };
+  // Jobs of every tenant that ended after (cursor_ms, cursor_id), the last row of the page before;
+  // -1: from the oldest. Oldest first, at most 100; fewer than `count`: the last page. An entry
+  // without a tenant is no job any more and only keeps its place in the page.
+  base::Result<std::vector<FinishedJob>> finished(int64_t cursor_ms, const std::string& cursor_id,
+                                                  int count);
+  // The events of a job up to `sequence` lie in its archive; the log keeps the last 50 and what
+  // came later. False: there is no such job.
+  base::Result<bool> archived(const std::string& id, int64_t sequence);
 
   // Entries with sequence > after, oldest first. Ask only for a job that get() showed.
   base::Result<std::vector<LogEntry>> log(const std::string& id, int64_t after, int count);
@@ -84,9 +150,10 @@ class JobRepository {
   enum class Verdict { kOk, kPause, kCancel, kLost };
   struct BeatReply {
     Verdict verdict = Verdict::kLost;
-    int64_t expires_ms = 0;    // by the store's clock
-    int64_t remaining_ms = 0;  // until then
-    bool fresh = false;        // false: this beat_seq was known, its content was ignored
+    int64_t expires_ms = 0;          // by the store's clock
+    int64_t remaining_ms = 0;        // until then
+    bool fresh = false;              // false: this beat_seq was known, its content was ignored
+    std::string checkpoint_request;  // the id of a checkpoint that a user waits for; empty: none
   };
   base::Result<BeatReply> beat(const Beat& beat);
 
@@ -117,8 +184,11 @@ class JobRepository {
   base::Result<Finished> finish(const Finish& finish);
 
  private:
-  base::Result<std::string> change(std::string_view script, const std::string& tenant,
-                                   const std::string& id, std::vector<std::string> more);
+  base::Result<Changed> change(std::string_view script, const std::string& tenant,
+                               const std::string& id, const RequestKey& request,
+                               std::vector<std::string> more);
+  base::Result<Purge> purge(const std::string& op, const std::string& tenant, const std::string& id,
+                            int64_t retention_ms, const RequestKey& request);
   Store& store_;
 };
 

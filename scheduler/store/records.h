@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -62,6 +63,10 @@ struct JobRecord {
   std::string spec;             // opaque; filled by get and list
   int64_t queue_position = 0;   // READY: 1 = next; else 0
   bool tenant_in_ring = false;  // READY: false means that a quota holds it back
+  // As JobRepository::update set them; unset: as the spec has them.
+  std::optional<std::string> metadata, name;  // `metadata` is opaque
+  int64_t archived = 0;                       // events up to this sequence lie in the archive
+  bool purging = false;                       // being deleted
 
   [[nodiscard]] bool terminal() const {
     return state == "SUCCEEDED" || state == "FAILED" || state == "CANCELLED";

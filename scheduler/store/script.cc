@@ -28,8 +28,8 @@ std::string sha1_hex(const std::string& text) {
 Script::Script(std::string name, std::string text)
     : name(std::move(name)), text(std::move(text)), sha1(sha1_hex(this->text)) {}
 
-const Script& find_script(std::string_view name) {
-  for (const Script& script : all_scripts()) {
+const Script& find_script(std::string_view name, const std::vector<Script>& scripts) {
+  for (const Script& script : scripts) {
     if (script.name == name) return script;
   }
   spdlog::critical("no script named {}", name);

@@ -16,6 +16,6 @@ struct Script {
 
 const std::vector<Script>& all_scripts();
 // Aborts for a name that is not among them: the names are written in this room only.
-const Script& find_script(std::string_view name);
+const Script& find_script(std::string_view name, const std::vector<Script>& scripts);
 
 }  // namespace dex::store

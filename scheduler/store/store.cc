@@ -2,7 +2,11 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <set>
+
+#include "scheduler/store/alphabet.h"
 
 namespace dex::store {
 
@@ -10,6 +14,9 @@ namespace {
 
 constexpr int64_t kSchema = 1;
 constexpr int64_t kSweepLimit = 50;
+constexpr int kSweepRounds = 200;       // a sweep that never ends would hold up everything else
+constexpr size_t kReconcilePage = 100;  // ids that reconcile.lua takes at a time
+constexpr int64_t kOldestRedis = 7;     // major version: flags of scripts, XTRIM MINID, ZADD GT
 
 // A field of INFO's "name:value" lines.
 std::string info_field(const std::string& info, const std::string& field) {
@@ -17,6 +24,13 @@ std::string info_field(const std::string& info, const std::string& field) {
   if (at == std::string::npos) return "";
   at += field.size() + 2;
   return info.substr(at, info.find_first_of("\r\n", at) - at);
+}
+
+base::Status check_version(const std::string& version) {
+  if (std::atoll(version.c_str()) >= kOldestRedis) return {};  // "7.0.15": stops at the dot
+  return base::failed_precondition("STORE_TOO_OLD",
+                                   "Redis " + (version.empty() ? "of unknown version" : version) +
+                                       " is too old: 7.0 or newer is needed.");
 }
 
 Redis::Options with_hello(Redis::Options options, std::function<base::Status(Connection&)> hello) {
@@ -50,15 +64,19 @@ std::string Store::clock() const {
 
 base::Result<Reply> Store::run(std::string_view name, std::vector<std::string> args) {
   args.insert(args.begin(), clock());
-  return redis_.run(find_script(name), prefix_, args);
+  return redis_.run(script(name), prefix_, args);
+}
+
+const Script& Store::script(std::string_view name) const {
+  return find_script(name, options_.scripts != nullptr ? *options_.scripts : all_scripts());
 }
 
 base::Status Store::hello(Connection& connection) {
   const Answer info = connection.call({"INFO", "server"});
-  const Script& script = find_script("hello");
+  if (info.ok) DEX_RETURN_IF_ERROR(check_version(info_field(info.reply.text, "redis_version")));
   // EVAL, not EVALSHA: this call must not depend on what a former life of Redis had loaded.
   const Answer answer =
-      info.ok ? connection.call({"EVAL", script.text, "1", prefix_, clock(),
+      info.ok ? connection.call({"EVAL", script("hello").text, "1", prefix_, clock(),
                                  info_field(info.reply.text, "run_id"),
                                  std::to_string(options_.times.settle_ms), std::to_string(kSchema)})
               : info;
@@ -77,6 +95,15 @@ base::Status Store::hello(Connection& connection) {
     spdlog::info("redis: new server; leases rest for {} ms", options_.times.settle_ms);
   }
   return {};
+}
+
+base::Status Store::preflight() {
+  // Its first call connects, and so logs in and says hello(): version and schema.
+  const auto wrong = durability();
+  DEX_RETURN_IF_ERROR(wrong.status());
+  if (wrong->empty()) return {};
+  return base::failed_precondition("STORE_NOT_DURABLE",
+                                   "Redis would not keep what it acknowledges: " + *wrong);
 }
 
 base::Result<std::string> Store::durability() {
@@ -105,6 +132,7 @@ base::Result<double> Store::memory_ratio() {
 
 base::Result<std::vector<std::string>> Store::made_by(const std::string& tenant,
                                                       const RequestKey& request) {
+  DEX_RETURN_IF_ERROR(check_tenant(tenant));
   DEX_ASSIGN_OR_RETURN(const Reply reply, run("known", {tenant, request.id, request.digest}));
   if (reply.str(0) == "CONFLICT") return idempotency_conflict(reply.str(1));
   std::vector<std::string> ids;
@@ -118,7 +146,7 @@ base::Result<Store::Swept> Store::sweep() {
   const StoreTimes& times = options_.times;
   Swept sum;
   bool more = true;
-  while (more) {
+  for (int round = 0; more && round < kSweepRounds; ++round) {
     DEX_ASSIGN_OR_RETURN(
         const Reply reply,
         run("sweep", {std::to_string(kSweepLimit), std::to_string(times.crash_backoff_ms),
@@ -138,6 +166,10 @@ base::Result<Store::Swept> Store::sweep() {
     for (const Reply& row : reply.at(9).elements) {
       sum.ends.push_back({row.str(0), row.str(1), row.str(2), row.str(3), row.num(4) == 1});
     }
+    sum.orphans += reply.num(10);
+  }
+  if (sum.orphans > 0) {
+    spdlog::error("store: {} set members disagreed with their jobs and were removed", sum.orphans);
   }
   return sum;
 }
@@ -158,10 +190,11 @@ base::Result<int64_t> Store::fix_set(const std::string& set) {
     std::vector<std::string> args = {"set", std::to_string(options_.times.lease_ms), set};
     for (size_t i = 0; i < page.at(1).elements.size(); i += 2) args.push_back(page.at(1).str(i));
     // ZSCAN may answer a small set whole, whatever COUNT says; the script takes 100 at a time.
-    for (size_t first = 3; first < args.size(); first += 100) {
+    for (size_t first = 3; first < args.size(); first += kReconcilePage) {
       std::vector<std::string> part(args.begin(), args.begin() + 3);
-      part.insert(part.end(), args.begin() + static_cast<int64_t>(first),
-                  args.begin() + static_cast<int64_t>(std::min(first + 100, args.size())));
+      part.insert(
+          part.end(), args.begin() + static_cast<int64_t>(first),
+          args.begin() + static_cast<int64_t>(std::min(first + kReconcilePage, args.size())));
       DEX_ASSIGN_OR_RETURN(const Reply reply, run("reconcile", part));
       fixes += reply.num(1);
     }
@@ -169,8 +202,7 @@ base::Result<int64_t> Store::fix_set(const std::string& set) {
   return fixes;
 }
 
-base::Result<int64_t> Store::reconcile() {
-  int64_t fixes = 0;
+base::Result<std::vector<std::string>> Store::sets_of_jobs() {
   DEX_ASSIGN_OR_RETURN(const Reply pools, command({"SMEMBERS", key("pools")}));
   DEX_ASSIGN_OR_RETURN(const Reply tenants, command({"SMEMBERS", key("tenants")}));
   std::vector<std::string> sets = {"delayed", "lease", "deadline", "paused", "done", "dead"};
@@ -181,34 +213,48 @@ base::Result<int64_t> Store::reconcile() {
       sets.push_back("rq:" + pool.text + ":" + tenant.text);
   }
   for (const Reply& tenant : tenants.elements) {
-    sets.push_back("twait:" + tenant.text);
-    sets.push_back("trun:" + tenant.text);
+    for (const char* family : {"twait:", "trun:", "tjobs:"}) sets.push_back(family + tenant.text);
   }
+  DEX_ASSIGN_OR_RETURN(const auto files, scan("fileuse:"));
+  for (const std::string& file : files) sets.push_back("fileuse:" + file);
+  return sets;
+}
+
+base::Result<std::vector<std::string>> Store::scan(const std::string& family) {
+  const size_t skip = key(family).size();
+  std::set<std::string> found;  // SCAN may answer a key twice
+  std::string at = "0";
+  do {
+    DEX_ASSIGN_OR_RETURN(const Reply page,
+                         command({"SCAN", at, "MATCH", key(family) + "*", "COUNT", "1000"}));
+    at = page.str(0);
+    for (const Reply& name : page.at(1).elements) found.insert(name.text.substr(skip));
+  } while (at != "0");
+  return std::vector<std::string>(found.begin(), found.end());
+}
+
+base::Result<int64_t> Store::fix_all_jobs() {
+  int64_t fixes = 0;
+  DEX_ASSIGN_OR_RETURN(const auto ids, scan("job:"));
+  for (size_t first = 0; first < ids.size(); first += kReconcilePage) {
+    const size_t end = std::min(first + kReconcilePage, ids.size());
+    const std::vector<std::string> page(ids.begin() + static_cast<int64_t>(first),
+                                        ids.begin() + static_cast<int64_t>(end));
+    DEX_ASSIGN_OR_RETURN(const int64_t fixed, fix_jobs(page));
+    fixes += fixed;
+  }
+  return fixes;
+}
+
+base::Result<int64_t> Store::reconcile() {
+  DEX_ASSIGN_OR_RETURN(const auto sets, sets_of_jobs());
+  int64_t fixes = 0;
   for (const std::string& set : sets) {
     DEX_ASSIGN_OR_RETURN(const int64_t fixed, fix_set(set));
     fixes += fixed;
   }
-
-  const size_t skip = key("job:").size();
-  std::string at = "0";
-  do {
-    DEX_ASSIGN_OR_RETURN(const Reply page,
-                         command({"SCAN", at, "MATCH", key("job:*"), "COUNT", "100"}));
-    at = page.str(0);
-    std::vector<std::string> ids;
-    for (const Reply& found : page.at(1).elements) {
-      ids.push_back(found.text.substr(skip));
-      if (ids.size() == 100) {
-        DEX_ASSIGN_OR_RETURN(const int64_t fixed, fix_jobs(ids));
-        fixes += fixed;
-        ids.clear();
-      }
-    }
-    if (!ids.empty()) {
-      DEX_ASSIGN_OR_RETURN(const int64_t fixed, fix_jobs(ids));
-      fixes += fixed;
-    }
-  } while (at != "0");
+  DEX_ASSIGN_OR_RETURN(const int64_t fixed, fix_all_jobs());
+  fixes += fixed;
   if (fixes > 0) spdlog::error("store: reconcile repaired {} set members", fixes);
   return fixes;
 }
@@ -228,6 +274,7 @@ base::Result<Store::Stats> Store::stats() {
 
 base::Status Store::set_tenant(const std::string& tenant, double weight, int max_queued,
                                int max_running, double gpu_seconds_a_day) {
+  DEX_RETURN_IF_ERROR(check_tenant(tenant));
   auto reply = run("tenant", {tenant, std::to_string(weight), std::to_string(max_queued),
                               std::to_string(max_running), std::to_string(gpu_seconds_a_day)});
   DEX_RETURN_IF_ERROR(reply.status());

@@ -33,6 +33,9 @@ class Store {
     StoreTimes times;
     // The clock handed to scripts in ms; unset: Redis' own. Tests set it, with cfg.testclock = 1.
     std::function<int64_t()> clock_ms;
+    // Scripts instead of the built-in ones, all of them; null: all_scripts(). It outlives the
+    // store. Tests run mutants through it.
+    const std::vector<Script>* scripts = nullptr;
   };
   // Never connects: the first call does, so a scheduler can start before its Redis.
   explicit Store(Options options);
@@ -44,6 +47,12 @@ class Store {
   [[nodiscard]] const StoreTimes& times() const { return options_.times; }
   [[nodiscard]] const std::string& prefix() const { return prefix_; }
 
+  // Whether this Redis can be used at all, asked once before a scheduler starts.
+  // FAILED_PRECONDITION says what the operator must change: STORE_TOO_OLD (Redis before 7),
+  // STORE_TOO_NEW (data of a newer scheduler), STORE_REFUSED (login or rights), STORE_NOT_DURABLE
+  // (durability()). UNAVAILABLE: it does not answer, or not yet; a scheduler may start all the
+  // same.
+  base::Status preflight();
   // What a Redis must be to keep promise P1: AOF on and writing, fsync always, noeviction. Empty
   // when it is; else what is wrong, in words.
   base::Result<std::string> durability();
@@ -58,14 +67,16 @@ class Store {
   struct Swept {
     int64_t pulled_back = 0, deadlines = 0, leases = 0, delayed = 0, uncapped = 0, workers_lost = 0;
     bool settling = false;
-    int64_t news = 0;  // jobs that became READY or terminal
+    int64_t news = 0;     // jobs that became READY or terminal
+    int64_t orphans = 0;  // set members that disagreed with their job, removed: reconcile() is due
     struct End {
       std::string pool, kind, state, why_code;
       bool lease = false;  // the worker was lost; else the deadline was over
     };
     std::vector<End> ends;
   };
-  // Does what time alone changes (T2, T9 …), until nothing is left.
+  // Does what time alone changes (T2, T9 …), until nothing is left; after 10,000 of a kind the rest
+  // waits for the next call.
   base::Result<Swept> sweep();
   // Repairs sets that disagree with a job's state; answers how many members were wrong (0 in a
   // healthy store). Reads every job once.
@@ -97,8 +108,13 @@ class Store {
  private:
   base::Status hello(Connection& connection);
   [[nodiscard]] std::string clock() const;
+  [[nodiscard]] const Script& script(std::string_view name) const;
   base::Result<int64_t> fix_jobs(const std::vector<std::string>& ids);
   base::Result<int64_t> fix_set(const std::string& set);
+  base::Result<int64_t> fix_all_jobs();
+  // Ids of every key of a family ("job:"), sorted.
+  base::Result<std::vector<std::string>> scan(const std::string& family);
+  base::Result<std::vector<std::string>> sets_of_jobs();
 
   const Options options_;
   const std::string prefix_;

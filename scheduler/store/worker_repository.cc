@@ -1,11 +1,17 @@
 #include "scheduler/store/worker_repository.h"
 
+#include <set>
+
 #include "scheduler/store/adapter_repository.h"
+#include "scheduler/store/alphabet.h"
 #include "scheduler/store/job_fields.h"
 
 namespace dex::store {
 
 namespace {
+
+constexpr size_t kWorkerPage = 50;  // a worker's record may have kilobytes of what its engines hold
+constexpr size_t kAdapterPage = 500;
 
 WorkerRecord worker_from(const Fields& f) {
   WorkerRecord worker;
@@ -24,12 +30,15 @@ WorkerRecord worker_from(const Fields& f) {
 }  // namespace
 
 base::Result<WorkerRepository::Sign> WorkerRepository::sign(std::vector<std::string> args) {
+  DEX_RETURN_IF_ERROR(check_word("worker", args.at(1)));
   DEX_ASSIGN_OR_RETURN(const Reply reply, store_.run("worker", std::move(args)));
   Sign sign;
   if (reply.str(0) == "UNKNOWN") {
     sign.unknown = true;
     return sign;
   }
+  if (reply.str(0) == "BADARG")
+    return base::invalid_argument("INVALID_FIELD", "worker refused: " + reply.str(1));
   if (reply.str(0) != "OK") return unexpected("worker", reply);
   sign.desired_revision = reply.num(1);
   sign.routes_revision = reply.num(2);
@@ -38,6 +47,7 @@ base::Result<WorkerRepository::Sign> WorkerRepository::sign(std::vector<std::str
 }
 
 base::Result<WorkerRepository::Sign> WorkerRepository::enlist(const WorkerRecord& worker) {
+  for (const std::string& pool : worker.pools) DEX_RETURN_IF_ERROR(check_name("pools", pool));
   return sign({"register", worker.id, worker.host, worker.version, join_words(worker.pools),
                std::to_string(worker.slots), worker.info, join_words(worker.models)});
 }
@@ -52,13 +62,55 @@ base::Result<WorkerRepository::Sign> WorkerRepository::gone(const std::string& i
   return sign({"gone", id});
 }
 
+base::Result<std::vector<WorkerRecord>> WorkerRepository::workers() {
+  std::vector<WorkerRecord> workers;
+  std::set<std::string> seen;  // a worker that beats meanwhile moves to a later page
+  std::string ms, id;
+  while (true) {
+    DEX_ASSIGN_OR_RETURN(const Reply page,
+                         store_.run("routes", {"workers", std::to_string(kWorkerPage), ms, id}));
+    if (page.str(0) != "OK") return unexpected("routes", page);
+    for (size_t i = 2; i < page.elements.size(); ++i) {
+      const Reply& row = page.at(i);
+      id = row.str(0);
+      ms = row.str(1);
+      const bool there = !row.at(2).elements.empty();  // else it went meanwhile
+      if (there && seen.insert(id).second) workers.push_back(worker_from(row.at(2).fields()));
+    }
+    if (page.elements.size() < 2 + kWorkerPage) return workers;
+  }
+}
+
+base::Result<std::vector<AdapterRecord>> WorkerRepository::routable_adapters() {
+  std::vector<AdapterRecord> adapters;
+  std::string tenant, ms, id;
+  while (true) {
+    DEX_ASSIGN_OR_RETURN(
+        const Reply page,
+        store_.run("routes", {"adapters", std::to_string(kAdapterPage), tenant, ms, id}));
+    if (page.str(0) != "OK") return unexpected("routes", page);
+    for (size_t i = 2; i < page.elements.size(); ++i) {
+      const Reply& row = page.at(i);
+      id = row.str(0);
+      ms = row.str(1);
+      tenant = row.str(2);
+      if (row.str(3).empty()) continue;  // it went meanwhile
+      AdapterRecord& adapter = adapters.emplace_back();
+      adapter.id = id;
+      adapter.tenant = tenant;
+      adapter.uri = row.str(3);
+      adapter.sha256 = row.str(4);
+      adapter.disabled = row.str(5) == "1";
+    }
+    if (page.elements.size() < 2 + kAdapterPage) return adapters;
+  }
+}
+
 base::Result<WorkerRepository::Routes> WorkerRepository::routes() {
-  DEX_ASSIGN_OR_RETURN(const Reply reply, store_.run("routes", {}));
-  if (reply.str(0) != "OK") return unexpected("routes", reply);
-  Routes routes{reply.num(1), {}, {}};
-  for (const Reply& row : reply.at(2).elements) routes.workers.push_back(worker_from(row.fields()));
-  for (const Reply& row : reply.at(3).elements)
-    routes.adapters.push_back(adapter_from(row.fields()));
+  Routes routes;
+  DEX_ASSIGN_OR_RETURN(routes.revision, routes_revision());
+  DEX_ASSIGN_OR_RETURN(routes.workers, workers());
+  DEX_ASSIGN_OR_RETURN(routes.adapters, routable_adapters());
   return routes;
 }
 

@@ -23,19 +23,25 @@ class WorkerRepository {
   // The worker lives and its engines hold `live`.
   base::Result<Sign> alive(const std::string& id, const std::string& live);
   base::Result<Sign> drain(const std::string& id);
-  base::Result<Sign> gone(const std::string& id);
+  base::Result<Sign> gone(const std::string& id);  // its record goes a day later
+
+  // All that are up or draining.
+  base::Result<std::vector<WorkerRecord>> workers();
 
   struct Routes {
     int64_t revision = 0;
-    std::vector<WorkerRecord> workers;    // at most 1000
-    std::vector<AdapterRecord> adapters;  // the newest 1000 of each tenant
+    std::vector<WorkerRecord> workers;
+    std::vector<AdapterRecord> adapters;  // every tenant's: id, tenant, uri, sha256, disabled only
   };
+  // Read in pages, each a short script: what changes meanwhile raises the revision, which is read
+  // first, so a caller that compares it reads again.
   base::Result<Routes> routes();
   // Cheap: tells whether routes() would answer something new.
   base::Result<int64_t> routes_revision();
 
  private:
   base::Result<Sign> sign(std::vector<std::string> args);
+  base::Result<std::vector<AdapterRecord>> routable_adapters();
   Store& store_;
 };
 

@@ -25,7 +25,8 @@ namespace dex::support {
 class RedisServer {
  public:
   // Ignores SIGPIPE, as every main of ours does: a killed server closes its connections.
-  RedisServer() {
+  // `more_config`: lines of redis.conf that follow ours.
+  explicit RedisServer(std::string more_config = "") : more_config_(std::move(more_config)) {
     ::signal(SIGPIPE, SIG_IGN);
     start();
   }
@@ -35,6 +36,7 @@ class RedisServer {
 
   [[nodiscard]] store::RedisAddress address() const { return {socket(), "", 0, "", ""}; }
   [[nodiscard]] std::string socket() const { return (directory_.path() / "redis.sock").string(); }
+  [[nodiscard]] pid_t pid() const { return pid_; }
 
   // kill -9, as a crash would.
   void kill() {
@@ -53,6 +55,7 @@ class RedisServer {
     pid_ = ::fork();
     if (pid_ == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);  // a test looks at its system calls
       const int null = ::open("/dev/null", O_RDWR);
       ::dup2(null, 0);
       ::dup2(null, 1);
@@ -93,13 +96,15 @@ class RedisServer {
         << "\nappendonly yes\nappendfsync always\nno-appendfsync-on-rewrite no\n"
            "aof-load-truncated yes\nsave \"\"\nmaxmemory 256mb\nmaxmemory-policy noeviction\n"
            "hash-max-listpack-value 512\nstream-node-max-bytes 1024\n"
-           "enable-debug-command no\nloglevel warning\nlogfile redis.log\n";
+           "enable-debug-command no\nloglevel warning\nlogfile redis.log\n"
+        << more_config_;
   }
   bool answers() {
     auto connection = store::Connection::connect(address(), std::chrono::seconds(1));
     return connection.ok() && (*connection)->call({"PING"}).ok;
   }
 
+  const std::string more_config_;
   TemporaryDirectory directory_;
   std::string config_;
   pid_t pid_ = -1;

@@ -2,8 +2,11 @@
 -- What the workers should hold. `desired` is the zset of adapters that somebody asked to load.
 -- ARGV: clock, op, and for
 --   desire: tenant, request_id or '', req_sha, ttl_ms, id, desired none|loaded, tier DEVICE|HOST, pinned 0|1, disabled 0|1
---   wanted: – (every adapter in `desired` or disabled since, with its record)
--- Replies: OK desired_rev [record, …] | DUP id | CONFLICT id | NOTFOUND
+--   delete: tenant, request_id or '', req_sha, ttl_ms, id
+--   wanted: count (≤ 200), ms and id of the last row of the page before ('' each: the first page)
+-- Replies: desire: OK desired_rev · delete: OK uri | INUSE (workers are to hold it)
+--   wanted: OK desired_rev row…, each {id, ms, record {field, value, …}}; fewer rows than `count`: the last page
+--   desire, delete: DUP id | CONFLICT id | NOTFOUND
 local op = arg()
 if op == 'desire' then
   local t, request_id, sha, ttl = arg(), arg(), arg(), arg()
@@ -26,10 +29,25 @@ if op == 'desire' then
     call('HINCRBY', CFG, 'routes_rev', '1')
   end
   return {'OK', fmt(num(call('HGET', CFG, 'desired_rev')))}
+elseif op == 'delete' then
+  local t, request_id, sha, ttl, id = arg(), arg(), arg(), arg(), arg()
+  local made = done_by(t, request_id, sha)
+  if made then return made end
+  local key = P .. 'adapter:' .. id
+  local a = record(key)
+  if not a or a.tenant ~= t then return {'NOTFOUND'} end
+  if a.desired == 'loaded' then return {'INUSE'} end
+  remember(t, request_id, sha, ttl, id)
+  call('DEL', key)
+  call('ZREM', P .. 'tadapters:' .. t, id)
+  if call('ZREM', P .. 'desired', id) == 1 then call('HINCRBY', CFG, 'desired_rev', '1') end
+  call('HINCRBY', CFG, 'routes_rev', '1')
+  return {'OK', a.uri}
 elseif op == 'wanted' then
+  local count, ms, id = math.min(num(arg()), 200), arg(), arg()
   local reply = {'OK', fmt(num(call('HGET', CFG, 'desired_rev')))}
-  for _, id in ipairs(call('ZRANGE', P .. 'desired', 0, 999)) do
-    reply[#reply + 1] = call('HGETALL', P .. 'adapter:' .. id)
+  for _, row in ipairs(page_after(P .. 'desired', ms, id, count)) do
+    reply[#reply + 1] = {row[1], row[2], call('HGETALL', P .. 'adapter:' .. row[1])}
   end
   return reply
 end

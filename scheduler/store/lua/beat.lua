@@ -2,7 +2,7 @@
 -- Beat (T4): the owner is alive; its lease is extended, also one that has run out and that nobody has reaped.
 -- ARGV: clock, worker, id, epoch, beat_seq (grows within the attempt), lease_ms, phase, progress, ckpt_uri or '', ckpt_sha,
 --   ckpt_step, events (lib.lua read_events)
--- Replies: OK|CANCEL|PAUSE expiry checkpoint_request-or-'' new 0|1 remaining_ms | LOST
+-- Replies: OK|CANCEL|PAUSE expiry checkpoint_request-or-'' new 0|1 remaining_ms | LOST | BADARG text
 local worker, id, epoch, seq, lease = arg(), arg(), arg(), num(arg()), num(arg())
 local phase, progress, ckpt_uri, ckpt_sha, ckpt_step = arg(), arg(), arg(), arg(), arg()
 local events = read_events()
@@ -17,9 +17,11 @@ local new = seq > num(j.beat_seq)
 if new then
   put(j, 'beat_seq', fmt(seq), 'phase', phase, 'beat_ms', fmt(now))
   if progress ~= '' then put(j, 'progress', progress) end
-  if ckpt_uri ~= '' then put(j, 'ckpt_uri', ckpt_uri, 'ckpt_sha', ckpt_sha, 'ckpt_step', ckpt_step) end
+  point_to(j, ckpt_uri, ckpt_sha, ckpt_step)
+  -- From this beat on the worker knows; a repeat of an older one must not tell it of a request that is not marked so.
+  if j.ckreq and not j.ckreq_seq then put(j, 'ckreq_seq', fmt(seq)) end
   write_events(j, events)
 end
 local word = 'OK'
 if j.state == 'CANCELLING' then word = 'CANCEL' elseif j.want == 'pause' then word = 'PAUSE' end
-return {word, expiry, j.ckreq or '', new and '1' or '0', fmt(num(expiry) - now)}
+return {word, expiry, j.ckreq_seq and j.ckreq or '', new and '1' or '0', fmt(num(expiry) - now)}

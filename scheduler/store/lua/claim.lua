@@ -3,7 +3,7 @@
 -- What the worker has no model for it leaves where it is, for others: then the next that fits is the head.
 -- ARGV: clock, worker, slot, claim_id (the same until the agent has an answer), lease_ms, number of pools (≤ 8), pools…
 -- Replies: JOB id epoch spec ckpt_uri ckpt_sha ckpt_step attempt ooms want kind tenant pool adapter files waited_ms expiry
---   replayed 0|1 | NONE (nothing written) | STALE | DRAIN | UNKNOWN (register again)
+--   replayed 0|1 | NONE (nothing written, or only orphans taken out) | STALE | DRAIN | UNKNOWN (register again)
 local worker, slot, claim_id, lease, n = arg(), arg(), arg(), num(arg()), num(arg())
 if claim_id == '' or n > 8 then return {'BADARG', 'claim_id or number of pools'} end
 local wkey = P .. 'worker:' .. worker
@@ -42,6 +42,15 @@ local function first_fitting(t, pool)
   return nil
 end
 
+-- A member of the queue that is no READY job of it: `state` is the truth, so it goes, and with a job that is gone all its places.
+local function strike(id, j, t, pool)
+  call('ZREM', P .. 'rq:' .. pool .. ':' .. t, id)
+  if not j or j.pool ~= pool or not belongs(j, 'ready') then call('ZREM', P .. 'ready:' .. pool, id) end
+  if j then return end
+  call('ZREM', P .. 'inflight:' .. pool, id)
+  call('ZREM', P .. 'twait:' .. t, id)
+end
+
 for _ = 1, n do
   local pool = arg()
   local tries, passed = 8, 0  -- tenants that left the ring; tenants at its front with nothing for this worker
@@ -50,12 +59,15 @@ for _ = 1, n do
     if not t then break end
     local served = ring_sync(t, pool)
     local id = served and first_fitting(t, pool)
+    local j = id and job(id)
     if not served then
       tries = tries - 1
     elseif not id then
       passed = passed + 1
+    elseif not j or j.state ~= 'READY' or j.tenant ~= t or j.pool ~= pool then
+      strike(id, j, t, pool)
+      passes = passes - 1
     else
-      local j = job(id)
       -- An epoch that grows whatever the clock does and whatever writes were lost (trap 5).
       local epoch = fmt(math.max(num(j.epoch) + 1, now))
       local vt = num(call('HGET', P .. 'tenant:' .. t, 'vt:' .. pool))

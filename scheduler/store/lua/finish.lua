@@ -23,8 +23,8 @@ if not events then return {'BADARG', 'events too large'} end
 
 local cancelling, seconds = j.state == 'CANCELLING', math.max(0, now - num(j.started_ms)) / 1000
 write_events(j, events)
+point_to(j, ckpt_uri, ckpt_sha, ckpt_step)
 end_attempt(j)
-if ckpt_uri ~= '' then put(j, 'ckpt_uri', ckpt_uri, 'ckpt_sha', ckpt_sha, 'ckpt_step', ckpt_step) end
 if progress ~= '' then put(j, 'progress', progress) end
 
 local function failed(code, text)

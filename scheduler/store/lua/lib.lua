@@ -3,7 +3,7 @@
 -- A job is read whole into a table of strings `j`; put() keeps table and hash alike.
 -- Numbers leave Lua through fmt() or fmt6() only: Lua's own conversion keeps 14 digits (jobs.md §3, trap 4).
 local P, call = KEYS[1], redis.call
-local CFG, DAY_MS = P .. 'cfg', 86400000
+local CFG, DAY_MS, MAX_POOLS = P .. 'cfg', 86400000, 32
 
 local function fmt(n) return string.format('%.0f', n) end
 local function fmt6(n) return string.format('%.6f', n) end
@@ -69,6 +69,24 @@ local function remember(t, request_id, sha, ttl, ids)
   local key = P .. 'idem:' .. t .. ':' .. request_id
   call('HSET', key, 'sha', sha, 'ids', ids)
   call('PEXPIRE', key, ttl)
+end
+
+-- Pages --------------------------------------------------------------------------------------------------------------
+
+-- A page of an index, lowest score first: at most `count` rows {member, score} after (ms, id), the last row of the page before;
+-- ms '' = from the start. Nothing is skipped, whatever comes in or goes meanwhile.
+local function page_after(key, ms, id, count)
+  local rows, offset = {}, 0
+  while #rows < count do
+    local found = call('ZRANGEBYSCORE', key, ms == '' and '-inf' or ms, '+inf', 'WITHSCORES', 'LIMIT', fmt(offset), '100')
+    if #found == 0 then break end
+    for i = 1, #found, 2 do
+      local seen = ms ~= '' and num(found[i + 1]) == num(ms) and found[i] <= id
+      if not seen and #rows < count then rows[#rows + 1] = {found[i], fmt(num(found[i + 1]))} end
+    end
+    offset = offset + 100
+  end
+  return rows
 end
 
 -- Tenants ------------------------------------------------------------------------------------------------------------
@@ -142,6 +160,7 @@ end
 local function set_score(set, j)
   if set == 'delayed' then return j.due_ms end
   if set == 'lease' then return j.lease_ms end
+  if set == 'deadline' then return j.deadline_ms end
   if set == 'done' or set == 'dead' then return j.finished_ms end
   if set == 'ready' or set == 'rq' then
     local boost = tonumber(call('HGET', CFG, 'prio_boost_ms')) or 600000
@@ -152,6 +171,31 @@ end
 
 local function leave(j)
   for _, set in ipairs(SETS[j.state]) do call('ZREM', set_key(set, j), j.id) end
+end
+
+-- Whether a job is to be in the set. `state` is the truth; the sets follow it.
+local function belongs(j, set)
+  if set == 'deadline' then
+    return num(j.deadline_ms) > 0 and not TERMINAL[j.state] and j.state ~= 'CANCELLING'
+  end
+  for _, own in ipairs(SETS[j.state] or {}) do
+    if own == set then return true end
+  end
+  return false
+end
+
+-- The job behind a member of `delayed`, `lease` or `deadline` whose score is at most `last`. nil: its job is gone, in another
+-- state or not due by its own account. Such a member is taken out or gets its score, so that nobody meets it again.
+local function due(set, id, last)
+  local j = job(id)
+  if not j or not belongs(j, set) then
+    call('ZREM', P .. set, id)
+    return nil
+  end
+  local score = set_score(set, j)
+  if num(score) <= last then return j end
+  call('ZADD', P .. set, score, id)
+  return nil
 end
 
 -- What the state needs (due_ms, lease_ms, enter_ms, finished_ms) must be put before.
@@ -210,7 +254,25 @@ local function end_attempt(j)
   j.was_full = running(j.tenant) >= tenant(j.tenant).max_running
   leave(j)
   charge(j.tenant, j.pool, used - num(j.charged))
-  drop(j, 'worker', 'lease_ms', 'charged', 'phase', 'beat_seq')
+  drop(j, 'worker', 'lease_ms', 'charged', 'phase', 'beat_seq', 'ckreq_seq')
+end
+
+-- The checkpoint that an attempt offers becomes the job's pointer. If the worker has heard of one that a user asked for
+-- (`ckreq`, since the beat `ckreq_seq`), the first new one is the answer: it goes to `ckpts` as ms, step, SHA-256, URI.
+local function point_to(j, uri, sha, step)
+  if uri == '' then return end
+  if j.ckreq and j.ckreq_seq and uri ~= j.ckpt_uri then
+    local key, oldest, oldest_ms = P .. 'ckpts:' .. j.id, nil, math.huge
+    local all = call('HGETALL', key)
+    for i = 1, #all, 2 do
+      local ms = num(string.match(all[i + 1], '^[0-9]+'))
+      if ms < oldest_ms then oldest, oldest_ms = all[i], ms end
+    end
+    if #all >= 128 then call('HDEL', key, oldest) end  -- 64 are kept
+    call('HSET', key, j.ckreq, fmt(now) .. '\n' .. step .. '\n' .. sha .. '\n' .. uri)
+    drop(j, 'ckreq', 'ckreq_seq')
+  end
+  put(j, 'ckpt_uri', uri, 'ckpt_sha', sha, 'ckpt_step', step)
 end
 
 -- After a change of a tenant's sets. Other pools need a look only if the tenant was at its limit (trap 9).
@@ -239,6 +301,7 @@ local function terminal(j, state)
   if j.uniq ~= '' and call('GET', P .. 'uniq:' .. j.tenant .. ':' .. j.uniq) == j.id then
     call('DEL', P .. 'uniq:' .. j.tenant .. ':' .. j.uniq)
   end
+  if j.ckreq then drop(j, 'ckreq') end  -- nobody is left to answer it
   put(j, 'finished_ms', fmt(now))
   enter(j, state)
 end
@@ -309,3 +372,11 @@ local function stop(j, code, text, who)
   return j.state
 end
 
+-- A worker that has left or was lost. Its record stays for a day, so that an operator can ask where it is; `register` keeps it.
+local function worker_gone(id)
+  local key = P .. 'worker:' .. id
+  call('ZREM', P .. 'workers', id)
+  if call('EXISTS', key) == 0 then return end  -- an orphan of `workers` gets no record
+  call('HSET', key, 'state', 'gone')
+  call('PEXPIRE', key, fmt(DAY_MS))
+end

@@ -12,8 +12,9 @@ while #reply <= count do
   for i = 1, #rows, 2 do
     local id, ms = rows[i], rows[i + 1]
     local seen = before_ms ~= '' and num(ms) == num(before_ms) and id >= before_id
-    if not seen and #reply <= count then
-      local row = {id, fmt(num(ms)), call('HGETALL', P .. kind .. ':' .. id), '', '0'}
+    local fields = not seen and #reply <= count and call('HGETALL', P .. kind .. ':' .. id)
+    if fields and #fields > 0 then  -- else the index names a record that is gone
+      local row = {id, fmt(num(ms)), fields, '', '0'}
       if kind == 'job' then
         row[4] = call('GET', P .. 'spec:' .. id) or ''
         local pool = call('HGET', P .. 'job:' .. id, 'pool')

@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
 -- Reconcile (T18): `state` is the truth; set members follow it. In a healthy store it fixes nothing.
+-- `fileuse` of a live job counts as its member in mode `set` only: a job that lost its hash must not hold a file for ever.
 -- ARGV: clock, mode, lease_ms, and for mode `jobs`: ids (≤ 100) · for mode `set`: set name without prefix, ids (≤ 100)
 -- Replies: OK fixes | BADARG
 local mode, lease, fixes = arg(), num(arg()), 0
@@ -7,8 +8,9 @@ local function members(j)
   local want = {}
   for _, set in ipairs(SETS[j.state]) do want[set_key(set, j)] = set_score(set, j) end
   want[set_key('tjobs', j)] = j.created_ms
-  if num(j.deadline_ms) > 0 and not TERMINAL[j.state] and j.state ~= 'CANCELLING' then
-    want[P .. 'deadline'] = j.deadline_ms
+  if belongs(j, 'deadline') then want[P .. 'deadline'] = j.deadline_ms end
+  if not TERMINAL[j.state] then
+    for file in string.gmatch(j.files or '', '%S+') do want[P .. 'fileuse:' .. file] = j.created_ms end
   end
   return want
 end
@@ -46,7 +48,7 @@ elseif mode == 'set' then
   local key = P .. arg()
   for i = cursor + 1, math.min(#ARGV, cursor + 100) do
     local j = job(ARGV[i])
-    if not j or not members(j)[key] then fixes = fixes + call('ZREM', key, ARGV[i]) end
+    if not j or not SETS[j.state] or not members(j)[key] then fixes = fixes + call('ZREM', key, ARGV[i]) end
   end
 else
   return {'BADARG', 'unknown mode'}

@@ -1,14 +1,32 @@
 #!lua flags=allow-oom
--- Everything a gateway needs to route: workers that are up, adapters of every tenant.
--- ARGV: clock
--- Replies: OK routes_rev {worker record, …} {adapter record, …}
-local workers, adapters = {}, {}
-for _, w in ipairs(call('ZRANGE', P .. 'workers', 0, 999)) do
-  workers[#workers + 1] = call('HGETALL', P .. 'worker:' .. w)
-end
-for _, t in ipairs(call('SMEMBERS', P .. 'tenants')) do
-  for _, id in ipairs(call('ZREVRANGE', P .. 'tadapters:' .. t, 0, 999)) do
-    adapters[#adapters + 1] = call('HGETALL', P .. 'adapter:' .. id)
+-- What a gateway needs to route, in pages: workers that are up or draining, and adapters of every tenant.
+-- ARGV: clock, op, count (≤ 500), and the last row of the page before ('' each: the first page)
+--   workers: ms, id
+--   adapters: tenant, ms, id
+-- Replies: OK routes_rev row…; fewer rows than `count`: the last page
+--   workers: {id, ms, record {field, value, …}} · adapters: {id, ms, tenant, uri, sha, disabled}
+local op, count = arg(), math.min(num(arg()), 500)
+local reply = {'OK', fmt(num(call('HGET', CFG, 'routes_rev')))}
+if op == 'workers' then
+  local ms, id = arg(), arg()
+  for _, row in ipairs(page_after(P .. 'workers', ms, id, count)) do
+    reply[#reply + 1] = {row[1], row[2], call('HGETALL', P .. 'worker:' .. row[1])}
   end
+elseif op == 'adapters' then
+  local from, ms, id = arg(), arg(), arg()
+  local tenants = call('SMEMBERS', P .. 'tenants')
+  table.sort(tenants)
+  for _, t in ipairs(tenants) do
+    local left = count - (#reply - 2)
+    if t >= from and left > 0 then
+      local first = t == from
+      for _, row in ipairs(page_after(P .. 'tadapters:' .. t, first and ms or '', first and id or '', left)) do
+        local a = call('HMGET', P .. 'adapter:' .. row[1], 'uri', 'sha', 'disabled')
+        reply[#reply + 1] = {row[1], row[2], t, a[1] or '', a[2] or '', a[3] or ''}
+      end
+    end
+  end
+else
+  return {'BADARG', 'unknown op'}
 end
-return {'OK', fmt(num(call('HGET', CFG, 'routes_rev'))), workers, adapters}
+return reply

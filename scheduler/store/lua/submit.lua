@@ -3,7 +3,7 @@
 -- ARGV: clock, tenant, request_id, req_sha, ttl_ms, auto hash or '', auto_ttl_ms, repeat 0|1, number of jobs; for each job:
 --   id, kind, pool, prio, delay_ms, max_fail, max_crash, uniq, cost, gpus, deadline_ms from now (0 = none), adapter, want,
 --   spec, files separated by spaces, queued message, base model that its worker needs or ''
--- Replies: OK ids… | DUP ids… | CONFLICT ids… | IDTAKEN id | NOTUNIQUE job | NOFILE id state-or-'' | QUOTA queued max
+-- Replies: OK ids… | BADARG text | DUP ids… | CONFLICT ids… | IDTAKEN id | NOTUNIQUE job | NOFILE id state-or-'' | QUOTA queued max
 local t, request_id, sha, ttl = arg(), arg(), arg(), arg()
 local auto, auto_ttl, repeated, n = arg(), arg(), arg(), num(arg())
 if n < 1 or n > 64 then return {'BADARG', 'number of jobs'} end
@@ -11,13 +11,17 @@ if n < 1 or n > 64 then return {'BADARG', 'number of jobs'} end
 local made = done_by(t, request_id, sha) or (auto ~= '' and repeated == '1' and done_by(t, 'auto:' .. auto, sha))
 if made then return made end
 
-local jobs, uniq_here, ids = {}, {}, {}
+local jobs, uniq_here, ids, new_pools, pools = {}, {}, {}, {}, call('SCARD', P .. 'pools')
 for i = 1, n do
   local j = {id = arg(), kind = arg(), pool = arg(), prio = arg(), delay = num(arg()), max_fail = arg(), max_crash = arg(),
              uniq = arg(), cost = arg(), gpus = arg(), deadline = num(arg()), adapter = arg(), want = arg(), spec = arg(),
              files = arg(), message = arg(), base = arg()}
   if not j.base then return {'BADARG', 'too few arguments'} end
-  if call('EXISTS', P .. 'job:' .. j.id) == 1 then return {'IDTAKEN', j.id} end
+  if not new_pools[j.pool] and call('SISMEMBER', P .. 'pools', j.pool) == 0 then
+    new_pools[j.pool], pools = true, pools + 1
+    if pools > MAX_POOLS then return {'BADARG', 'too many pools'} end
+  end
+  if ids[j.id] or call('EXISTS', P .. 'job:' .. j.id) == 1 then return {'IDTAKEN', j.id} end
   if j.uniq ~= '' then
     local holder = call('GET', P .. 'uniq:' .. t .. ':' .. j.uniq) or uniq_here[j.uniq]
     if holder then return {'NOTUNIQUE', holder} end
@@ -28,7 +32,7 @@ for i = 1, n do
     if owner[1] ~= t then return {'NOFILE', file, ''} end
     if owner[2] ~= 'READY' then return {'NOFILE', file, owner[2]} end
   end
-  jobs[i], ids[i] = j, j.id
+  jobs[i], ids[i], ids[j.id] = j, j.id, true
 end
 local waiting, limits = queued(t), tenant(t)
 if waiting + n > limits.max_queued then return {'QUOTA', fmt(waiting), fmt(limits.max_queued)} end

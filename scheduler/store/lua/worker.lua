@@ -4,7 +4,7 @@
 --   register: host, version, pools (spaces between), slots, info (opaque), base models it can run jobs of ('': any)
 --   alive: live (opaque: what its engines hold) → also the revisions
 --   drain, gone: –
--- Replies: OK desired_rev routes_rev draining 0|1 | UNKNOWN (register again)
+-- Replies: OK desired_rev routes_rev draining 0|1 | UNKNOWN (register again) | BADARG text
 local op, id = arg(), arg()
 local key = P .. 'worker:' .. id
 local state = call('HGET', key, 'state')
@@ -12,9 +12,15 @@ local function changed() call('HINCRBY', CFG, 'routes_rev', '1') end
 
 if op == 'register' then
   local host, version, pools, slots, info, models = arg(), arg(), arg(), arg(), arg(), arg()
+  local new, fresh = {}, 0
+  for pool in string.gmatch(pools, '%S+') do
+    if not new[pool] and call('SISMEMBER', P .. 'pools', pool) == 0 then new[pool], fresh = true, fresh + 1 end
+  end
+  if fresh > 0 and call('SCARD', P .. 'pools') + fresh > MAX_POOLS then return {'BADARG', 'too many pools'} end
   call('HSET', key, 'id', id, 'host', host, 'version', version, 'pools', pools, 'slots', slots, 'info', info,
        'models', models, 'state', 'up', 'live', '', 'registered_ms', fmt(now))
   for pool in string.gmatch(pools, '%S+') do call('SADD', P .. 'pools', pool) end
+  call('PERSIST', key)  -- it may have been gone
   call('ZADD', P .. 'workers', fmt(now), id)
   state = 'up'
   changed()
@@ -34,8 +40,7 @@ elseif op == 'drain' then
   end
   state = 'draining'
 elseif op == 'gone' then
-  call('HSET', key, 'state', 'gone')
-  call('ZREM', P .. 'workers', id)
+  worker_gone(id)
   changed()
 else
   return {'BADARG', 'unknown op'}

@@ -1,8 +1,8 @@
 // Idempotency, replays and fences: what happens when calls are lost, repeated or late.
 #include <thread>
 
-#include "tests/integration/scheduler_store/invariants.h"
 #include "tests/integration/scheduler_store/store_fixture.h"
+#include "tests/support/invariants.h"
 
 namespace dex::store {
 namespace {

@@ -2,9 +2,9 @@
 #include <atomic>
 #include <thread>
 
-#include "tests/integration/scheduler_store/invariants.h"
 #include "tests/integration/scheduler_store/store_fixture.h"
 #include "tests/support/eventually.h"
+#include "tests/support/invariants.h"
 
 namespace dex::store {
 namespace {

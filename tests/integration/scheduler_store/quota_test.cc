@@ -1,8 +1,8 @@
 // What submit refuses, whole (jobs.md §3, submit).
 #include <thread>
 
-#include "tests/integration/scheduler_store/invariants.h"
 #include "tests/integration/scheduler_store/store_fixture.h"
+#include "tests/support/invariants.h"
 
 namespace dex::store {
 namespace {

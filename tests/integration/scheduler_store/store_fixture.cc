@@ -1,6 +1,6 @@
 #include "tests/integration/scheduler_store/store_fixture.h"
 
-#include "tests/integration/scheduler_store/invariants.h"
+#include "tests/support/invariants.h"
 
 namespace dex::store {
 

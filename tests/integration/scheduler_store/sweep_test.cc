@@ -1,6 +1,6 @@
 // What time does: leases, settle windows, deadlines, delays (jobs.md §4).
-#include "tests/integration/scheduler_store/invariants.h"
 #include "tests/integration/scheduler_store/store_fixture.h"
+#include "tests/support/invariants.h"
 
 namespace dex::store {
 namespace {

@@ -1,6 +1,6 @@
 // Each transition of jobs.md §2 and the refusals beside it.
-#include "tests/integration/scheduler_store/invariants.h"
 #include "tests/integration/scheduler_store/store_fixture.h"
+#include "tests/support/invariants.h"
 
 namespace dex::store {
 namespace {
@@ -197,17 +197,17 @@ TEST_F(TransitionTest, AnyOtherEndOfACancelledAttemptCancels) {
 
 TEST_F(TransitionTest, PauseAndResume) {
   const auto waiting = submit();
-  EXPECT_EQ(*jobs_->pause("default", waiting), "PAUSED");
-  EXPECT_EQ(*jobs_->pause("default", waiting), "PAUSED");
+  EXPECT_EQ(jobs_->pause("default", waiting)->state, "PAUSED");
+  EXPECT_EQ(jobs_->pause("default", waiting)->state, "PAUSED");
   EXPECT_EQ(claim("w1").answer, ClaimAnswer::kNone);
-  EXPECT_EQ(*jobs_->resume("default", waiting), "READY");
+  EXPECT_EQ(jobs_->resume("default", waiting)->state, "READY");
 
   const auto claimed = claim("w1").job;
-  EXPECT_EQ(*jobs_->pause("default", claimed.id), "RUNNING");
+  EXPECT_EQ(jobs_->pause("default", claimed.id)->state, "RUNNING");
   EXPECT_EQ(beat(claimed, "w1", 1).verdict, Verdict::kPause);
   EXPECT_EQ(finish(claimed, "w1", "paused").state, "PAUSED");
   EXPECT_EQ(job(claimed.id).pause_reason, "USER");
-  EXPECT_EQ(*jobs_->resume("default", claimed.id), "READY");
+  EXPECT_EQ(jobs_->resume("default", claimed.id)->state, "READY");
 }
 
 TEST_F(TransitionTest, PauseSurvivesACrashAndIsTakenBackByResume) {
