@@ -40,6 +40,11 @@ void FakeScheduler::set_verdict(iv1::AttemptVerdict::Verdict verdict) {
   verdict_ = verdict;
 }
 
+void FakeScheduler::set_checkpoint_request(const std::string& request) {
+  const std::lock_guard lock(mutex_);
+  checkpoint_request_ = request;
+}
+
 void FakeScheduler::set_desired(const std::vector<iv1::DesiredAdapter>& desired) {
   const std::lock_guard lock(mutex_);
   desired_ = desired;
@@ -54,6 +59,11 @@ void FakeScheduler::set_outage(Outage outage) {
 void FakeScheduler::set_outage_of_finish(bool on) {
   const std::lock_guard lock(mutex_);
   finish_away_ = on;
+}
+
+void FakeScheduler::set_finish_state(const std::string& state) {
+  const std::lock_guard lock(mutex_);
+  finish_state_ = state;
 }
 
 void FakeScheduler::refuse_success(bool on) {
@@ -147,6 +157,7 @@ grpc::Status FakeScheduler::Heartbeat(grpc::ServerContext*, const iv1::Heartbeat
     verdict.set_epoch(attempt.epoch());
     verdict.set_verdict(verdict_);
     verdict.set_expires_in_ms(3000);
+    verdict.set_checkpoint_request(checkpoint_request_);
   }
   out->set_desired_revision(desired_revision_);
   if (in->desired_revision() != desired_revision_) {
@@ -163,7 +174,7 @@ grpc::Status FakeScheduler::Finish(grpc::ServerContext*, const iv1::FinishReques
     return {grpc::StatusCode::INVALID_ARGUMENT, "no checksums.json"};
   }
   heard_.finishes.push_back(*in);
-  out->set_state("DONE");
+  out->set_state(finish_state_);
   const bool away = finish_away_;
   const auto status = changed(lock);
   return away ? kAway : status;

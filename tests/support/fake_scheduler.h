@@ -27,13 +27,15 @@ class FakeScheduler final : public iv1::WorkerService::Service {
 
   void offer(const iv1::ClaimedJob& job);
   void set_verdict(iv1::AttemptVerdict::Verdict verdict);
+  void set_checkpoint_request(const std::string& request);  // in every answer to a beat
   void set_desired(const std::vector<iv1::DesiredAdapter>& desired);
   // Calls fail UNAVAILABLE, before or after they took effect.
   enum class Outage { kNone, kBefore, kAfter };
   void set_outage(Outage outage);
-  void set_outage_of_finish(bool on);  // Finish alone, after it took effect
-  void refuse_success(bool on);        // Finish of a success: INVALID_ARGUMENT
-  void forget_worker();                // the next beat and claim answer "unknown"
+  void set_outage_of_finish(bool on);               // Finish alone, after it took effect
+  void set_finish_state(const std::string& state);  // of every answer to Finish; DONE at first
+  void refuse_success(bool on);                     // Finish of a success: INVALID_ARGUMENT
+  void forget_worker();                             // the next beat and claim answer "unknown"
 
   // Waits until `condition` holds of what was heard; false after 30 s.
   struct Heard {
@@ -69,11 +71,13 @@ class FakeScheduler final : public iv1::WorkerService::Service {
   std::deque<iv1::ClaimedJob> jobs_;
   std::map<std::string, iv1::ClaimedJob> given_;  // by claim id
   iv1::AttemptVerdict::Verdict verdict_ = iv1::AttemptVerdict::VERDICT_OK;
+  std::string checkpoint_request_;
   std::vector<iv1::DesiredAdapter> desired_;
   int64_t desired_revision_ = 1;
   Outage outage_ = Outage::kNone;
   bool finish_away_ = false;
   bool refuse_success_ = false;
+  std::string finish_state_ = "DONE";
   bool known_ = false;
   bool closing_ = false;
   int port_ = 0;

@@ -5,6 +5,15 @@
 //   wait           steps until told to stop, then the checkpoint and the outcome that belongs to it
 //   hang           steps, deaf to frames and to SIGTERM
 //   stall          one step, then nothing
+//   babble         one step, then events and the same step for ever
+//   acknowledged   a checkpoint, then steps until it hears that the job points to it, then success
+//   offered        a checkpoint a step until it hears that the job may point to one, then success
+//   asked          steps until it is asked for checkpoint "ckpt-1", which it writes; success unless
+//   it
+//                  is asked again within half a second, else exit code 10
+//   broken-<step>  exit code 20 if it was given the checkpoint of that step, else an event of type
+//                  "begins" that names its checkpoint, and success
+//   all-broken     the same of any checkpoint
 //   nonsense       bytes that are no frame
 //   silent-success exit code 0 without a result
 //   go-on          success if it was given the adapter of SlotTest to go on from, else exit code 10
@@ -34,6 +43,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <thread>
 
@@ -92,6 +102,84 @@ void succeed(FrameChannel& channel, const iv1::TrainerStart& start, const std::s
   send_result(channel, iv1::OUTCOME_SUCCESS, final_dir);
 }
 
+// Steps until a command comes of which `heard` holds.
+void step_until(FrameChannel& channel,
+                const std::function<bool(const iv1::TrainerCommand&)>& heard) {
+  for (uint32_t step = 2;; ++step) {
+    send_step(channel, step);
+    const auto frame = channel.read(20);
+    iv1::TrainerCommand command;
+    if (frame.ok() && command.ParseFromString(*frame) && heard(command)) return;
+  }
+}
+
+void await_acknowledged(FrameChannel& channel, const std::string& attempt_dir) {
+  send_checkpoint(channel, attempt_dir, 1);
+  step_until(channel, [&](const iv1::TrainerCommand& command) {
+    return command.acknowledged().uri() == attempt_dir + "/step-1";
+  });
+}
+
+void await_offered(FrameChannel& channel, const std::string& attempt_dir) {
+  uint32_t step = 1;
+  send_checkpoint(channel, attempt_dir, step);
+  while (true) {
+    send_step(channel, ++step);
+    send_checkpoint(channel, attempt_dir, step);
+    const auto frame = channel.read(20);
+    iv1::TrainerCommand command;
+    if (frame.ok() && command.ParseFromString(*frame) &&
+        command.acknowledged().offered().starts_with(attempt_dir + "/step-"))
+      return;
+  }
+}
+
+// Whether it was asked once.
+bool answer_request(FrameChannel& channel, const std::string& attempt_dir) {
+  const auto asked = [](const iv1::TrainerCommand& command) { return command.has_checkpoint(); };
+  bool right = false;
+  step_until(channel, [&](const iv1::TrainerCommand& command) {
+    right = command.checkpoint().request() == "ckpt-1";
+    return asked(command);
+  });
+  send_checkpoint(channel, attempt_dir, 2);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(500);
+  while (std::chrono::steady_clock::now() < end) {
+    const auto frame = channel.read(20);
+    iv1::TrainerCommand command;
+    if (frame.ok() && command.ParseFromString(*frame) && asked(command)) return false;
+  }
+  return right;
+}
+
+[[noreturn]] void babble(FrameChannel& channel) {
+  while (true) {
+    send_step(channel, 1);
+    iv1::TrainerReport report;
+    report.mutable_event()->set_type("warning");
+    send(channel, report);
+    (void)channel.read(10).ok();  // nothing comes: a pause
+  }
+}
+
+// As a trainer whose checkpoint does not match its hash.
+[[noreturn]] void refuse_checkpoint(FrameChannel& channel, const iv1::TrainerStart& start) {
+  iv1::TrainerReport report;
+  report.mutable_result()->set_outcome(iv1::OUTCOME_FAIL_RETRY);
+  report.mutable_result()->set_code("internal");
+  report.mutable_result()->set_message(start.checkpoint_dir() + " does not match its SHA-256");
+  send(channel, report);
+  std::exit(20);
+}
+
+void say_where_it_begins(FrameChannel& channel, const iv1::TrainerStart& start) {
+  iv1::TrainerReport report;
+  report.mutable_event()->set_type("begins");
+  report.mutable_event()->set_message(start.checkpoint_dir() + " " +
+                                      start.checkpoint_manifest_sha256());
+  send(channel, report);
+}
+
 int wait_for_stop(FrameChannel& channel, const std::string& attempt_dir) {
   for (uint32_t step = 1;; ++step) {
     send_step(channel, step);
@@ -128,6 +216,14 @@ int behave(FrameChannel& channel, const iv1::TrainerStart& start) {
   if (how == "crash") std::abort();
   if (how == "wait") return wait_for_stop(channel, start.attempt_dir());
   if (how == "hang") hang(channel);
+  if (how == "babble") babble(channel);
+  if (how == "acknowledged") await_acknowledged(channel, start.attempt_dir());
+  if (how == "offered") await_offered(channel, start.attempt_dir());
+  if (how == "asked" && !answer_request(channel, start.attempt_dir())) return 10;
+  if (how.starts_with("broken-") && start.checkpoint_dir().ends_with("/step-" + how.substr(7)))
+    refuse_checkpoint(channel, start);
+  if (how == "all-broken" && !start.checkpoint_dir().empty()) refuse_checkpoint(channel, start);
+  if (how.ends_with("broken") || how.starts_with("broken-")) say_where_it_begins(channel, start);
   if (how == "stall") {
     send_step(channel, 1);
     std::this_thread::sleep_for(std::chrono::hours(1));

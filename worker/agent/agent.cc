@@ -13,6 +13,7 @@
 #include "services/base/version.h"
 #include "services/monitor/monitor_server.h"
 #include "services/rpc/server.h"
+#include "worker/agent/device_lock.h"
 #include "worker/agent/engine_set.h"
 #include "worker/agent/heartbeat.h"
 #include "worker/agent/identity.h"
@@ -49,8 +50,8 @@ Slot::Options slot_options(const AgentOptions& options, uint32_t index) {
   slot.worker_id = options.worker_id;
   slot.index = index;
   slot.pools = options.pools;
-  const fs::path locks = options.lock_dir.empty() ? options.data_dir / "locks" : options.lock_dir;
-  slot.lock_file = locks / ("dex-cpu-" + options.worker_id + "-" + std::to_string(index) + ".lock");
+  slot.lock_file =
+      device_lock_file(cpu_device(options.worker_id), index, options.data_dir, options.lock_dir);
   slot.attempt.trainer.program = options.trainer_program;
   slot.attempt.trainer.niceness = options.trainer_niceness;
   slot.attempt.evaluator.program = options.engine_program;

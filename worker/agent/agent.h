@@ -29,7 +29,7 @@ struct AgentOptions {
   std::string host;
   std::string trainer_program;
   std::string engine_program;
-  std::filesystem::path lock_dir;   // empty: DIR/locks
+  std::filesystem::path lock_dir;   // empty: as device_lock.h says
   int64_t beat_ms = 0;              // 0: as the scheduler says
   int64_t stop_grace_ms = 300'000;  // for a trainer's last checkpoint
   int64_t kill_grace_ms = 10'000;

@@ -7,6 +7,7 @@
 
 #include "proto/gate_tasks.h"
 #include "services/base/files.h"
+#include "worker/agent/earlier_checkpoint.h"
 #include "worker/agent/evaluator_start.h"
 #include "worker/agent/gate_checkpoint.h"
 
@@ -45,12 +46,19 @@ Attempt::Attempt(iv1::ClaimedJob job, const Options& options, const DataPaths& p
       clock_(clock),
       metrics_(metrics),
       log_(job_.job_id(), job_.epoch()),
-      last_answer_ms_(clock.steady_ms()) {}
+      last_answer_ms_(clock.steady_ms()) {
+  if (job_.has_checkpoint()) checkpoint_ = job_.checkpoint();
+}
 
 void Attempt::order(Order order) {
   Order now = order_;
   while (order > now && !order_.compare_exchange_weak(now, order)) {
   }
+}
+
+void Attempt::ask_checkpoint(const std::string& request) {
+  const std::lock_guard lock(request_mutex_);
+  request_ = request;
 }
 
 Verdict Attempt::run(int lock_fd) {
@@ -65,11 +73,9 @@ Verdict Attempt::run(int lock_fd) {
   if (!attempt_dir.ok()) return cannot_start(attempt_dir.status());
   if (job_.has_checkpoint() && is_gate_checkpoint(job_.checkpoint())) {
     if (auto verdict = go_on_with_gates(*attempt_dir, lock_fd)) return *std::move(verdict);
-    anew_ = true;  // where the trainer's own checkpoints lie, the job has not said since
+    checkpoint_.reset();  // where the trainer's own checkpoints lie, the job has not said since
   }
-  const auto first = first_command(*attempt_dir);
-  if (!first.ok()) return cannot_start(first.status());
-  const auto end = execute(*first, *attempt_dir, lock_fd);
+  const auto end = execute_job(*attempt_dir, lock_fd);
   if (!end.ok()) return cannot_start(end.status());
   Verdict verdict = finish(*end);
   if (verdict.outcome != iv1::OUTCOME_SUCCESS || !proto::has_task_gates(job_.spec()))
@@ -78,6 +84,34 @@ Verdict Attempt::run(int lock_fd) {
   *trained_->mutable_result() = *result_;
   *trained_->mutable_progress() = log_.progress();
   return measure_gates(*attempt_dir, lock_fd);
+}
+
+base::Result<AttemptEnd> Attempt::execute_job(const std::filesystem::path& attempt_dir,
+                                              int lock_fd) {
+  while (true) {
+    DEX_ASSIGN_OR_RETURN(const auto first, first_command(attempt_dir));
+    DEX_ASSIGN_OR_RETURN(auto end, execute(first, attempt_dir, lock_fd));
+    if (!checkpoint_ || !found_checkpoint_broken(end)) return end;
+    give_up_checkpoint(end);  // each time one of a smaller step, so this ends
+  }
+}
+
+void Attempt::give_up_checkpoint(const AttemptEnd& end) {
+  const uint32_t step = checkpoint_->step();
+  checkpoint_ = earlier_checkpoint(*checkpoint_, paths_);
+  const std::string from =
+      checkpoint_ ? "from step " + std::to_string(checkpoint_->step()) : "from the start";
+  const std::string why = end.result ? end.result->message() : end.exit.to_string();
+  const std::string detail = "the checkpoint of step " + std::to_string(step) +
+                             " can't be used, training goes on " + from + " (" + why + ")";
+  spdlog::error("job {}: {}", job_id(), detail);
+  metrics_.checkpoint_failures.Increment();
+  log_.clear_checkpoint();
+  auto warning =
+      event("warning", dex::v1::FineTuningEvent::LEVEL_WARN, "checkpoint_broken: " + detail);
+  warning.mutable_warning()->set_code("checkpoint_broken");
+  warning.mutable_warning()->set_detail(detail);
+  log_.add_event(std::move(warning));
 }
 
 base::Result<AttemptEnd> Attempt::execute(const iv1::TrainerCommand& first,
@@ -89,7 +123,7 @@ base::Result<AttemptEnd> Attempt::execute(const iv1::TrainerCommand& first,
   DEX_ASSIGN_OR_RETURN(const auto process, TrainerProcess::start(options, first));
   spdlog::info("job {} attempt {} epoch {}: {} {} started", job_id(), job_.attempt(), epoch(),
                evaluation ? "evaluator" : "trainer", process->process().pid());
-  return supervise(*process);
+  return supervise(*process, first.has_start());
 }
 
 base::Result<iv1::TrainerCommand> Attempt::first_command(const std::filesystem::path& attempt_dir) {
@@ -103,7 +137,7 @@ base::Result<iv1::TrainerCommand> Attempt::first_command(const std::filesystem::
     command.mutable_start()->set_attempt_dir(attempt_dir.string());
   }
   // It stands until this attempt offers a newer one.
-  if (resumes()) log_.set_checkpoint(job_.checkpoint());
+  if (checkpoint_) log_.set_checkpoint(*checkpoint_);
   DEX_RETURN_IF_ERROR(base::make_directories(attempt_dir));
   return command;
 }
@@ -136,10 +170,10 @@ base::Result<iv1::TrainerStart> Attempt::trainer_start() {
     start.set_probe_path(probe.string());
     start.set_probe_sha256(job_.probe_input().sha256());
   }
-  if (resumes()) {
-    DEX_ASSIGN_OR_RETURN(const auto checkpoint, paths_.absolute(job_.checkpoint().uri()));
+  if (checkpoint_) {
+    DEX_ASSIGN_OR_RETURN(const auto checkpoint, paths_.absolute(checkpoint_->uri()));
     start.set_checkpoint_dir(checkpoint.string());
-    start.set_checkpoint_manifest_sha256(job_.checkpoint().manifest_sha256());
+    start.set_checkpoint_manifest_sha256(checkpoint_->manifest_sha256());
   }
   if (job_.has_start_adapter()) {
     DEX_ASSIGN_OR_RETURN(const auto adapter, paths_.absolute(job_.start_adapter().path()));
@@ -159,13 +193,15 @@ base::Result<iv1::TrainerStart> Attempt::trainer_start() {
   return start;
 }
 
-AttemptEnd Attempt::supervise(TrainerProcess& trainer) {
+AttemptEnd Attempt::supervise(TrainerProcess& trainer, bool is_trainer) {
   AttemptEnd end;
+  Told told;
   StopSequence stop(options_.stop);
-  last_sign_ms_ = clock_.steady_ms();
+  StallClock stall(stall_options(is_trainer), clock_.steady_ms());
   while (true) {
     auto report = trainer.read(options_.look_ms);
     if (report.ok()) {
+      stall.heard(*report, clock_.steady_ms());
       take(*report, end);
     } else if (report.status().code() != base::Code::kDeadlineExceeded) {
       if (report.status().reason() != "CHANNEL_CLOSED")
@@ -179,9 +215,10 @@ AttemptEnd Attempt::supervise(TrainerProcess& trainer) {
     const auto due = stop.due(order_, now);
     push(trainer, due);
     if (due.sigkill) break;
-    if (!end.result && stalled()) {
+    if (is_trainer && !end.result) tell(trainer, told);
+    if (!end.result && stall.stalled(now)) {
       spdlog::warn("job {}: no step for {} s, trainer killed", job_id(),
-                   (now - last_sign_ms_) / 1000);
+                   stall.silent_ms(now) / 1000);
       end.stalled = true;
       break;
     }
@@ -197,7 +234,6 @@ AttemptEnd Attempt::supervise(TrainerProcess& trainer) {
 }
 
 void Attempt::take(const iv1::TrainerReport& report, AttemptEnd& end) {
-  last_sign_ms_ = clock_.steady_ms();
   switch (report.report_case()) {
     case iv1::TrainerReport::kReady:
       spdlog::info("job {}: trainer {} ready on {}", job_id(), report.ready().version(),
@@ -237,10 +273,8 @@ void Attempt::take(const iv1::TrainerReport& report, AttemptEnd& end) {
 void Attempt::take_progress(const iv1::TrainerReport::TrainerProgress& progress) {
   const auto& figures = progress.progress();
   log_.set_progress(progress.phase(), figures);
-  if (progress.step_seconds() > 0 && figures.step() != last_step_) {
-    stepped_ = true;
+  if (progress.step_seconds() > 0 && figures.step() != last_step_)
     metrics_.train_step.Observe(progress.step_seconds());
-  }
   last_step_ = figures.step();
   // The trainer counts over all attempts; this worker counts what it sees grow.
   if (counted_tokens_ >= 0 && figures.trained_tokens() > counted_tokens_) {
@@ -292,14 +326,54 @@ void Attempt::push(TrainerProcess& trainer, const StopSequence::Due& due) {
   }
 }
 
-bool Attempt::stalled() const {
-  int64_t limit = options_.default_stall_ms;
-  if (job_.spec().has_watchdog() && job_.spec().watchdog().has_stall_seconds()) {
-    limit = static_cast<int64_t>(job_.spec().watchdog().stall_seconds() * 1000.0);
+// Checkpoints that the scheduler has must not be tidied away, however long it stays unreachable.
+void Attempt::tell(TrainerProcess& trainer, Told& told) {
+  const auto folder = [this](const std::string& uri) {
+    const auto path = paths_.absolute(uri);
+    return path.ok() ? path->string() : std::string();
+  };
+  if (const auto pointers = log_.pointers(); !(pointers == told.pointers)) {
+    iv1::TrainerCommand command;
+    command.mutable_acknowledged()->set_uri(folder(pointers.acknowledged));
+    command.mutable_acknowledged()->set_offered(folder(pointers.offered));
+    trainer.send(command);
+    told.pointers = pointers;
   }
-  if (limit <= 0) return false;
-  if (!stepped_) limit = std::max(limit, options_.first_sign_ms);
-  return clock_.steady_ms() - last_sign_ms_ > limit;
+  std::string request;
+  {
+    const std::lock_guard lock(request_mutex_);
+    request = request_;
+  }
+  if (request == told.request) return;
+  iv1::TrainerCommand command;
+  command.mutable_checkpoint()->set_request(request);
+  trainer.send(command);
+  told.request = request;
+}
+
+StallClock::Options Attempt::stall_options(bool is_trainer) const {
+  StallClock::Options options;
+  options.signs = is_trainer ? StallClock::Signs::kSteps : StallClock::Signs::kFrames;
+  options.limit_ms = options_.default_stall_ms;
+  options.first_limit_ms = options_.first_sign_ms;
+  if (job_.spec().has_watchdog() && job_.spec().watchdog().has_stall_seconds()) {
+    options.limit_ms = static_cast<int64_t>(job_.spec().watchdog().stall_seconds() * 1000.0);
+  }
+  return options;
+}
+
+dex::v1::FineTuningEvent Attempt::event(const std::string& type,
+                                        dex::v1::FineTuningEvent::Level level,
+                                        const std::string& message) const {
+  const int64_t now_ms = clock_.now_ms();
+  dex::v1::FineTuningEvent event;
+  event.set_type(type);
+  event.set_message(message);
+  event.set_level(level);
+  event.set_attempt(job_.attempt());
+  event.mutable_create_time()->set_seconds(now_ms / 1000);
+  event.mutable_create_time()->set_nanos(static_cast<int32_t>(now_ms % 1000 * 1'000'000));
+  return event;
 }
 
 Verdict Attempt::finish(const AttemptEnd& end) {

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "worker/agent/metrics.h"
 #include "worker/agent/model_list.h"
 #include "worker/agent/outcome.h"
+#include "worker/agent/stall_clock.h"
 #include "worker/agent/stop_sequence.h"
 #include "worker/agent/trainer_process.h"
 
@@ -52,6 +54,9 @@ class Attempt {
   // The scheduler answered a beat that was sent at that (steady) time.
   void answered(int64_t sent_ms) { last_answer_ms_ = sent_ms; }
 
+  // A user waits for a checkpoint. Told to the trainer once, however often it is said here.
+  void ask_checkpoint(const std::string& request);
+
   AttemptLog& log() { return log_; }
   [[nodiscard]] const std::string& job_id() const { return job_.job_id(); }
   [[nodiscard]] int64_t epoch() const { return job_.epoch(); }
@@ -62,17 +67,31 @@ class Attempt {
   // The process's first frame, by the job's kind.
   base::Result<iv1::TrainerCommand> first_command(const std::filesystem::path& attempt_dir);
   base::Result<iv1::TrainerStart> trainer_start();
+  // Runs the job's process to its end: from its checkpoint, from an earlier one where that is
+  // broken, or from the start.
+  base::Result<AttemptEnd> execute_job(const std::filesystem::path& attempt_dir, int lock_fd);
   // Starts the process that belongs to the frame and follows it to its end.
   base::Result<AttemptEnd> execute(const iv1::TrainerCommand& first,
                                    const std::filesystem::path& attempt_dir, int lock_fd);
-  [[nodiscard]] bool resumes() const { return job_.has_checkpoint() && !anew_; }
-  AttemptEnd supervise(TrainerProcess& trainer);
+  // What a trainer has been told.
+  struct Told {
+    AttemptLog::Pointers pointers;
+    std::string request;
+  };
+  AttemptEnd supervise(TrainerProcess& process, bool is_trainer);
+  void tell(TrainerProcess& trainer, Told& told);
+  // checkpoint_ becomes one from before, or none, and the job's events say so.
+  void give_up_checkpoint(const AttemptEnd& end);
   void take(const iv1::TrainerReport& report, AttemptEnd& end);
   void take_progress(const iv1::TrainerReport::TrainerProgress& progress);
   // Counts it; nothing: it failed, or lies at the wrong place.
   std::optional<iv1::CheckpointRef> take_checkpoint(const iv1::TrainerReport::CheckpointDone& done);
   void push(TrainerProcess& trainer, const StopSequence::Due& due);
-  [[nodiscard]] bool stalled() const;
+  [[nodiscard]] StallClock::Options stall_options(bool is_trainer) const;
+  // As a trainer would send it, of now.
+  [[nodiscard]] dex::v1::FineTuningEvent event(const std::string& type,
+                                               dex::v1::FineTuningEvent::Level level,
+                                               const std::string& message) const;
   Verdict finish(const AttemptEnd& end);
 
   // The half after the training; trained_ is what it left, and result_ its result.
@@ -98,13 +117,13 @@ class Attempt {
   AttemptLog log_;
   std::atomic<Order> order_ = Order::kNone;
   std::atomic<int64_t> last_answer_ms_;
+  std::mutex request_mutex_;
+  std::string request_;  // of ask_checkpoint; guarded by request_mutex_
 
   // Of run()'s thread.
-  bool anew_ = false;  // the job's checkpoint is damaged, and the training starts without it
+  std::optional<iv1::CheckpointRef> checkpoint_;  // to begin from; nothing: from the start
   std::optional<iv1::AttemptResult> result_;
   std::optional<iv1::TrainedState> trained_;  // since the training is done and gates are measured
-  int64_t last_sign_ms_ = 0;  // any frame: all of them come from the loop that computes
-  bool stepped_ = false;
   uint32_t last_step_ = 0;
   int64_t counted_tokens_ = -1;
   uint32_t counted_nonfinite_ = 0;

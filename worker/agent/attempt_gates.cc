@@ -102,7 +102,6 @@ base::Result<AttemptEnd> Attempt::run_gate_evaluator(const std::filesystem::path
   start.set_threads(options_.threads);
   iv1::TrainerCommand first;
   *first.mutable_evaluate() = std::move(start);
-  stepped_ = false;  // until its first sign it may load as long as a trainer may
   return execute(first, attempt_dir, lock_fd);
 }
 
@@ -162,15 +161,12 @@ Verdict Attempt::conclude_gates(const std::vector<dex::v1::GateResult>& results)
 }
 
 void Attempt::tell_gate(const dex::v1::GateResult& result) {
-  dex::v1::FineTuningEvent event;
-  event.set_type("gate_result");
-  event.set_message(proto::gate_sentence(result));
-  event.set_level(result.passed() ? dex::v1::FineTuningEvent::LEVEL_INFO
-                                  : dex::v1::FineTuningEvent::LEVEL_WARN);
-  event.set_attempt(job_.attempt());
-  stamp(clock_.now_ms(), *event.mutable_create_time());
-  *event.mutable_gate_result() = result;
-  log_.add_event(std::move(event));
+  auto told = event(
+      "gate_result",
+      result.passed() ? dex::v1::FineTuningEvent::LEVEL_INFO : dex::v1::FineTuningEvent::LEVEL_WARN,
+      proto::gate_sentence(result));
+  *told.mutable_gate_result() = result;
+  log_.add_event(std::move(told));
 }
 
 }  // namespace dex::agent

@@ -25,6 +25,11 @@ void AttemptLog::set_checkpoint(const iv1::CheckpointRef& checkpoint) {
   *latest_.mutable_checkpoint() = checkpoint;
 }
 
+void AttemptLog::clear_checkpoint() {
+  const std::lock_guard lock(mutex_);
+  latest_.clear_checkpoint();
+}
+
 void AttemptLog::add_event(dex::v1::FineTuningEvent event) {
   const std::lock_guard lock(mutex_);
   // One that fits in no beat would block all behind it: its words stay, its figures go.
@@ -60,7 +65,10 @@ iv1::AttemptBeat AttemptLog::beat() {
 void AttemptLog::answered(int64_t beat_seq) {
   {
     const std::lock_guard lock(mutex_);
-    if (unanswered_ && unanswered_->beat_seq() == beat_seq) unanswered_.reset();
+    if (unanswered_ && unanswered_->beat_seq() == beat_seq) {
+      if (unanswered_->has_checkpoint()) acknowledged_ = unanswered_->checkpoint().uri();
+      unanswered_.reset();
+    }
   }
   answered_.notify_all();
 }
@@ -84,6 +92,14 @@ std::optional<iv1::CheckpointRef> AttemptLog::checkpoint() const {
   const std::lock_guard lock(mutex_);
   if (!latest_.has_checkpoint()) return std::nullopt;
   return latest_.checkpoint();
+}
+
+AttemptLog::Pointers AttemptLog::pointers() const {
+  const std::lock_guard lock(mutex_);
+  Pointers pointers{acknowledged_, ""};
+  if (unanswered_ && unanswered_->checkpoint().uri() != acknowledged_)
+    pointers.offered = unanswered_->checkpoint().uri();
+  return pointers;
 }
 
 dex::v1::Progress AttemptLog::progress() const {

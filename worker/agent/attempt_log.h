@@ -28,6 +28,8 @@ class AttemptLog {
 
   void set_progress(dex::v1::JobPhase phase, const dex::v1::Progress& progress);
   void set_checkpoint(const iv1::CheckpointRef& checkpoint);
+  // Offers none until there is another one; the scheduler keeps what it has.
+  void clear_checkpoint();
   void add_event(dex::v1::FineTuningEvent event);
 
   // The unanswered beat again, else a new one with the next number.
@@ -42,6 +44,14 @@ class AttemptLog {
   [[nodiscard]] std::optional<iv1::CheckpointRef> checkpoint() const;
   [[nodiscard]] dex::v1::Progress progress() const;
 
+  // URIs of the checkpoints that the scheduler has: that of the last answered beat, and another one
+  // of a beat without an answer, which it may have. Empty: none.
+  struct Pointers {
+    std::string acknowledged, offered;
+    bool operator==(const Pointers&) const = default;
+  };
+  [[nodiscard]] Pointers pointers() const;
+
  private:
   void make_room();
   [[nodiscard]] bool delivered() const;
@@ -52,6 +62,7 @@ class AttemptLog {
   iv1::AttemptBeat latest_;  // job, epoch, phase, progress, checkpoint
   std::deque<dex::v1::FineTuningEvent> events_;
   std::optional<iv1::AttemptBeat> unanswered_;
+  std::string acknowledged_;  // checkpoint of the last answered beat that had one
   int64_t last_seq_ = 0;
 };
 

@@ -96,6 +96,8 @@ void Heartbeat::apply(const iv1::HeartbeatRequest& request, const iv1::Heartbeat
           attempt->log().answered(beat.beat_seq());
         }
       }
+      if (!verdict.checkpoint_request().empty())
+        attempt->ask_checkpoint(verdict.checkpoint_request());
       switch (verdict.verdict()) {
         case iv1::AttemptVerdict::VERDICT_PAUSE:
           attempt->order(Order::kPause);

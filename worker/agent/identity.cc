@@ -6,6 +6,14 @@
 
 namespace dex::agent {
 
+iv1::Device cpu_device(const std::string& worker_id) {
+  iv1::Device device;
+  device.set_uuid("cpu-" + worker_id);
+  device.set_kind("cpu");
+  device.set_memory_bytes(static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE));
+  return device;
+}
+
 iv1::RegisterRequest identity(const AgentOptions& options,
                               const std::vector<BaseModelEntry>& models,
                               const std::vector<BaseModelEntry>& served,
@@ -16,10 +24,7 @@ iv1::RegisterRequest identity(const AgentOptions& options,
   request.set_version(std::string(base::version()) + "+" + std::string(base::commit()));
   for (const auto& pool : options.pools) request.add_pools(pool);
   request.set_slots(options.pools.empty() ? 0 : options.slots);
-  auto& device = *request.add_devices();
-  device.set_uuid("cpu-" + options.worker_id);
-  device.set_kind("cpu");
-  device.set_memory_bytes(static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE));
+  *request.add_devices() = cpu_device(options.worker_id);
   for (const auto& model : models) request.add_models(model.name);
   for (const auto& model : served) {
     auto& entry = *request.add_bases();

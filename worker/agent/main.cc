@@ -66,7 +66,8 @@ void add_flags(CLI::App& app, AgentOptions& o, std::string& level) {
   app.add_option("--worker-id", o.worker_id, "[a-z0-9-]{1,32}, kept over restarts (default: host)");
   app.add_option("--trainer", o.trainer_program, "dex-trainer program");
   app.add_option("--engine", o.engine_program, "dex-engine program");
-  app.add_option("--lock-dir", o.lock_dir, "where slot locks lie (default: DIR/locks)");
+  app.add_option("--lock-dir", o.lock_dir,
+                 "where locks of devices lie (default: DIR/locks for slots of a CPU)");
   app.add_option(
       "--beat-ms", o.beat_ms,
       "time between heartbeats (default: the scheduler's; at most a third of its lease)");

@@ -58,6 +58,7 @@ Verdict by_exit(const base::ExitStatus& exit) {
     case kExitBadBase:
       return verdict(iv1::OUTCOME_RELEASE, "internal", how);
     case kExitRetryable:
+    case kExitBrokenCheckpoint:
       return verdict(iv1::OUTCOME_FAIL_RETRY, "internal", how);
     case kExitGuard:
       return verdict(iv1::OUTCOME_FAIL_FINAL, "gate_failed", how);
@@ -96,6 +97,11 @@ Verdict judge(const AttemptEnd& end) {
   }
   result.out_of_service = end.exit.signal == 0 && end.exit.code == kExitBadBase;
   return result;
+}
+
+bool found_checkpoint_broken(const AttemptEnd& end) {
+  return end.order == Order::kNone && end.exit.signal == 0 &&
+         end.exit.code == kExitBrokenCheckpoint;
 }
 
 Verdict cannot_start(const base::Status& status) {

@@ -39,6 +39,10 @@ struct Verdict {
 // exit status. Pure.
 Verdict judge(const AttemptEnd& end);
 
+// The trainer refused its checkpoint, and nobody stopped it meanwhile: another one, or none, may
+// do.
+bool found_checkpoint_broken(const AttemptEnd& end);
+
 // Of an attempt that could not begin: another worker may have what is missing here, or space.
 Verdict cannot_start(const base::Status& status);
 
@@ -55,6 +59,7 @@ enum TrainerExit : int {
   kExitBadBase = 17,
   kExitRetryable = 18,
   kExitGuard = 19,
+  kExitBrokenCheckpoint = 20,
 };
 
 }  // namespace dex::agent

@@ -9,6 +9,11 @@
 
 namespace dex::agent {
 
+namespace {
+// FinishResponse::state of an attempt that owns its job no more: an answer, so nothing is repeated.
+constexpr const char* kLost = "LOST";
+}  // namespace
+
 Slot::Slot(Options options, SchedulerClient& client, Heartbeat& heartbeat, AttemptList& attempts,
            DiskGate& disk, const DataPaths& paths, const std::vector<BaseModelEntry>& models,
            WorkerMetrics& metrics, const base::Clock& clock, base::RandomSource& random)
@@ -159,6 +164,11 @@ void Slot::finish(Attempt& attempt, const Verdict& verdict, const std::stop_toke
   const int64_t last_chance = clock_.steady_ms() + options_.farewell_ms;
   while (attempt.ordered() != Order::kLost) {
     const auto reply = client_.finish(request);
+    if (reply.ok() && reply->state() == kLost) {
+      spdlog::warn("job {} epoch {}: the lease was lost, its end counts for nothing",
+                   attempt.job_id(), attempt.epoch());
+      return;
+    }
     if (reply.ok()) {
       spdlog::info("job {} epoch {} is now {}", attempt.job_id(), attempt.epoch(), reply->state());
       return;

@@ -8,12 +8,14 @@
 #include <nlohmann/json.hpp>
 
 #include "services/base/atomic_directory.h"
+#include "services/base/errno_status.h"
 #include "services/base/fd.h"
 #include "services/base/sha256.h"
 #include "services/base/version.h"
 #include "worker/model/safetensors.h"
 #include "worker/train/disk_failure.h"
 #include "worker/train/failure.h"
+#include "worker/train/job.h"
 #include "worker/train/tensor_file.h"
 
 namespace dex::train {
@@ -28,7 +30,17 @@ constexpr const char* kManifest = "MANIFEST.json";
 constexpr const char* kBestFile = "best.safetensors";
 
 [[noreturn]] void broken(const fs::path& file, const std::string& what) {
-  throw Failure(Exit::kBrokenInput, "internal", "checkpoint " + file.string() + ": " + what);
+  throw Failure(Exit::kBrokenCheckpoint, "internal", "checkpoint " + file.string() + ": " + what,
+                "checkpoint_dir");
+}
+
+// Bytes that are missing or other ones stay so. A disk or a network that answers with an error may
+// answer better later: that is no reason to give the checkpoint up.
+[[noreturn]] void unreadable(const fs::path& file, const base::Status& status) {
+  if (status.code() == base::Code::kNotFound || status.code() == base::Code::kInvalidArgument)
+    broken(file, status.message());
+  throw Failure(Exit::kRetryable, "internal",
+                "checkpoint " + file.string() + ": " + status.message(), "checkpoint_dir");
 }
 
 json identity_json(const Identity& identity) {
@@ -106,6 +118,24 @@ base::Status write_all(base::AtomicDirectory& directory, const TrainState& state
       kManifest, manifest_of(options, state.step, optimizer.updates(), directory.entries()));
 }
 
+// `step-<n>`. Where that is taken, by a run before in the same directory or by a way that training
+// has left since, the next free of `step-<n>-2` and so on: a job may point to what is there.
+fs::path free_path(const fs::path& directory, int64_t step) {
+  const std::string name = "step-" + std::to_string(step);
+  std::error_code ignored;
+  fs::path path = directory / name;
+  for (int next = 2; fs::exists(fs::symlink_status(path, ignored)); ++next)
+    path = directory / (name + "-" + std::to_string(next));
+  return path;
+}
+
+// Its manifest first: what a death in between leaves is no checkpoint to anybody.
+void remove_checkpoint(const fs::path& path) {
+  std::error_code ignored;  // a directory that stays costs space, nothing else
+  fs::remove(path / kManifest, ignored);
+  fs::remove_all(path, ignored);
+}
+
 }  // namespace
 
 CheckpointStore::CheckpointStore(const Options& options, const base::Clock& clock,
@@ -116,13 +146,7 @@ SavedCheckpoint CheckpointStore::save(const TrainState& state, const FlatParamet
                                       const AdamW& optimizer, const at::Tensor& best_values,
                                       bool best) {
   const int64_t begin_ms = clock_.steady_ms();
-  const fs::path path = options_.directory / ("step-" + std::to_string(state.step));
-  {
-    // A step that is saved again (an attempt's directory used twice) replaces what was there.
-    std::error_code ignored;
-    fs::remove_all(path, ignored);
-    std::erase_if(kept_, [&](const Kept& kept) { return kept.saved.path == path; });
-  }
+  const fs::path path = free_path(options_.directory, state.step);
   auto directory = base::AtomicDirectory::create(path, files_);
   throw_if_bad(directory.ok() ? base::Status() : directory.status());
   throw_if_bad(write_all(*directory, state, parameters, optimizer, best_values, options_));
@@ -143,15 +167,35 @@ SavedCheckpoint CheckpointStore::save(const TrainState& state, const FlatParamet
   return saved;
 }
 
+const SavedCheckpoint* CheckpointStore::last() const {
+  const auto newest =
+      std::find_if(kept_.rbegin(), kept_.rend(), [](const Kept& kept) { return !kept.left; });
+  return newest == kept_.rend() ? nullptr : &newest->saved;
+}
+
+void CheckpointStore::go_back(int64_t step, int64_t best_step) {
+  for (Kept& kept : kept_) {
+    kept.left = kept.left || kept.saved.step > step;
+    kept.saved.best = !kept.left && kept.saved.step == best_step;
+  }
+}
+
+bool CheckpointStore::is_held(const Kept& kept) const {
+  if (clock_.steady_ms() - kept.at_ms < kMinAgeMs) return true;
+  if (kept.saved.best && options_.keep_best) return true;
+  const auto is = [&kept](const fs::path& path) {
+    return path.lexically_normal() == kept.saved.path.lexically_normal();
+  };
+  return is(held_.acknowledged) || is(held_.offered) || is(held_.way_back);
+}
+
 void CheckpointStore::prune() {
-  for (size_t i = 0; i + static_cast<size_t>(options_.keep_last) < kept_.size();) {
-    const bool young = clock_.steady_ms() - kept_[i].at_ms < kMinAgeMs;
-    if (young || (kept_[i].saved.best && options_.keep_best)) {
-      ++i;
-      continue;
-    }
-    std::error_code ignored;  // a directory that stays costs space, nothing else
-    fs::remove_all(kept_[i].saved.path, ignored);
+  int32_t last = 0;  // that stay because they are the last ones
+  for (size_t i = kept_.size(); i-- > 0;) {
+    const bool among_last = !kept_[i].left && last < options_.keep_last;
+    if (among_last) ++last;
+    if (among_last || is_held(kept_[i])) continue;
+    remove_checkpoint(kept_[i].saved.path);
     kept_.erase(kept_.begin() + static_cast<int64_t>(i));
   }
 }
@@ -160,7 +204,7 @@ namespace {
 
 std::string read_text(const fs::path& path, int64_t limit) {
   auto text = base::read_file(path, limit);
-  if (!text.ok()) broken(path, text.status().message());
+  if (!text.ok()) unreadable(path, text.status());
   return std::move(text).value();
 }
 
@@ -180,13 +224,13 @@ void check_files(const fs::path& directory, const json& manifest) {
     const fs::path path = directory / fs::path(file.at("name").get<std::string>()).filename();
     std::error_code error;
     const auto size = static_cast<int64_t>(fs::file_size(path, error));
-    if (error) broken(path, error.message());
+    if (error) unreadable(path, base::errno_status(error.value(), "cannot read its size"));
     if (size != file.at("size").get<int64_t>()) {
       broken(path, "has " + std::to_string(size) + " bytes, expected " +
                        std::to_string(file.at("size").get<int64_t>()));
     }
     const auto hash = base::sha256_file(path);
-    if (!hash.ok()) broken(path, hash.status().message());
+    if (!hash.ok()) unreadable(path, hash.status());
     if (hash.value() != file.at("sha256").get<std::string>())
       broken(path, "does not match its SHA-256");
   }
@@ -267,6 +311,7 @@ LoadedCheckpoint load_checkpoint(const fs::path& directory, const std::string& m
 } catch (const Failure&) {
   throw;
 } catch (const std::exception& error) {
+  if (ending_of(error).exit == Exit::kOutOfMemory) throw;
   broken(directory, error.what());
 }
 

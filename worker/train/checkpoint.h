@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "services/base/clock.h"
@@ -36,9 +37,10 @@ struct SavedCheckpoint {
 // Writes `step-<n>/` below an attempt's directory (jobs.md §7): adapter.safetensors (trained values
 // by name), best.safetensors (those of the best evaluation, where early stopping keeps them apart),
 // optimizer.safetensors (the two moments, flat), state.json, MANIFEST.json last; synced,
-// renamed, then read back from the disk and compared hash by hash. Keeps the last `keep_last`, the
-// best, and whatever is younger than a minute: the agent offers a checkpoint with its next beat,
-// and one it has offered must not be gone. Blocks on the disk.
+// renamed, then read back from the disk and compared hash by hash. Never writes over a checkpoint
+// that is there: where the name is taken, `step-<n>-2` is the next. Keeps the last `keep_last`, the
+// best, what hold() names, and whatever is younger than a minute: the agent offers a checkpoint
+// with its next beat, and tells only then that it has. Blocks on the disk.
 class CheckpointStore {
  public:
   struct Options {
@@ -52,6 +54,20 @@ class CheckpointStore {
   CheckpointStore(const Options& options, const base::Clock& clock,
                   base::FileLayer& files = base::system_files());
 
+  // Checkpoints that stay however old they are: folders. Empty, or another attempt's: none here.
+  struct Held {
+    std::filesystem::path acknowledged;  // the job points to it
+    std::filesystem::path offered;       // the job may point to it
+    std::filesystem::path way_back;      // the watchdog's
+  };
+  // From now on these, in place of those before.
+  void hold(Held held) { held_ = std::move(held); }
+
+  // Training goes on from an earlier step: what was saved after it lies on a way that is left. It
+  // is last() no more and stays only while it is held or young. `best_step`: of the state that was
+  // taken up.
+  void go_back(int64_t step, int64_t best_step);
+
   // `best_values`, flat: the weights of the best evaluation where they are not those of
   // `parameters`; undefined: none are kept. Throws Failure disk_full or quota_exceeded; the
   // temporary is then gone and earlier checkpoints stand.
@@ -59,18 +75,21 @@ class CheckpointStore {
                        const AdamW& optimizer, const at::Tensor& best_values, bool best);
 
   // The newest one, or null. Valid until the next save.
-  const SavedCheckpoint* last() const { return kept_.empty() ? nullptr : &kept_.back().saved; }
+  const SavedCheckpoint* last() const;
 
  private:
   struct Kept {
     SavedCheckpoint saved;
     int64_t at_ms = 0;  // steady clock
+    bool left = false;  // by go_back
   };
   void prune();
+  [[nodiscard]] bool is_held(const Kept& kept) const;
 
   Options options_;
   const base::Clock& clock_;
   base::FileLayer& files_;
+  Held held_;
   std::vector<Kept> kept_;  // oldest first
 };
 
@@ -84,8 +103,8 @@ struct LoadedCheckpoint {
 
 // Reads a checkpoint and checks all of it: the manifest's hash (if not empty), every file's size
 // and hash, names and shapes against `parameters`, finite values, and the identity, naming what
-// differs. Throws Failure: broken files and another base end with exit 17, another spec with 10,
-// other data with 11.
+// differs. Throws Failure: broken files end with exit 20, files that can't be read just now with
+// 18, another base with 17, another spec with 10, other data with 11.
 LoadedCheckpoint load_checkpoint(const std::filesystem::path& directory,
                                  const std::string& manifest_sha256, const Identity& identity,
                                  const FlatParameters& parameters);

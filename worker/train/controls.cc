@@ -11,6 +11,11 @@ void Controls::poll() {
       request_ = command.request;
       continue;
     }
+    if (command.kind == Command::Kind::kAcknowledged) {
+      acknowledged_ = command.acknowledged;
+      offered_ = command.offered;
+      continue;
+    }
     if (command.reason == StopReason::kCancel)
       throw Stopped(StopReason::kCancel, "cancelled on request");
     // SIGTERM follows a pause as a matter of course (jobs.md §4); the first reason stands.

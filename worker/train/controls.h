@@ -21,11 +21,15 @@ class Controls {
   const std::optional<StopReason>& stop() const { return stop_; }
   // The request of a checkpoint that was asked for, once.
   std::optional<std::string> take_checkpoint_request();
+  // Folders of checkpoints that must stay, as last heard; empty: none.
+  const std::string& acknowledged() const { return acknowledged_; }
+  const std::string& offered() const { return offered_; }
 
  private:
   Session& session_;
   std::optional<StopReason> stop_;
   std::optional<std::string> request_;
+  std::string acknowledged_, offered_;
 };
 
 }  // namespace dex::train

@@ -9,17 +9,18 @@ namespace dex::train {
 enum class Exit : int {
   kSuccess = 0,
   kUsage = 2,
-  kBadSpec = 10,      // invalid_hyperparameter
-  kBadData = 11,      // invalid_training_file
-  kNonFinite = 12,    // non_finite_loss, loss_diverged
-  kOutOfMemory = 13,  // out_of_memory
-  kDiskFull = 14,     // disk_full
-  kQuota = 15,        // quota_exceeded
-  kStopped = 16,      // drained, paused or cancelled on request
-  kBrokenInput = 17,  // base weights or checkpoint are not what they should be
-  kRetryable = 18,    // store or machine trouble
-  kGuard = 19,        // base_guard_tripped, gate_failed
-  kInternal = 70,     // a fault of ours
+  kBadSpec = 10,           // invalid_hyperparameter
+  kBadData = 11,           // invalid_training_file
+  kNonFinite = 12,         // non_finite_loss, loss_diverged
+  kOutOfMemory = 13,       // out_of_memory
+  kDiskFull = 14,          // disk_full
+  kQuota = 15,             // quota_exceeded
+  kStopped = 16,           // drained, paused or cancelled on request
+  kBrokenInput = 17,       // base weights are not what they should be: this machine's fault
+  kRetryable = 18,         // store or machine trouble
+  kGuard = 19,             // base_guard_tripped, gate_failed
+  kBrokenCheckpoint = 20,  // nobody's: whoever started the trainer names another one, or none
+  kInternal = 70,          // a fault of ours
 };
 
 // The one exception that knows how the attempt ends; everything else is an internal fault.

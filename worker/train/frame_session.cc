@@ -130,6 +130,7 @@ internal::Outcome outcome(const Ending& ending) {
     case Exit::kBrokenInput:
       return internal::OUTCOME_RELEASE;
     case Exit::kRetryable:
+    case Exit::kBrokenCheckpoint:  // where the agent finds no other way
     case Exit::kInternal:
       return internal::OUTCOME_FAIL_RETRY;
     default:
@@ -247,6 +248,10 @@ Command FrameSession::poll() {
   if (command.has_stop()) return {Command::Kind::kStop, "", reason(command.stop().reason())};
   if (command.has_checkpoint())
     return {Command::Kind::kCheckpoint, command.checkpoint().request(), {}};
+  if (command.has_acknowledged()) {
+    const auto& held = command.acknowledged();
+    return {Command::Kind::kAcknowledged, "", {}, held.uri(), held.offered()};
+  }
   return {};
 }
 

@@ -53,8 +53,8 @@ those layers read row by row in every pass, whatever the packing, so that short 
 SIGTERM and Ctrl-C write a checkpoint at the next step boundary and end with 16.
 
 Exit codes: 0 done · 2 usage · 10 bad spec · 11 bad data · 12 loss not finite · 13 out of memory · 14 disk full ·
-15 quota · 16 stopped on request · 17 base or checkpoint broken · 18 try again ·
-19 base guard or gate · 70 internal)";
+15 quota · 16 stopped on request · 17 base broken · 18 try again · 19 base guard or gate ·
+20 checkpoint broken · 70 internal)";
 
 // One thread pool for everything (performance.md §7): set before the first tensor.
 void set_threads(int32_t threads) {

@@ -93,10 +93,12 @@ struct Ending {
 };
 
 struct Command {
-  enum class Kind { kNone, kCheckpoint, kStop };
+  enum class Kind { kNone, kCheckpoint, kStop, kAcknowledged };
   Kind kind = Kind::kNone;
   std::string request;  // kCheckpoint
   StopReason reason = StopReason::kDrain;
+  // kAcknowledged: checkpoints that the job points to, or may point to; empty: none (frames.proto)
+  std::string acknowledged, offered;
 };
 
 // The trainer's only connection to the world: whoever started it. Called from the training thread

@@ -40,11 +40,13 @@ void Training::resume(TrainState state, const at::Tensor& best_values,
   if (early_.keeps_best() && state_.early.best_step == state_.step)
     best_values_ = parts_.parameters.values().clone();
   if (early_.keeps_best() && state_.early.best_step > 0 && !best_values_.defined()) {
-    throw Failure(Exit::kBrokenInput, "internal",
+    throw Failure(Exit::kBrokenCheckpoint, "internal",
                   "checkpoint " + from.string() + " lacks the weights of its best step " +
-                      std::to_string(state_.early.best_step));
+                      std::to_string(state_.early.best_step),
+                  "checkpoint_dir");
   }
-  good_checkpoint_ = from;
+  last_checkpoint_ = from;
+  if (state_.watchdog.above_in_row == 0) calm_checkpoint_ = from;
   divergence_.reset();
   saved_step_ = state_.step;
   watchdog_.restore(state_.watchdog);
@@ -136,42 +138,51 @@ void Training::update() {
   parts_.session.progress(Phase::kTraining, progress());
 }
 
+const std::filesystem::path& Training::way_back(const Watchdog::Verdict& verdict) const {
+  return verdict.code == "loss_diverged" ? calm_checkpoint_ : last_checkpoint_;
+}
+
 void Training::judge(const Watchdog::Verdict& verdict) {
   const char* action = verdict.action == Watchdog::Action::kSkip       ? "SKIP"
                        : verdict.action == Watchdog::Action::kRollback ? "ROLLBACK"
                        : verdict.action == Watchdog::Action::kFail     ? "FAIL"
                                                                        : "WARN";
-  const bool can_go_back = !good_checkpoint_.empty();
+  const std::filesystem::path checkpoint = way_back(verdict);
+  const bool can_go_back = !checkpoint.empty();
   const bool fails = verdict.action == Watchdog::Action::kFail ||
                      (verdict.action == Watchdog::Action::kRollback && !can_go_back);
   json data = {{"kind", verdict.code}, {"step", state_.step}, {"action", fails ? "FAIL" : action}};
   if (std::isfinite(verdict.value)) data["value"] = verdict.value;
   if (verdict.action == Watchdog::Action::kRollback && can_go_back) {
-    // "step-<n>": the only name a checkpoint's directory has.
-    data["rolledBackTo"] = std::stoll(good_checkpoint_.filename().string().substr(5));
+    // "step-<n>" or "step-<n>-<k>": the only names a checkpoint's directory has.
+    data["rolledBackTo"] = std::stoll(checkpoint.filename().string().substr(5));
   }
   parts_.session.event({fails ? Event::Level::kError : Event::Level::kWarn, "watchdog",
                         verdict.message, data.dump()});
   if (fails) {
     const std::string last = can_go_back
-                                 ? "; last good checkpoint: " + good_checkpoint_.filename().string()
+                                 ? "; last good checkpoint: " + checkpoint.filename().string()
                                  : "; there is no checkpoint to go back to";
     throw Failure(Exit::kNonFinite, verdict.code, verdict.message + last);
   }
-  if (verdict.action == Watchdog::Action::kRollback) roll_back();
+  if (verdict.action == Watchdog::Action::kRollback) roll_back(checkpoint);
 }
 
-void Training::roll_back() {
-  LoadedCheckpoint loaded =
-      load_checkpoint(good_checkpoint_, "", parts_.identity, parts_.parameters);
+void Training::roll_back(const std::filesystem::path& checkpoint) try {
+  LoadedCheckpoint loaded = load_checkpoint(checkpoint, "", parts_.identity, parts_.parameters);
   parts_.parameters.copy_values_from(loaded.values);
   parts_.optimizer.restore(loaded.first_moment, loaded.second_moment, loaded.optimizer_updates);
   watchdog_.rolled_back();
   const Watchdog::State counters = watchdog_.state();
-  resume(std::move(loaded.state), loaded.best_values, good_checkpoint_);
+  resume(std::move(loaded.state), loaded.best_values, checkpoint);
   // What was skipped and rolled back stays counted, or a job could go back for ever.
   watchdog_.restore(counters);
   state_.watchdog = counters;
+  parts_.checkpoints.go_back(state_.step, state_.best_step);
+} catch (const Failure& failure) {
+  if (failure.exit() != Exit::kBrokenCheckpoint) throw;
+  // The one that the job points to may be whole: that is for the next attempt to find out.
+  throw Failure(Exit::kRetryable, failure.code(), failure.what());
 }
 
 void Training::choose_published() {

@@ -90,7 +90,9 @@ class Training {
   void boundary();
   void update();
   void judge(const Watchdog::Verdict& verdict);
-  void roll_back();
+  // The checkpoint to go back to after this verdict; empty: there is none.
+  const std::filesystem::path& way_back(const Watchdog::Verdict& verdict) const;
+  void roll_back(const std::filesystem::path& checkpoint);
   void reselect();
   void evaluate();
   void record_evaluation(const evaluate::HeldOut& held_out, const evaluate::BranchEffect& effect);
@@ -126,7 +128,9 @@ class Training {
   TrainState state_;
   Speed speed_;
   Progress figures_;  // the latest, of the last update
-  std::filesystem::path good_checkpoint_;
+  // The newest, and the newest that was saved while no loss lay above the watchdog's limit: what
+  // comes after that one may have diverged already.
+  std::filesystem::path last_checkpoint_, calm_checkpoint_;
   int64_t saved_step_ = -1, saved_ms_ = 0;
 };
 

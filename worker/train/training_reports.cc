@@ -196,11 +196,14 @@ void Training::write_checkpoint() {
   const bool best = is_best();
   // A checkpoint of the best weights has them once.
   const bool apart = best_values_.defined() && state_.early.best_step != state_.step;
+  parts_.checkpoints.hold(
+      {parts_.controls.acknowledged(), parts_.controls.offered(), calm_checkpoint_});
   const SavedCheckpoint saved = parts_.checkpoints.save(state_, parts_.parameters, parts_.optimizer,
                                                         apart ? best_values_ : at::Tensor(), best);
   saved_step_ = state_.step;
   saved_ms_ = parts_.clock.steady_ms();
-  good_checkpoint_ = saved.path;
+  last_checkpoint_ = saved.path;
+  if (state_.watchdog.above_in_row == 0) calm_checkpoint_ = saved.path;
   speed_.pause(parts_.clock.seconds_since(begin_ms));
   const std::string name = saved.path.filename().string();
   const json data = {{"checkpoint", name},

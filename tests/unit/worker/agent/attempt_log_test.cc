@@ -42,6 +42,42 @@ TEST(AttemptLogTest, AnUnansweredBeatIsRepeatedUnchanged) {
   EXPECT_TRUE(log.wait_delivered(0));
 }
 
+iv1::CheckpointRef checkpoint(const std::string& uri) {
+  iv1::CheckpointRef checkpoint;
+  checkpoint.set_uri(uri);
+  return checkpoint;
+}
+
+// The scheduler may have stored a beat whose answer was lost: both checkpoints can be what the job
+// points to.
+TEST(AttemptLogTest, KnowsWhichCheckpointsTheSchedulerHasOrMayHave) {
+  using Pointers = AttemptLog::Pointers;
+  AttemptLog log("j", 1);
+  EXPECT_EQ(log.pointers(), Pointers{});
+  log.set_checkpoint(checkpoint("step-1"));
+  EXPECT_EQ(log.pointers(), Pointers{}) << "nobody has heard of it";
+  const auto first = log.beat();
+  EXPECT_EQ(log.pointers(), (Pointers{"", "step-1"}));
+  log.answered(first.beat_seq());
+  EXPECT_EQ(log.pointers(), (Pointers{"step-1", ""}));
+
+  log.set_checkpoint(checkpoint("step-2"));
+  const auto second = log.beat();
+  log.set_checkpoint(checkpoint("step-3"));
+  EXPECT_EQ(log.beat().checkpoint().uri(), "step-2") << "the same beat again";
+  EXPECT_EQ(log.pointers(), (Pointers{"step-1", "step-2"}));
+  log.answered(second.beat_seq());
+  EXPECT_EQ(log.pointers(), (Pointers{"step-2", ""}));
+}
+
+TEST(AttemptLogTest, AGivenUpCheckpointIsOfferedNoMore) {
+  AttemptLog log("j", 1);
+  log.set_checkpoint(checkpoint("step-1"));
+  log.clear_checkpoint();
+  EXPECT_FALSE(log.checkpoint().has_value());
+  EXPECT_FALSE(log.beat().has_checkpoint());
+}
+
 TEST(AttemptLogTest, CutsEventsByNumberAndBytesAndKeepsTheirOrder) {
   AttemptLog log("j", 1, {.events_a_beat = 10, .event_bytes_a_beat = 1000, .most_waiting = 100});
   for (int i = 0; i < 25; ++i) log.add_event(event(std::to_string(i)));

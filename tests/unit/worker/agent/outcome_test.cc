@@ -59,6 +59,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"bad_base", exited(17), iv1::OUTCOME_RELEASE, "internal"},
         Case{"retryable", exited(18), iv1::OUTCOME_FAIL_RETRY, "internal"},
         Case{"guard", exited(19), iv1::OUTCOME_FAIL_FINAL, "gate_failed"},
+        Case{"broken_checkpoint", exited(20), iv1::OUTCOME_FAIL_RETRY, "internal"},
         Case{"unknown_code", exited(77), iv1::OUTCOME_CRASH, "internal"},
         Case{"success_without_result", exited(0), iv1::OUTCOME_CRASH, "internal"},
         Case{"segfault", killed(SIGSEGV), iv1::OUTCOME_CRASH, "internal"},
@@ -106,6 +107,14 @@ TEST(JudgeTest, SuccessWithoutAResultIsNone) {
 TEST(JudgeTest, ABrokenBaseTakesTheWorkerOutOfService) {
   EXPECT_TRUE(judge(exited(17)).out_of_service);
   EXPECT_FALSE(judge(exited(18)).out_of_service);
+}
+
+TEST(JudgeTest, ABrokenCheckpointIsNoWorkersFault) {
+  EXPECT_FALSE(judge(exited(20)).out_of_service);
+  EXPECT_TRUE(found_checkpoint_broken(exited(20)));
+  EXPECT_FALSE(found_checkpoint_broken(exited(17)));
+  EXPECT_FALSE(found_checkpoint_broken(exited(20, Order::kPause)));
+  EXPECT_FALSE(found_checkpoint_broken(killed(SIGKILL)));
 }
 
 }  // namespace

@@ -198,6 +198,18 @@ TEST_F(SlotTest, FinishIsRepeatedUntilItIsAnswered) {
   }
 }
 
+// LOST is an answer: the job has gone on elsewhere, and nothing is gained by saying it again.
+TEST_F(SlotTest, AFinishAfterTheLeaseIsSaidOnce) {
+  scheduler_.set_finish_state("LOST");
+  start();
+  offer("success");
+  (void)finished();
+  const auto claims = scheduler_.heard().claims.size();
+  ASSERT_TRUE(scheduler_.wait([&](const Heard& h) { return h.claims.size() > claims; }))
+      << "the slot goes on";
+  EXPECT_EQ(scheduler_.heard().finishes.size(), 1U);
+}
+
 struct ExitCase {
   const char* behaviour;
   iv1::Outcome outcome;
@@ -282,6 +294,17 @@ TEST_F(SlotTest, AStalledTrainerIsKilled) {
   attempt_.first_sign_ms = 200;
   start();
   offer("stall");
+  const auto finish = finished();
+  EXPECT_EQ(finish.outcome(), iv1::OUTCOME_FAIL_RETRY);
+  EXPECT_EQ(finish.code(), "stalled");
+}
+
+// Frames come all the time, but none says that it gets any further.
+TEST_F(SlotTest, ATrainerThatOnlyTalksIsStalled) {
+  attempt_.default_stall_ms = 300;
+  attempt_.first_sign_ms = 300;
+  start();
+  offer("babble");
   const auto finish = finished();
   EXPECT_EQ(finish.outcome(), iv1::OUTCOME_FAIL_RETRY);
   EXPECT_EQ(finish.code(), "stalled");

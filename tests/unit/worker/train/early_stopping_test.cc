@@ -293,7 +293,7 @@ TEST_F(EarlyStoppingJobTest, ACheckpointWithoutItsBestWeightsIsRefused) {
   second.checkpoint_dir = straight.checkpoints.back().path;
   fs::remove(second.checkpoint_dir / "best.safetensors");
   const Failure failure = failure_of(second);
-  EXPECT_EQ(failure.exit(), Exit::kBrokenInput);
+  EXPECT_EQ(failure.exit(), Exit::kBrokenCheckpoint);
   EXPECT_THAT(failure.what(), HasSubstr("best.safetensors"));
 }
 

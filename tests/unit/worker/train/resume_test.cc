@@ -232,7 +232,7 @@ TEST_F(ResumeTest, RefusesAnotherSpecBaseOrDataByName) {
 
   JobSpec manifest = resumed();
   manifest.checkpoint_manifest_sha256 = std::string(64, 'c');
-  EXPECT_EQ(failure_of(manifest).exit(), Exit::kBrokenInput);
+  EXPECT_EQ(failure_of(manifest).exit(), Exit::kBrokenCheckpoint);
 }
 
 TEST_F(ResumeTest, RefusesDamagedCheckpoints) {
@@ -251,21 +251,21 @@ TEST_F(ResumeTest, RefusesDamagedCheckpoints) {
     EXPECT_EQ(damaged([&](const fs::path& copy) {
                 fs::resize_file(copy / file, fs::file_size(copy / file) - 1);
               }).exit(),
-              Exit::kBrokenInput);
+              Exit::kBrokenCheckpoint);
     EXPECT_EQ(damaged([&](const fs::path& copy) {
                 std::fstream out(copy / file, std::ios::in | std::ios::out | std::ios::binary);
                 out.seekp(static_cast<int64_t>(fs::file_size(copy / file)) - 20);
                 out.put('~');
               }).exit(),
-              Exit::kBrokenInput);
+              Exit::kBrokenCheckpoint);
     EXPECT_EQ(damaged([&](const fs::path& copy) { fs::remove(copy / file); }).exit(),
-              Exit::kBrokenInput);
+              Exit::kBrokenCheckpoint);
   }
   EXPECT_EQ(damaged([&](const fs::path& copy) { fs::remove(copy / "MANIFEST.json"); }).exit(),
-            Exit::kBrokenInput);
+            Exit::kBrokenCheckpoint);
   EXPECT_EQ(
       damaged([&](const fs::path& copy) { std::ofstream(copy / "MANIFEST.json") << "{"; }).exit(),
-      Exit::kBrokenInput);
+      Exit::kBrokenCheckpoint);
 }
 
 // A full disk refuses what adds to it: taking old checkpoints away goes on working, and closing a
