@@ -22,6 +22,12 @@ class DataLayout {
   // "jobs/<tenant>/<job>/attempt-<epoch>"
   [[nodiscard]] static std::string attempt(const std::string& tenant, const std::string& job,
                                            int64_t epoch);
+  // Whether a path is "jobs/<a tenant>/<job>/attempt-<epoch>/<something>", written plainly. `epoch`
+  // −1: any of the job's attempts. What workers point to lies there (jobs.md §4, fence).
+  [[nodiscard]] static bool is_in_attempt(const std::string& path, const std::string& job,
+                                          int64_t epoch = -1);
+  // "jobs/<tenant>/<job>"
+  [[nodiscard]] static std::string job(const std::string& tenant, const std::string& job);
   // "jobs/<tenant>/<job>/texts.jsonl": rows that came with the request of a preview.
   [[nodiscard]] static std::string texts(const std::string& tenant, const std::string& job);
   // Folders to walk through: blobs two levels down, temporaries of uploads, findings of files, and

@@ -10,7 +10,8 @@ namespace dex::server {
 
 namespace {
 
-constexpr int kPage = 100;  // entries of a job in one read
+constexpr int kPage = 100;         // entries of a job in one read
+constexpr size_t kJobsARead = 100;  // bounds what one reply of the store may hold
 
 v1::JobState shown_state(const store::JobRecord& record) {
   v1::Progress progress;
@@ -76,29 +77,36 @@ bool JobWatches::look() {
     if (!fresh) at->second = std::min(at->second, watch.after);
   }
   std::vector<store::JobRepository::LogPosition> positions;
-  for (const auto& [id, after] : oldest) positions.push_back({id, after});
-
   bool more = false;
-  if (const auto news = jobs_.logs(positions, kPage); news.ok()) {
+  for (auto job = oldest.begin(); job != oldest.end();) {
+    positions.clear();
+    for (; job != oldest.end() && positions.size() < kJobsARead; ++job)
+      positions.push_back({job->first, job->second});
+    const auto news = jobs_.logs(positions, kPage);
+    if (!news.ok()) break;  // the store is away: watches stay open and go on when it is back
     for (const auto& [id, entries] : *news) {
       more = more || entries.size() == kPage;
-      base::Result<store::JobRecord> job = base::internal("not read yet");
-      bool read = false;
-      std::erase_if(watches, [&, &id = id, &entries = entries](Watch& watch) {
-        if (watch.id != id) return false;
-        if (!read) job = jobs_.get(watch.tenant, id);
-        read = true;
-        return advance(watch, entries, job);
-      });
+      tell(watches, id, entries);
     }
   }
-  // The store away: watches stay open and go on when it is back.
 
   const std::lock_guard lock(mutex_);
   watches_.insert(watches_.end(), std::make_move_iterator(watches.begin()),
                   std::make_move_iterator(watches.end()));
   if (more) waiters_.wake();
   return false;
+}
+
+void JobWatches::tell(std::vector<Watch>& watches, const std::string& id,
+                      const std::vector<store::LogEntry>& entries) {
+  base::Result<store::JobRecord> job = base::internal("not read yet");
+  bool read = false;
+  std::erase_if(watches, [&](Watch& watch) {
+    if (watch.id != id) return false;
+    if (!read) job = jobs_.get(watch.tenant, id);
+    read = true;
+    return advance(watch, entries, job);
+  });
 }
 
 bool JobWatches::advance(Watch& watch, const std::vector<store::LogEntry>& entries,

@@ -22,8 +22,8 @@ struct JobNews {
 };
 
 // Follows the logs of watched jobs of every kind for all clients of this replica: one read of the
-// store for all of them, at each change that this replica made and every 250 ms for those that
-// others made (jobs.md §8). Thread-safe.
+// store for a hundred of them, at each change that this replica made and every 250 ms for those
+// that others made (jobs.md §8). Thread-safe.
 class JobWatches {
  public:
   // The way to one client. Thread-safe, outlives nothing: kept until the watch ends.
@@ -61,6 +61,9 @@ class JobWatches {
   };
 
   bool look();  // for all watches; true when there are none
+  // Sends a job's news to those of `watches` that follow it, and takes out the ones that have ended.
+  void tell(std::vector<Watch>& watches, const std::string& id,
+            const std::vector<store::LogEntry>& entries);
   // Sends what is new in `entries`; `job` is read when the state may have changed. True: the watch
   // has ended.
   bool advance(Watch& watch, const std::vector<store::LogEntry>& entries,

@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "scheduler/server/evaluation_rpc.h"
 #include "scheduler/server/janitor.h"
@@ -176,9 +177,13 @@ base::Status Scheduler::ready() const {
 
 void Scheduler::stop(std::chrono::milliseconds grace) {
   Parts& parts = *parts_;
-  // Workers first: no new claims, but beats and finishes under way still end.
-  if (parts.worker_server) parts.worker_server->stop(grace);
-  if (parts.server) parts.server->stop(grace);
+  {
+    // Both doors at once: one grace, not two. Beats and finishes under way still end.
+    const std::jthread workers([&] {
+      if (parts.worker_server) parts.worker_server->stop(grace);
+    });
+    if (parts.server) parts.server->stop(grace);
+  }
   if (parts.sweeper) parts.sweeper->request_stop();
   if (parts.janitor) parts.janitor->request_stop();
   parts.store.close();  // nobody needs an answer any more: waits for a dead store end at once

@@ -42,8 +42,7 @@ class Scheduler {
   [[nodiscard]] std::string metrics_address() const;
   [[nodiscard]] base::Status ready() const;
 
-  // Ends in the order of jobs.md §9, drain; blocks at most about `grace` twice. May be called
-  // again.
+  // Ends in the order of jobs.md §9, drain; blocks at most about `grace`. May be called again.
   void stop(std::chrono::milliseconds grace = std::chrono::seconds(10));
 
  private:

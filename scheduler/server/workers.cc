@@ -115,6 +115,15 @@ iv1::DesiredAdapter desired_adapter(const store::AdapterRecord& record) {
   return desired;
 }
 
+// A checkpoint is what the next attempt trusts, and what the janitor keeps: it lies in this job's
+// own directories, or there is none.
+base::Status check_checkpoint(const iv1::CheckpointRef& checkpoint, const std::string& job) {
+  if (checkpoint.uri().empty() || DataLayout::is_in_attempt(checkpoint.uri(), job)) return {};
+  return base::invalid_field("checkpoint.uri", "'" + checkpoint.uri().substr(0, 255) +
+                                                   "' is in no attempt directory of the job " +
+                                                   job.substr(0, 255));
+}
+
 std::string finish_outcome(const std::string& state, const std::string& code) {
   if (state == "SUCCEEDED") return "succeeded";
   if (state == "CANCELLED") return code == "deadline_exceeded" ? "expired" : "cancelled";
@@ -280,15 +289,33 @@ base::Result<iv1::AttemptVerdict> Workers::beat(const std::string& worker,
   beat.sequence = attempt.beat_seq();
   beat.phase = phase_word(attempt.phase());
   beat.progress = progress_bytes(attempt.progress());
-  beat.checkpoint = checkpoint_of(attempt.checkpoint());
+  if (const auto foreign = check_checkpoint(attempt.checkpoint(), beat.id); foreign.ok()) {
+    beat.checkpoint = checkpoint_of(attempt.checkpoint());
+  } else {
+    spdlog::error("job {}: {} offers a checkpoint that is not taken: {}", beat.id, worker,
+                  foreign.message());
+  }
   beat.events = new_events(beat.id, attempt.events());
-  DEX_ASSIGN_OR_RETURN(const auto reply, parts_.jobs.beat(beat));
+  auto reply = parts_.jobs.beat(beat);
+  if (reply.status().code() == base::Code::kInvalidArgument)
+    reply = keep_lease(std::move(beat), reply.status());
+  DEX_RETURN_IF_ERROR(reply.status());
   iv1::AttemptVerdict verdict;
   verdict.set_job_id(attempt.job_id());
   verdict.set_epoch(attempt.epoch());
-  verdict.set_verdict(verdict_of(reply.verdict));
-  verdict.set_expires_in_ms(reply.remaining_ms);
+  verdict.set_verdict(verdict_of(reply->verdict));
+  verdict.set_expires_in_ms(reply->remaining_ms);
+  verdict.set_checkpoint_request(reply->checkpoint_request);
   return verdict;
+}
+
+base::Result<store::JobRepository::BeatReply> Workers::keep_lease(store::JobRepository::Beat beat,
+                                                                  const base::Status& refused) {
+  spdlog::error("job {}: {} events and the progress of {}'s beat {} are lost: {}", beat.id,
+                beat.events.size(), beat.worker, beat.sequence, refused.message());
+  beat.events.clear();
+  beat.progress.clear();
+  return parts_.jobs.beat(beat);
 }
 
 base::Result<iv1::HeartbeatResponse> Workers::heartbeat(const iv1::HeartbeatRequest& request) {
@@ -298,7 +325,13 @@ base::Result<iv1::HeartbeatResponse> Workers::heartbeat(const iv1::HeartbeatRequ
   // Leases first: they count even if the worker must register again.
   for (const auto& attempt : request.attempts()) {
     auto verdict = beat(request.worker_id(), attempt);
-    if (!verdict.ok()) return verdict.status();
+    if (!verdict.ok()) {
+      // Away is the store for all. What goes wrong with one attempt costs the others no lease.
+      if (verdict.status().code() == base::Code::kUnavailable) return verdict.status();
+      spdlog::error("job {}: the beat of {} failed: {}", attempt.job_id(), request.worker_id(),
+                    verdict.status().to_string());
+      continue;
+    }
     news = news || attempt.events_size() > 0;
     *response.add_attempts() = std::move(verdict).value();
   }
@@ -325,9 +358,7 @@ base::Result<iv1::HeartbeatResponse> Workers::heartbeat(const iv1::HeartbeatRequ
 
 base::Status Workers::check_result(const iv1::FinishRequest& request) const {
   const auto& result = request.result();
-  const std::string tail =
-      "/" + request.job_id() + "/attempt-" + std::to_string(request.epoch()) + "/";
-  if (!result.uri().starts_with("jobs/") || result.uri().find(tail) == std::string::npos) {
+  if (!DataLayout::is_in_attempt(result.uri(), request.job_id(), request.epoch())) {
     return base::invalid_field("result.uri",
                                "'" + result.uri() + "' is not below this attempt's directory");
   }
@@ -345,6 +376,7 @@ base::Status Workers::check_result(const iv1::FinishRequest& request) const {
 base::Result<iv1::FinishResponse> Workers::finish(const iv1::FinishRequest& request) {
   DEX_RETURN_IF_ERROR(check_name("worker_id", request.worker_id(), 64));
   if (request.outcome() == iv1::OUTCOME_SUCCESS) DEX_RETURN_IF_ERROR(check_result(request));
+  DEX_RETURN_IF_ERROR(check_checkpoint(request.checkpoint(), request.job_id()));
   store::JobRepository::Finish finish;
   finish.worker = request.worker_id();
   finish.id = request.job_id();

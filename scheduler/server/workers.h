@@ -54,6 +54,9 @@ class Workers {
   base::Status add_gate_files(const std::string& tenant, iv1::ClaimedJob& job);
   base::Status add_evaluation(const store::ClaimedJob& claimed, iv1::ClaimedJob& job);
   base::Result<iv1::AttemptVerdict> beat(const std::string& worker, const iv1::AttemptBeat& beat);
+  // The same without what the store refuses of it: whoever computes keeps its lease.
+  base::Result<store::JobRepository::BeatReply> keep_lease(store::JobRepository::Beat beat,
+                                                           const base::Status& refused);
   base::Status check_result(const iv1::FinishRequest& request) const;
 
   Parts parts_;
