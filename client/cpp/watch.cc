@@ -16,8 +16,8 @@ bool is_terminal(v1::JobState state) {
          state == v1::JOB_STATE_CANCELLED || state == v1::JOB_STATE_EXPIRED;
 }
 
-// A server that ended the stream early (restart, drain, a reader too slow, too many who came back at
-// once) is asked again; so is one that is away. Anything else, like NOT_FOUND, is final.
+// A server that ended the stream early (restart, drain, a reader too slow, too many who came back
+// at once) is asked again; so is one that is away. Anything else, like NOT_FOUND, is final.
 bool worth_asking_again(const grpc::Status& status) {
   if (status.ok() || status.error_code() == grpc::StatusCode::UNAVAILABLE ||
       status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED)

@@ -45,6 +45,14 @@ std::string DataLayout::texts(const std::string& tenant, const std::string& job)
   return "jobs/" + tenant + "/" + job + "/texts.jsonl";
 }
 
+fs::path DataLayout::events(const std::string& tenant, const std::string& job) const {
+  return root_ / DataLayout::job(tenant, job) / "events.jsonl";
+}
+
+fs::path DataLayout::kept_spec(const std::string& tenant, const std::string& job) const {
+  return root_ / DataLayout::job(tenant, job) / "spec.pb";
+}
+
 fs::path DataLayout::upload(const std::string& name) const {
   return all_uploads() / name;
 }

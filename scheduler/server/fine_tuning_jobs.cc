@@ -13,6 +13,7 @@
 #include "scheduler/server/job_view.h"
 #include "scheduler/server/page.h"
 #include "scheduler/server/training_facts.h"
+#include "services/base/files.h"
 #include "services/base/sha256.h"
 
 namespace dex::server {
@@ -63,13 +64,21 @@ base::Result<core::StartAdapter> FineTuningJobs::start_adapter(const std::string
                                                              model.name() + " than there are now")
         .with_violation("model", "was made on other weights of its base");
   }
-  DEX_ASSIGN_OR_RETURN(const auto job, parts_.jobs.get(tenant, record->job));
-  core::StartAdapter start{id, effective_spec(job.spec), std::nullopt};
+  DEX_ASSIGN_OR_RETURN(const std::string stored, stored_spec(tenant, record->job));
+  core::StartAdapter start{id, effective_spec(stored), std::nullopt};
   // Of a layer that is adapted whatever the first one is; a λ that is not learned is the same in
   // all.
   if (const auto& layers = adapter.branch_effect().per_layer(); !layers.empty())
     start.lambda = layers.Get(layers.size() - 1).lambda();
   return start;
+}
+
+base::Result<std::string> FineTuningJobs::stored_spec(const std::string& tenant,
+                                                      const std::string& job) {
+  const auto record = parts_.jobs.get(tenant, job);
+  if (record.ok()) return record->spec;
+  if (record.status().code() != base::Code::kNotFound) return record.status();
+  return base::read_file(parts_.layout.kept_spec(tenant, job), kLargestSpecBytes);
 }
 
 base::Result<core::TaskFiles> FineTuningJobs::gate_files(const std::string& tenant,
@@ -214,6 +223,7 @@ base::Result<Answer<v1::FineTuningJob>> FineTuningJobs::create(
     resolved.ParseFromString(job.spec);
     return Answer<v1::FineTuningJob>{std::move(resolved), false};
   }
+  if (options_.durable) DEX_RETURN_IF_ERROR(store_keeps(options_.durable()));
   submission.jobs.push_back(std::move(job));
   return submit(tenant, std::move(submission));
 }
@@ -295,15 +305,15 @@ base::Result<v1::ListFineTuningEventsResponse> FineTuningJobs::events(
   DEX_ASSIGN_OR_RETURN(const int wanted, page_size(request.page_size(), 100));
   if (request.after_sequence() < 0) return base::invalid_field("after_sequence", "must be ≥ 0");
   DEX_ASSIGN_OR_RETURN(const auto record, parts_.jobs.get(who.tenant(), request.id()));
-  DEX_ASSIGN_OR_RETURN(const auto entries,
-                       parts_.jobs.log(request.id(), request.after_sequence(), wanted + 1));
+  DEX_ASSIGN_OR_RETURN(auto events, parts_.events.read(who.tenant(), record.id,
+                                                       request.after_sequence(), wanted + 1));
   v1::ListFineTuningEventsResponse page;
-  for (const auto& entry : entries) {
+  for (auto& event : events) {
     if (page.events_size() == wanted) {
       page.set_has_more(true);
       break;
     }
-    *page.add_events() = event_view(record.id, entry);
+    *page.add_events() = std::move(event);
   }
   return page;
 }

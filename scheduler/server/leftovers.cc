@@ -95,6 +95,42 @@ std::vector<std::string> needless_attempts(const store::JobRecord& job,
   return needless;
 }
 
+base::Result<std::string> published_adapter(store::AdapterRepository& adapters,
+                                            const store::JobRecord& job) {
+  if (job.adapter.empty() || job.state != "SUCCEEDED") return std::string();
+  const auto adapter = adapters.get(job.tenant, job.adapter);
+  if (adapter.ok()) return adapter->uri;
+  if (adapter.status().code() == base::Code::kNotFound) return std::string();
+  return adapter.status();
+}
+
+base::Status remove_job_artefacts(const DataLayout& layout, const store::JobRecord& job,
+                                  const std::string& kept) {
+  if (!base::is_id(job.id, "ftjob-") && !base::is_id(job.id, "eval-") &&
+      !base::is_id(job.id, "heads-"))
+    return base::internal("'" + job.id + "' is no job's id: nothing is removed");
+  DEX_ASSIGN_OR_RETURN(const fs::path folder, layout.absolute(DataLayout::job(job.tenant, job.id)));
+  fs::path adapter;
+  if (!kept.empty()) {
+    DEX_ASSIGN_OR_RETURN(adapter, layout.absolute(kept));
+  }
+  std::error_code error;
+  if (kept.empty() || !fs::exists(adapter, error)) return base::remove_tree(folder);
+  const fs::path spec = layout.kept_spec(job.tenant, job.id);
+  DEX_RETURN_IF_ERROR(base::write_file_atomically(spec, job.spec));
+  for (const fs::path& path : entries(folder)) {
+    if (path == spec) continue;
+    if (path != adapter.parent_path()) {
+      DEX_RETURN_IF_ERROR(base::remove_tree(path));
+      continue;
+    }
+    for (const fs::path& part : entries(path)) {
+      if (part != adapter) DEX_RETURN_IF_ERROR(base::remove_tree(part));
+    }
+  }
+  return {};
+}
+
 base::Result<int64_t> remove_needless_attempts(const DataLayout& layout, store::JobRepository& jobs,
                                                int64_t now_ms, const std::stop_token& stop) {
   int64_t removed = 0;

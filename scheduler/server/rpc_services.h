@@ -12,6 +12,7 @@
 #include "scheduler/server/files.h"
 #include "scheduler/server/fine_tuning_jobs.h"
 #include "scheduler/server/head_previews.h"
+#include "scheduler/server/job_changes.h"
 #include "scheduler/server/job_watches.h"
 #include "scheduler/server/models.h"
 #include "scheduler/server/routes.h"
@@ -28,9 +29,14 @@ using Unary = grpc::ServerUnaryReactor;
 
 class FineTuningRpc final : public v1::FineTuningService::CallbackService {
  public:
-  FineTuningRpc(rpc::Room& room, FineTuningJobs& jobs, JobWatches& watches, HeadPreviews& previews,
-                Waiters& waiters)
-      : room_(room), jobs_(jobs), watches_(watches), previews_(previews), waiters_(waiters) {}
+  FineTuningRpc(rpc::Room& room, FineTuningJobs& jobs, JobChanges& changes, JobWatches& watches,
+                HeadPreviews& previews, Waiters& waiters)
+      : room_(room),
+        jobs_(jobs),
+        changes_(changes),
+        watches_(watches),
+        previews_(previews),
+        waiters_(waiters) {}
 
   Unary* CreateFineTuningJob(Context* ctx, const v1::CreateFineTuningJobRequest* in,
                              v1::FineTuningJob* out) override;
@@ -40,6 +46,16 @@ class FineTuningRpc final : public v1::FineTuningService::CallbackService {
                             v1::ListFineTuningJobsResponse* out) override;
   Unary* CancelFineTuningJob(Context* ctx, const v1::CancelFineTuningJobRequest* in,
                              v1::FineTuningJob* out) override;
+  Unary* PauseFineTuningJob(Context* ctx, const v1::PauseFineTuningJobRequest* in,
+                            v1::FineTuningJob* out) override;
+  Unary* ResumeFineTuningJob(Context* ctx, const v1::ResumeFineTuningJobRequest* in,
+                             v1::FineTuningJob* out) override;
+  Unary* UpdateFineTuningJob(Context* ctx, const v1::UpdateFineTuningJobRequest* in,
+                             v1::FineTuningJob* out) override;
+  Unary* DeleteFineTuningJob(Context* ctx, const v1::DeleteFineTuningJobRequest* in,
+                             v1::DeleteFineTuningJobResponse* out) override;
+  Unary* CreateCheckpoint(Context* ctx, const v1::CreateCheckpointRequest* in,
+                          v1::Checkpoint* out) override;
   Unary* EstimateFineTuningJob(Context* ctx, const v1::EstimateFineTuningJobRequest* in,
                                v1::Estimate* out) override;
   Unary* PreviewHeadSelection(Context* ctx, const v1::PreviewHeadSelectionRequest* in,
@@ -52,6 +68,7 @@ class FineTuningRpc final : public v1::FineTuningService::CallbackService {
  private:
   rpc::Room& room_;
   FineTuningJobs& jobs_;
+  JobChanges& changes_;
   JobWatches& watches_;
   HeadPreviews& previews_;
   Waiters& waiters_;
@@ -90,6 +107,8 @@ class AdapterRpc final : public v1::AdapterService::CallbackService {
   Unary* UnloadAdapter(Context* ctx, const v1::UnloadAdapterRequest* in, v1::Adapter* out) override;
   grpc::ServerWriteReactor<v1::DownloadAdapterResponse>* DownloadAdapter(
       Context* ctx, const v1::DownloadAdapterRequest* in) override;
+  Unary* DeleteAdapter(Context* ctx, const v1::DeleteAdapterRequest* in,
+                       v1::DeleteAdapterResponse* out) override;
 
  private:
   rpc::Room& room_;

@@ -2,12 +2,15 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "scheduler/server/admin_rpc.h"
 #include "scheduler/server/evaluation_rpc.h"
 #include "scheduler/server/janitor.h"
 #include "scheduler/server/metrics.h"
+#include "scheduler/server/retention.h"
 #include "scheduler/server/rpc_services.h"
 #include "scheduler/server/sweeper.h"
 #include "services/base/clock.h"
@@ -57,6 +60,8 @@ struct Scheduler::Parts {
     claims.wake();
     watches.wake();
   }
+  // Asked by RPCs only, which come when everything is made.
+  [[nodiscard]] base::Status health() const { return sweeper->health(); }
 
   const SchedulerOptions options;
   const ModelCatalog catalog;
@@ -72,16 +77,19 @@ struct Scheduler::Parts {
   store::WorkerRepository workers{store};
   DataLayout layout;
   BlobStore blobs{layout, files};
+  JobEvents job_events{jobs, layout};
   std::function<void()> on_change = [this] { changed(); };
+  std::function<base::Status()> durable = [this] { return health(); };
 
   rpc::Room room;  // of the gateways' door
   rpc::Room workers_room;
 
   FineTuningJobs job_logic{
-      {store, jobs, files, adapters, workers, catalog, layout, metrics, ids, random},
-      {"cpu", options.device, on_change}};
+      {store, jobs, files, adapters, workers, job_events, catalog, layout, metrics, ids, random},
+      {"cpu", options.device, on_change, durable}};
+  JobChanges change_logic{{store, jobs, adapters, layout, ids}, on_change};
   Evaluations evaluation_logic{{store, jobs, files, adapters, catalog, layout, metrics, ids},
-                               {"cpu", on_change}};
+                               {"cpu", on_change, durable}};
   HeadPreviews preview_logic{{jobs, files, catalog, layout, metrics, ids}, {"cpu", on_change}};
   Files file_logic{files, blobs, layout, ids, {}};
   Adapters adapter_logic{adapters, workers, layout, ids, on_change};
@@ -92,10 +100,11 @@ struct Scheduler::Parts {
   // Long polls look once a second for jobs of other replicas (jobs.md §4), watches more often.
   Waiters claims{std::chrono::seconds(1)};
   Waiters watches{std::chrono::milliseconds(options.watch_ms)};
-  JobWatches job_watches{jobs, watches};
+  JobWatches job_watches{jobs, job_events, watches};
   Routes route_logic{workers, catalog, watches};
 
-  FineTuningRpc job_rpc{room, job_logic, job_watches, preview_logic, watches};
+  FineTuningRpc job_rpc{room, job_logic, change_logic, job_watches, preview_logic, watches};
+  AdminRpc admin_rpc{room, change_logic};
   EvaluationRpc evaluation_rpc{room, evaluation_logic, job_watches};
   FileRpc file_rpc{room, file_logic};
   AdapterRpc adapter_rpc{room, adapter_logic, watches};
@@ -105,6 +114,7 @@ struct Scheduler::Parts {
 
   std::unique_ptr<Sweeper> sweeper;
   std::unique_ptr<Janitor> janitor;
+  std::unique_ptr<Retention> retention;
   std::unique_ptr<rpc::Server> server;
   std::unique_ptr<rpc::Server> worker_server;
   std::unique_ptr<monitor::HttpServer> monitor;
@@ -129,6 +139,13 @@ base::Result<std::unique_ptr<Scheduler>> Scheduler::start(const SchedulerOptions
   parts.janitor = std::make_unique<Janitor>(
       Janitor::Parts{parts.blobs, parts.files, parts.jobs, parts.layout, parts.clock},
       Janitor::Options{});
+  Retention::Options retention;
+  retention.keep_ms = options.retention_ms;
+  retention.archive_after_ms = options.archive_after_ms;
+  retention.period_ms = std::clamp<int64_t>(options.archive_after_ms / 2, 100, 30'000);
+  parts.retention = std::make_unique<Retention>(
+      Retention::Parts{parts.jobs, parts.adapters, parts.job_events, parts.layout, parts.clock},
+      retention);
 
   rpc::Server::Options door;
   door.address = options.listen;
@@ -137,6 +154,7 @@ base::Result<std::unique_ptr<Scheduler>> Scheduler::start(const SchedulerOptions
                    {v1::FileService::service_full_name(), &parts.file_rpc},
                    {v1::AdapterService::service_full_name(), &parts.adapter_rpc},
                    {v1::ModelService::service_full_name(), &parts.model_rpc},
+                   {v1::AdminService::service_full_name(), &parts.admin_rpc},
                    {iv1::RouteService::service_full_name(), &parts.route_rpc}};
   DEX_ASSIGN_OR_RETURN(parts.server, rpc::Server::start(door, parts.room, parts.registry));
   rpc::Server::Options worker_door;
@@ -186,11 +204,13 @@ void Scheduler::stop(std::chrono::milliseconds grace) {
   }
   if (parts.sweeper) parts.sweeper->request_stop();
   if (parts.janitor) parts.janitor->request_stop();
+  if (parts.retention) parts.retention->request_stop();
   parts.store.close();  // nobody needs an answer any more: waits for a dead store end at once
   parts.claims.close();
   parts.watches.close();
   if (parts.sweeper) parts.sweeper->stop();
   if (parts.janitor) parts.janitor->stop();
+  if (parts.retention) parts.retention->stop();
   parts.monitor.reset();
 }
 

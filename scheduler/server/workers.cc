@@ -183,13 +183,40 @@ base::Result<iv1::ClaimResponse> Workers::claim(const iv1::ClaimRequest& request
     case Answer::kJob:
       break;
   }
+  auto job = granted(answer.job);
+  if (job.status().code() == base::Code::kNotFound) {
+    DEX_RETURN_IF_ERROR(give_up(claim, answer.job, job.status()));
+    response.mutable_none();
+    return response;
+  }
   // Should this fail, the worker repeats its claim_id and gets the same job again.
-  DEX_ASSIGN_OR_RETURN(*response.mutable_job(), granted(answer.job));
+  DEX_ASSIGN_OR_RETURN(*response.mutable_job(), std::move(job));
   if (answer.replayed) return response;  // the answer was lost on its way, not a second claim
   spdlog::info("job {} attempt {} runs on {}", answer.job.id, answer.job.attempt, claim.worker);
   parts_.metrics.claimed(answer.job.pool, static_cast<double>(answer.job.waited_ms) / 1000);
   options_.changed();
   return response;
+}
+
+base::Status Workers::give_up(const store::JobRepository::ClaimRequest& claim,
+                              const store::ClaimedJob& job, const base::Status& why) {
+  store::JobRepository::Finish finish;
+  finish.worker = claim.worker;
+  finish.id = job.id;
+  finish.epoch = job.epoch;
+  finish.outcome = "fail_final";
+  finish.why_code = "invalid_hyperparameter";
+  finish.why = "The job can't start, since what it names was deleted: " + why.message();
+  const auto finished = parts_.jobs.finish(finish);
+  DEX_RETURN_IF_ERROR(finished.status());
+  spdlog::warn("job {}: {}", job.id, finish.why);
+  if (!finished->replayed && finished->terminal()) {
+    parts_.metrics.attempt_ended(finished->pool, finish.outcome, finished->run_seconds);
+    parts_.metrics.job_finished(finished->pool, finished->kind,
+                                finish_outcome(finished->state, finished->why_code));
+  }
+  options_.changed();
+  return {};
 }
 
 base::Result<iv1::ClaimedJob> Workers::granted(const store::ClaimedJob& claimed) {

@@ -47,6 +47,9 @@ class Workers {
   base::Result<iv1::DrainResponse> drain(const iv1::DrainRequest& request);
 
  private:
+  // Ends a claimed job that can't run because an adapter or a file it names was deleted.
+  base::Status give_up(const store::JobRepository::ClaimRequest& claim,
+                       const store::ClaimedJob& job, const base::Status& why);
   base::Result<iv1::ClaimedJob> granted(const store::ClaimedJob& job);
   base::Result<iv1::InputFile> input(const std::string& tenant, const std::string& file);
   // What only a job of that kind has.
