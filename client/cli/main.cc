@@ -79,6 +79,7 @@ int run(int argc, char** argv) {
   Action action;
   add_files(app, action);
   add_jobs(app, action);
+  add_checkpoints(app, action);
   add_evaluations(app, action);
   add_adapters(app, action);
   add_generate(app, action);
