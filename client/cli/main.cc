@@ -86,6 +86,7 @@ int run(int argc, char** argv) {
   add_chat(app, action);
   add_study(app, action);
   add_catalog(app, action);
+  add_doctor(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

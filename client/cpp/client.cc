@@ -392,6 +392,11 @@ Result<v1::Preset> Client::get_preset(const std::string& name, const std::string
   return call(*models_, &v1::ModelService::Stub::GetPreset, request, options_.timeout);
 }
 
+Result<v1::Health> Client::health() {
+  return call(*admin_, &v1::AdminService::Stub::GetHealth, v1::GetHealthRequest(),
+              options_.timeout);
+}
+
 Result<v1::ServerCapabilities> Client::capabilities() {
   return call(*models_, &v1::ModelService::Stub::GetServerCapabilities,
               v1::GetServerCapabilitiesRequest(), options_.timeout);

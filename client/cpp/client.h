@@ -109,6 +109,8 @@ class Client {
   Result<v1::ListPresetsResponse> list_presets();
   Result<v1::Preset> get_preset(const std::string& name, const std::string& model);
   Result<v1::ServerCapabilities> capabilities();
+  // The platform examined just now; for operators.
+  Result<v1::Health> health();
 
  private:
   template <typename Stub, typename Request, typename Reply>

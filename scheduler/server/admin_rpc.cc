@@ -12,4 +12,10 @@ grpc::ServerUnaryReactor* AdminRpc::RedriveFineTuningJob(grpc::CallbackServerCon
   });
 }
 
+grpc::ServerUnaryReactor* AdminRpc::GetHealth(grpc::CallbackServerContext* ctx,
+                                              const v1::GetHealthRequest* in, v1::Health* out) {
+  return rpc::run(room_, ctx, in, out,
+                  [this](rpc::Call& call) { return diagnosis_.health(call.principal()); });
+}
+
 }  // namespace dex::server

@@ -97,6 +97,8 @@ struct Scheduler::Parts {
   Workers worker_logic{{store, jobs, files, adapters, workers, layout, metrics, random},
                        {options.beat_ms, on_change}};
 
+  Diagnosis diagnosis{{store, workers, catalog, layout, clock}};
+
   // Long polls look once a second for jobs of other replicas (jobs.md §4), watches more often.
   Waiters claims{std::chrono::seconds(1)};
   Waiters watches{std::chrono::milliseconds(options.watch_ms)};
@@ -104,7 +106,7 @@ struct Scheduler::Parts {
   Routes route_logic{workers, catalog, watches};
 
   FineTuningRpc job_rpc{room, job_logic, change_logic, job_watches, preview_logic, watches};
-  AdminRpc admin_rpc{room, change_logic};
+  AdminRpc admin_rpc{room, change_logic, diagnosis};
   EvaluationRpc evaluation_rpc{room, evaluation_logic, job_watches};
   FileRpc file_rpc{room, file_logic};
   AdapterRpc adapter_rpc{room, adapter_logic, watches};
