@@ -99,11 +99,11 @@ void add_client_checks(const ClientSide& client, v1::Health& health) {
   const int64_t apart_ms = std::max<int64_t>(0, std::abs(middle_ms - server_ms) - wait_ms / 2);
   auto& clock = checks.emplace_back();
   clock.set_name("clock");
-  const bool close = apart_ms < kClocksApart_ms;
-  clock.set_severity(close ? v1::Health::SEVERITY_OK : v1::Health::SEVERITY_WARN);
+  const bool agree = apart_ms < kClocksApart_ms;
+  clock.set_severity(agree ? v1::Health::SEVERITY_OK : v1::Health::SEVERITY_WARN);
   clock.set_finding(std::to_string(apart_ms) + " ms from this machine's; it answered in " +
                     std::to_string(wait_ms) + " ms");
-  if (!close) clock.set_remedy("set both by NTP: times that are shown are the server's");
+  if (!agree) clock.set_remedy("set both by NTP: times that are shown are the server's");
 
   google::protobuf::RepeatedPtrField<Check> all;
   for (Check& check : checks) {

@@ -316,11 +316,11 @@ base::Result<iv1::AttemptVerdict> Workers::beat(const std::string& worker,
   beat.sequence = attempt.beat_seq();
   beat.phase = phase_word(attempt.phase());
   beat.progress = progress_bytes(attempt.progress());
-  if (const auto foreign = check_checkpoint(attempt.checkpoint(), beat.id); foreign.ok()) {
+  if (const auto own = check_checkpoint(attempt.checkpoint(), beat.id); own.ok()) {
     beat.checkpoint = checkpoint_of(attempt.checkpoint());
   } else {
     spdlog::error("job {}: {} offers a checkpoint that is not taken: {}", beat.id, worker,
-                  foreign.message());
+                  own.message());
   }
   beat.events = new_events(beat.id, attempt.events());
   auto reply = parts_.jobs.beat(beat);

@@ -1,4 +1,5 @@
 // Ended jobs: their events on disk, and their end after the retention.
+#include <algorithm>
 #include <fstream>
 #include <numeric>
 

@@ -47,7 +47,7 @@ TEST_F(JobChangeTest, AResumeTakesBackAPauseThatHasNotHappened) {
   enlist();
   const auto job = create_good();
   const auto claimed = claim().job();
-  pause(job.id());
+  EXPECT_EQ(pause(job.id())->state(), v1::JOB_STATE_PAUSING);
   EXPECT_EQ(resume(job.id())->state(), v1::JOB_STATE_RUNNING);
   EXPECT_EQ(beat(claimed, 1).attempts(0).verdict(), iv1::AttemptVerdict::VERDICT_OK);
 }
