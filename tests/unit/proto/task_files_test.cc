@@ -20,7 +20,8 @@ TEST(TaskFilesTest, EveryTasksFilesAreFoundTheDataFirst) {
       {"multiple_choice", {"file", "shots_file"}},
       {"icl", {"file"}},
       {"answers", {"file"}},
-      {"head_analysis", {"file"}}};
+      {"head_analysis", {"file"}},
+      {"instructions", {"file"}}};
   std::map<std::string, std::vector<std::string>> found;
   const auto* oneof = v1::EvaluationTask::descriptor()->FindOneofByName("task");
   for (int i = 0; i < oneof->field_count(); ++i) {

@@ -89,7 +89,9 @@ TEST_F(EvaluationProgressTest, IsToldFromInsideABatchAboutOnceASecond) {
     EXPECT_GE(told[i].ratio, told[i - 1].ratio);
     EXPECT_GE(told[i].done, told[i - 1].done);
     const int64_t passed_ms = told[i].at_ms - told[i - 1].at_ms;
-    if (told[i].phase == EvaluationPhase::kEvaluating) EXPECT_LE(passed_ms, 4'000) << i;
+    if (told[i].phase == EvaluationPhase::kEvaluating) {
+      EXPECT_LE(passed_ms, 4'000) << i;
+    }
     if (!told[i].same_place(told[i - 1])) continue;
     EXPECT_GE(passed_ms, 1'000) << i;
     ++from_inside;

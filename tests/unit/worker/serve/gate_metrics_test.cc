@@ -83,8 +83,7 @@ TEST(GateMetricsTest, UsualNumbersAreThoseOfTheTasks) {
   icl.set_metric("accuracy");
   icl.mutable_evaluation()->mutable_icl()->set_file("f");
   const evaluate::InContext::Options of_icl;
-  for (const int32_t shots : of_icl.shots)
-    EXPECT_FALSE(refused(icl, "shots", shots)) << shots;
+  for (const int32_t shots : of_icl.shots) EXPECT_FALSE(refused(icl, "shots", shots)) << shots;
   EXPECT_TRUE(refused(icl, "shots", 5));
   needles.set_metric("accuracy");
   needles.mutable_evaluation()->mutable_multi_needle()->set_file("f");

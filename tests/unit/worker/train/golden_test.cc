@@ -47,7 +47,8 @@ JobSpec spec_of(const nlohmann::json& golden, JobSpec spec) {
     spec.dex.lambda.start = golden.value("start", 0.0);
     spec.dex.lambda.end = golden.value("end", 0.0);
     spec.dex.lambda.learn_init = golden.value("learn_init", 0.0);
-    spec.dex.w_d_init = model::parse_branch_init(golden.at("w_d_init").get<std::string>());
+    spec.dex.w_d_init =
+        golden.at("w_d_init") == "linear" ? model::BranchInit::kLinear : model::BranchInit::kZeros;
     spec.anneal.steps = golden.at("anneal").get<int64_t>();
   }
   if (golden.contains("scope")) {
