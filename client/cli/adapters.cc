@@ -52,6 +52,18 @@ int list(Context& context, const v1::ListAdaptersRequest& request) {
   return kDone;
 }
 
+int delete_adapter(Context& context, const std::string& id, bool yes) {
+  if (!yes) {
+    context.output.failure(base::invalid_argument(
+        "MISSING_FIELD", "an adapter can't be had back: give --yes to delete " + id));
+    return kUsage;
+  }
+  const auto deleted = context.client.delete_adapter(id);
+  if (!deleted.ok()) return context.output.failure(deleted.status());
+  context.output.result(*deleted, deleted->id(), {{"DELETED", deleted->id()}});
+  return kDone;
+}
+
 int download_adapter(Context& context, const std::string& id, const std::string& folder) {
   const base::Status status = context.client.download_adapter(id, folder);
   if (!status.ok()) return context.output.failure(status);
@@ -150,7 +162,7 @@ void add_export(CLI::App& noun, Action& action) {
 
 void add_adapters(CLI::App& app, Action& action) {
   auto* noun = app.add_subcommand(
-      "adapters", "published adapters: list, load, unload, download, import, export");
+      "adapters", "published adapters: list, load, unload, download, import, export, delete");
   noun->require_subcommand(1);
 
   auto* verb = add_verb(*noun, "list", "the newest adapters", "dexctl adapters list");
@@ -197,6 +209,14 @@ void add_adapters(CLI::App& app, Action& action) {
 
   add_import(*noun, action);
   add_export(*noun, action);
+
+  auto yes = std::make_shared<bool>(false);
+  verb = add_verb(*noun, "delete", "forget an adapter and remove its files; unload it first",
+                  "dexctl adapters delete ft:… --yes");
+  verb->add_option("id", *id, "adapter id")->required();
+  verb->add_flag("-y,--yes", *yes, "yes, delete it");
+  verb->callback(
+      [&action, id, yes] { action = [=](Context& c) { return delete_adapter(c, *id, *yes); }; });
 }
 
 }  // namespace dex::cli

@@ -28,9 +28,11 @@ using Action = std::function<int(Context&)>;
 // `action`.
 void add_files(CLI::App& app, Action& action);
 void add_jobs(CLI::App& app, Action& action);
+void add_checkpoints(CLI::App& app, Action& action);
 void add_evaluations(CLI::App& app, Action& action);
 void add_adapters(CLI::App& app, Action& action);
 void add_catalog(CLI::App& app, Action& action);  // models, presets, version
+void add_doctor(CLI::App& app, Action& action);
 void add_generate(CLI::App& app, Action& action);
 void add_study(CLI::App& app, Action& action);
 void add_chat(CLI::App& app, Action& action);

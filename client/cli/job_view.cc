@@ -34,9 +34,16 @@ std::string waiting_text(v1::WaitingReason reason) {
   }
 }
 
+// Why a paused job waits for a resume; nothing where the user asked for it.
+std::string pause_text(v1::PauseReason reason) {
+  if (reason == v1::PAUSE_REASON_AWAITING_START) return " (checked, waits for its start)";
+  return reason == v1::PAUSE_REASON_DISK_FULL ? " (the workers' disks are full)" : "";
+}
+
 std::string state_text(const v1::FineTuningJob& job) {
   const bool queued = job.state() == v1::JOB_STATE_QUEUED;
-  return short_name(job.state()) + (queued ? waiting_text(job.waiting_reason()) : "");
+  if (queued) return short_name(job.state()) + waiting_text(job.waiting_reason());
+  return short_name(job.state()) + pause_text(job.pause_reason());
 }
 
 std::string progress_text(const v1::FineTuningJob& job) {
@@ -150,6 +157,11 @@ Table job_details(const v1::FineTuningJob& job) {
   if (job.has_queue_position()) add("queue position", std::to_string(job.queue_position()));
   add("attempt", job.attempt() ? std::to_string(job.attempt()) : "");
   add("model", job.model());
+  add("name", job.display_name());
+  for (const auto& [key, value] : job.metadata()) add("metadata " + key, value);
+  constexpr uint32_t kUsualPriority = 4;
+  const bool unusual = job.priority() != kUsualPriority && job.priority() != 0;  // 0: or not said
+  if (unusual && !job.has_end_time()) add("priority", std::to_string(job.priority()));
   add("preset", job.effective_config().preset_version());
   add("created", local_time(job.create_time()));
   add("step", progress_text(job));

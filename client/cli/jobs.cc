@@ -5,6 +5,7 @@
 #include "client/cli/exit_code.h"
 #include "client/cli/file_argument.h"
 #include "client/cli/heads.h"
+#include "client/cli/job_changes.h"
 #include "client/cli/job_spec.h"
 #include "client/cli/job_view.h"
 #include "client/cli/names.h"
@@ -274,7 +275,8 @@ void add_create_and_estimate(CLI::App& noun, Action& action) {
 }  // namespace
 
 void add_jobs(CLI::App& app, Action& action) {
-  auto* noun = app.add_subcommand("jobs", "fine-tuning jobs: create, list, watch, cancel");
+  auto* noun =
+      app.add_subcommand("jobs", "fine-tuning jobs: create, list, watch, pause, cancel, delete");
   noun->require_subcommand(1);
   add_create_and_estimate(*noun, action);
 
@@ -311,6 +313,7 @@ void add_jobs(CLI::App& app, Action& action) {
       [&action, id, after] { action = [=](Context& c) { return events(c, *id, *after); }; });
 
   add_heads(*noun, action);
+  add_job_changes(*noun, action);
 
   auto wait = std::make_shared<bool>(false);
   verb = add_verb(*noun, "cancel", "stop a job", "dexctl jobs cancel ftjob-01… --wait");

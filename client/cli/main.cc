@@ -79,12 +79,14 @@ int run(int argc, char** argv) {
   Action action;
   add_files(app, action);
   add_jobs(app, action);
+  add_checkpoints(app, action);
   add_evaluations(app, action);
   add_adapters(app, action);
   add_generate(app, action);
   add_chat(app, action);
   add_study(app, action);
   add_catalog(app, action);
+  add_doctor(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

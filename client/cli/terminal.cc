@@ -55,6 +55,12 @@ std::string dim(const Terminal& terminal, std::string_view text) {
 std::string red(const Terminal& terminal, std::string_view text) {
   return styled(terminal, "31", text);
 }
+std::string green(const Terminal& terminal, std::string_view text) {
+  return styled(terminal, "32", text);
+}
+std::string yellow(const Terminal& terminal, std::string_view text) {
+  return styled(terminal, "33", text);
+}
 
 size_t display_width(std::string_view text) {
   size_t width = 0;

@@ -19,6 +19,8 @@ Terminal detect_terminal(bool no_color);
 std::string bold(const Terminal& terminal, std::string_view text);
 std::string dim(const Terminal& terminal, std::string_view text);
 std::string red(const Terminal& terminal, std::string_view text);
+std::string green(const Terminal& terminal, std::string_view text);
+std::string yellow(const Terminal& terminal, std::string_view text);
 
 // Characters that a terminal shows for valid UTF-8, counting each code point as one column.
 size_t display_width(std::string_view text);

@@ -78,7 +78,8 @@ Client::Client(Options options)
       files_(v1::FileService::NewStub(channel_)),
       adapters_(v1::AdapterService::NewStub(channel_)),
       inference_(v1::InferenceService::NewStub(channel_)),
-      models_(v1::ModelService::NewStub(channel_)) {}
+      models_(v1::ModelService::NewStub(channel_)),
+      admin_(v1::AdminService::NewStub(channel_)) {}
 
 template <typename Stub, typename Request, typename Reply>
 Result<Reply> Client::call(Stub& stub,
@@ -128,6 +129,50 @@ Result<v1::FineTuningJob> Client::cancel_job(const std::string& id) {
   request.set_id(id);
   request.set_request_id(new_request_id());
   return call(*jobs_, &v1::FineTuningService::Stub::CancelFineTuningJob, request, options_.timeout);
+}
+
+Result<v1::FineTuningJob> Client::pause_job(const std::string& id) {
+  v1::PauseFineTuningJobRequest request;
+  request.set_id(id);
+  request.set_request_id(new_request_id());
+  return call(*jobs_, &v1::FineTuningService::Stub::PauseFineTuningJob, request, options_.timeout);
+}
+
+Result<v1::FineTuningJob> Client::resume_job(const std::string& id) {
+  v1::ResumeFineTuningJobRequest request;
+  request.set_id(id);
+  request.set_request_id(new_request_id());
+  return call(*jobs_, &v1::FineTuningService::Stub::ResumeFineTuningJob, request, options_.timeout);
+}
+
+Result<v1::FineTuningJob> Client::update_job(const v1::UpdateFineTuningJobRequest& request) {
+  v1::UpdateFineTuningJobRequest once = request;
+  if (once.request_id().empty()) once.set_request_id(new_request_id());
+  return call(*jobs_, &v1::FineTuningService::Stub::UpdateFineTuningJob, once, options_.timeout);
+}
+
+Result<v1::DeleteFineTuningJobResponse> Client::delete_job(const std::string& id,
+                                                           bool with_adapter) {
+  v1::DeleteFineTuningJobRequest request;
+  request.set_id(id);
+  request.set_delete_adapter(with_adapter);
+  request.set_request_id(new_request_id());
+  return call(*jobs_, &v1::FineTuningService::Stub::DeleteFineTuningJob, request, options_.timeout);
+}
+
+Result<v1::FineTuningJob> Client::redrive_job(const std::string& id, double deadline_seconds) {
+  v1::RedriveFineTuningJobRequest request;
+  request.set_id(id);
+  if (deadline_seconds > 0) request.set_deadline_seconds(deadline_seconds);
+  request.set_request_id(new_request_id());
+  return call(*admin_, &v1::AdminService::Stub::RedriveFineTuningJob, request, options_.timeout);
+}
+
+Result<v1::Checkpoint> Client::create_checkpoint(const std::string& job) {
+  v1::CreateCheckpointRequest request;
+  request.set_job(job);
+  request.set_request_id(new_request_id());
+  return call(*jobs_, &v1::FineTuningService::Stub::CreateCheckpoint, request, options_.generation);
 }
 
 Result<v1::Estimate> Client::estimate_job(const v1::FineTuningJobSpec& spec, bool probe) {
@@ -294,6 +339,13 @@ Result<v1::Adapter> Client::unload_adapter(const std::string& id) {
   return call(*adapters_, &v1::AdapterService::Stub::UnloadAdapter, request, options_.timeout);
 }
 
+Result<v1::DeleteAdapterResponse> Client::delete_adapter(const std::string& id) {
+  v1::DeleteAdapterRequest request;
+  request.set_id(id);
+  request.set_request_id(new_request_id());
+  return call(*adapters_, &v1::AdapterService::Stub::DeleteAdapter, request, options_.timeout);
+}
+
 Status Client::download_adapter(const std::string& id, const std::filesystem::path& folder) {
   v1::DownloadAdapterRequest request;
   request.set_id(id);
@@ -380,6 +432,11 @@ Result<v1::Preset> Client::get_preset(const std::string& name, const std::string
   request.set_name(name);
   request.set_model(model);
   return call(*models_, &v1::ModelService::Stub::GetPreset, request, options_.timeout);
+}
+
+Result<v1::Health> Client::health() {
+  return call(*admin_, &v1::AdminService::Stub::GetHealth, v1::GetHealthRequest(),
+              options_.timeout);
 }
 
 Result<v1::ServerCapabilities> Client::capabilities() {

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "dex/v1/adapters.grpc.pb.h"
+#include "dex/v1/admin.grpc.pb.h"
 #include "dex/v1/evaluation.grpc.pb.h"
 #include "dex/v1/files.grpc.pb.h"
 #include "dex/v1/finetuning.grpc.pb.h"
@@ -43,6 +44,13 @@ class Client {
   Result<v1::FineTuningJob> get_job(const std::string& id, bool with_head_selection = false);
   Result<v1::ListFineTuningJobsResponse> list_jobs(const v1::ListFineTuningJobsRequest& request);
   Result<v1::FineTuningJob> cancel_job(const std::string& id);
+  Result<v1::FineTuningJob> pause_job(const std::string& id);
+  Result<v1::FineTuningJob> resume_job(const std::string& id);
+  Result<v1::FineTuningJob> update_job(const v1::UpdateFineTuningJobRequest& request);
+  Result<v1::DeleteFineTuningJobResponse> delete_job(const std::string& id, bool with_adapter);
+  Result<v1::FineTuningJob> redrive_job(const std::string& id, double deadline_seconds);  // 0: none
+  // Waits until it is written: up to Options::generation.
+  Result<v1::Checkpoint> create_checkpoint(const std::string& job);
   // With `probe` a worker does one update: waits up to Options::probe.
   Result<v1::Estimate> estimate_job(const v1::FineTuningJobSpec& spec, bool probe = false);
   // Waits for a worker: up to Options::generation.
@@ -88,6 +96,7 @@ class Client {
   Result<v1::Adapter> get_adapter(const std::string& id);
   Result<v1::Adapter> load_adapter(const std::string& id, double wait_seconds);
   Result<v1::Adapter> unload_adapter(const std::string& id);
+  Result<v1::DeleteAdapterResponse> delete_adapter(const std::string& id);
   // Unpacks the artefact into `folder`, which must not exist or be empty, and holds every file
   // against checksums.json. After a failure nothing is left there.
   Status download_adapter(const std::string& id, const std::filesystem::path& folder);
@@ -110,6 +119,8 @@ class Client {
   Result<v1::ListPresetsResponse> list_presets();
   Result<v1::Preset> get_preset(const std::string& name, const std::string& model);
   Result<v1::ServerCapabilities> capabilities();
+  // The platform examined just now; for operators.
+  Result<v1::Health> health();
 
  private:
   template <typename Stub, typename Request, typename Reply>
@@ -125,6 +136,7 @@ class Client {
   std::unique_ptr<v1::AdapterService::Stub> adapters_;
   std::unique_ptr<v1::InferenceService::Stub> inference_;
   std::unique_ptr<v1::ModelService::Stub> models_;
+  std::unique_ptr<v1::AdminService::Stub> admin_;
 };
 
 // A request id for a call that must have one effect however often it is sent.

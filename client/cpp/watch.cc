@@ -2,6 +2,7 @@
 
 #include "client/cpp/call_context.h"
 #include "client/cpp/client.h"
+#include "services/base/random.h"
 #include "services/rpc/status.h"
 
 namespace dex::client {
@@ -13,6 +14,23 @@ using std::chrono::milliseconds;
 bool is_terminal(v1::JobState state) {
   return state == v1::JOB_STATE_SUCCEEDED || state == v1::JOB_STATE_FAILED ||
          state == v1::JOB_STATE_CANCELLED || state == v1::JOB_STATE_EXPIRED;
+}
+
+// A server that ended the stream early (restart, drain, a reader too slow, too many who came back
+// at once) is asked again; so is one that is away. Anything else, like NOT_FOUND, is final.
+bool worth_asking_again(const grpc::Status& status) {
+  if (status.ok() || status.error_code() == grpc::StatusCode::UNAVAILABLE ||
+      status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED)
+    return true;
+  return status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED &&
+         rpc::from_grpc(status).reason() == "RATE_LIMITED";
+}
+
+// Half of the delay to the whole: those who lost their server together come back apart.
+milliseconds with_jitter(milliseconds delay) {
+  static base::SystemRandom random;
+  return milliseconds(
+      static_cast<int64_t>(static_cast<double>(delay.count()) * (1.0 - base::uniform(random) / 2)));
 }
 
 // What one connection of a watch came to.
@@ -50,14 +68,9 @@ Status follow(const std::stop_token& stop, int64_t after_sequence,
       return {base::Code::kCancelled, "CLIENT_CANCELLED", "stopped on request"};
     }
     if (round.status.ok() && round.finished) return {};
-    // A server that ended the stream early (restart, drain, a reader too slow) is asked again; so
-    // is one that is away. Anything else, like NOT_FOUND, is final.
-    const bool again = round.status.ok() ||
-                       round.status.error_code() == grpc::StatusCode::UNAVAILABLE ||
-                       round.status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
-    if (!again) return rpc::from_grpc(round.status);
+    if (!worth_asking_again(round.status)) return rpc::from_grpc(round.status);
     if (round.delivered) delay = milliseconds(200);
-    if (!wait_unless_stopped(stop, delay)) {
+    if (!wait_unless_stopped(stop, with_jitter(delay))) {
       return {base::Code::kCancelled, "CLIENT_CANCELLED", "stopped on request"};
     }
     delay = std::min(delay * 2, milliseconds(2000));

@@ -125,6 +125,14 @@ grpc::ServerWriteReactor<v1::DownloadAdapterResponse>* AdapterRpc::DownloadAdapt
       download_options<Message>());
 }
 
+grpc::ServerUnaryReactor* AdapterRpc::DeleteAdapter(Context* ctx,
+                                                    const v1::DeleteAdapterRequest* in,
+                                                    v1::DeleteAdapterResponse* out) {
+  return rpc::run(room_, ctx, in, out, [=, this](Call& call) {
+    return marked(call, adapters_.remove(call.principal(), *in));
+  });
+}
+
 grpc::ServerReadReactor<v1::ImportAdapterRequest>* AdapterRpc::ImportAdapter(Context* ctx,
                                                                              v1::Adapter* out) {
   using Pending = rpc::PendingUpload<v1::ImportAdapterRequest, v1::Adapter>;

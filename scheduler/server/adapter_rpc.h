@@ -24,6 +24,8 @@ class AdapterRpc final : public v1::AdapterService::CallbackService {
   Unary* UnloadAdapter(Context* ctx, const v1::UnloadAdapterRequest* in, v1::Adapter* out) override;
   grpc::ServerWriteReactor<v1::DownloadAdapterResponse>* DownloadAdapter(
       Context* ctx, const v1::DownloadAdapterRequest* in) override;
+  Unary* DeleteAdapter(Context* ctx, const v1::DeleteAdapterRequest* in,
+                       v1::DeleteAdapterResponse* out) override;
   grpc::ServerReadReactor<v1::ImportAdapterRequest>* ImportAdapter(Context* ctx,
                                                                    v1::Adapter* out) override;
   Unary* ExportAdapter(Context* ctx, const v1::ExportAdapterRequest* in, v1::Export* out) override;

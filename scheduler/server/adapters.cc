@@ -1,11 +1,15 @@
 #include "scheduler/server/adapters.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <filesystem>
 
 #include "scheduler/server/artefact_tar.h"
+#include "scheduler/server/job_id.h"
 #include "scheduler/server/job_view.h"
 #include "scheduler/server/page.h"
+#include "services/base/files.h"
 
 namespace dex::server {
 
@@ -148,6 +152,33 @@ base::Result<Answer<v1::Adapter>> Adapters::unload(const auth::Principal& who,
   changed_();
   DEX_ASSIGN_OR_RETURN(const auto record, adapters_.get(who.tenant(), request.id()));
   return Answer<v1::Adapter>{adapter_view(record), replayed};
+}
+
+base::Result<Answer<v1::DeleteAdapterResponse>> Adapters::remove(
+    const auth::Principal& who, const v1::DeleteAdapterRequest& request) {
+  DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kAdaptersWrite));
+  if (request.id().empty()) return missing("id");
+  DEX_ASSIGN_OR_RETURN(const auto key, identity_of(request, ids_));
+  const auto record = adapters_.get(who.tenant(), request.id());
+  DEX_ASSIGN_OR_RETURN(const auto removed, adapters_.remove(who.tenant(), request.id(), key));
+  changed_();
+  if (!removed.replayed) remove_files(removed.uri, record.ok() ? record->job : "", who.tenant());
+  v1::DeleteAdapterResponse response;
+  response.set_id(request.id());
+  return Answer<v1::DeleteAdapterResponse>{std::move(response), removed.replayed};
+}
+
+// The record is gone, so what can't be removed now is only told.
+void Adapters::remove_files(const std::string& uri, const std::string& job,
+                            const std::string& tenant) {
+  const auto folder = layout_.absolute(uri);
+  base::Status status = folder.ok() ? base::remove_tree(*folder) : folder.status();
+  std::error_code error;
+  // Of a deleted job the adapter was the last that was kept.
+  const bool job_is_gone = !job.empty() && fs::exists(layout_.kept_spec(tenant, job), error);
+  if (status.ok() && job_is_gone)
+    status = base::remove_tree(layout_.kept_spec(tenant, job).parent_path());
+  if (!status.ok()) spdlog::error("files of a deleted adapter stay: {}", status.message());
 }
 
 base::Status Adapters::download(const auth::Principal& who,

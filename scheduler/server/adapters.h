@@ -44,6 +44,10 @@ class Adapters {
   base::Result<Answer<v1::Adapter>> unload(const auth::Principal& who,
                                            const v1::UnloadAdapterRequest& request);
 
+  // Record and files. ADAPTER_IN_USE while workers are asked to hold it. Waits for the disk.
+  base::Result<Answer<v1::DeleteAdapterResponse>> remove(const auth::Principal& who,
+                                                         const v1::DeleteAdapterRequest& request);
+
   // The artefact as a tar, checksums.json first, in pieces of at most 256 KiB; `sink` answers false
   // when nobody listens any more. ARTIFACT_CORRUPT when a file is missing or not as recorded: then
   // the archive has no end and no client takes it for whole.
@@ -51,6 +55,9 @@ class Adapters {
                         const std::function<bool(std::string)>& sink);
 
  private:
+  // Of a deleted adapter that `job` has made; empty: nobody knows which.
+  void remove_files(const std::string& uri, const std::string& job, const std::string& tenant);
+
   store::AdapterRepository& adapters_;
   store::WorkerRepository& workers_;
   const DataLayout& layout_;

@@ -22,13 +22,26 @@ class DataLayout {
   // "jobs/<tenant>/<job>/attempt-<epoch>"
   [[nodiscard]] static std::string attempt(const std::string& tenant, const std::string& job,
                                            int64_t epoch);
-  // "jobs/<tenant>/<job>/texts.jsonl": rows that came with the request of a preview.
-  [[nodiscard]] static std::string texts(const std::string& tenant, const std::string& job);
+  // Whether a path is "jobs/<a tenant>/<job>/attempt-<epoch>/<something>", written plainly. `epoch`
+  // −1: any of the job's attempts. What workers point to lies there (jobs.md §4, fence).
+  [[nodiscard]] static bool is_in_attempt(const std::string& path, const std::string& job,
+                                          int64_t epoch = -1);
   // "jobs/<tenant>/<job>": everything that a job has on the disk.
   [[nodiscard]] static std::string job(const std::string& tenant, const std::string& job);
+  // "jobs/<tenant>/<job>/texts.jsonl": rows that came with the request of a preview.
+  [[nodiscard]] static std::string texts(const std::string& tenant, const std::string& job);
   // "jobs/<tenant>/<job>/upload": the files of an adapter that is imported, as they came.
   [[nodiscard]] static std::string uploaded_adapter(const std::string& tenant,
                                                     const std::string& job);
+  // Of a job that has ended: its events, and of one that was deleted the spec that its adapter came
+  // from (a serialized FineTuningJob, as the store had it).
+  [[nodiscard]] std::filesystem::path events(const std::string& tenant,
+                                             const std::string& job) const;
+  [[nodiscard]] std::filesystem::path kept_spec(const std::string& tenant,
+                                                const std::string& job) const;
+  // Held by the one process that archives and removes ended jobs.
+  [[nodiscard]] std::filesystem::path retention_lock() const { return root_ / "retention.lock"; }
+  [[nodiscard]] const std::filesystem::path& root() const { return root_; }
   // Folders to walk through: blobs two levels down, temporaries of uploads, findings of files, and
   // <tenant>/<job>/attempt-<epoch>.
   [[nodiscard]] std::filesystem::path all_blobs() const { return root_ / "files/sha256"; }

@@ -163,6 +163,7 @@ base::Result<Answer<v1::Evaluation>> Evaluations::create(
     *resolved.mutable_spec() = stored_evaluation(job->spec);
     return Answer<v1::Evaluation>{std::move(resolved), false};
   }
+  if (options_.durable) DEX_RETURN_IF_ERROR(store_keeps(options_.durable()));
   submission.jobs.push_back(std::move(job).value());
   const auto submitted = parts_.jobs.submit(tenant, submission);
   if (!submitted.ok()) {

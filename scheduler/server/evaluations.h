@@ -38,6 +38,8 @@ class Evaluations {
     std::string pool = "cpu";
     // Called after an evaluation was made or changed: somebody may wait for it.
     std::function<void()> changed;
+    // As FineTuningJobs::Options.
+    std::function<base::Status()> durable;
   };
   Evaluations(Parts parts, Options options) : parts_(parts), options_(std::move(options)) {}
 

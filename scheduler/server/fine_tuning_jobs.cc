@@ -13,6 +13,7 @@
 #include "scheduler/server/job_view.h"
 #include "scheduler/server/page.h"
 #include "scheduler/server/training_facts.h"
+#include "services/base/files.h"
 #include "services/base/sha256.h"
 
 namespace dex::server {
@@ -76,14 +77,22 @@ base::Result<v1::FineTuningJobSpec> FineTuningJobs::maker_of(const std::string& 
                                                              const store::AdapterRecord& record,
                                                              const v1::Adapter& adapter) {
   if (adapter.origin() != v1::Adapter::ORIGIN_IMPORTED) {
-    DEX_ASSIGN_OR_RETURN(const auto job, parts_.jobs.get(tenant, record.job));
-    return effective_spec(job.spec);
+    DEX_ASSIGN_OR_RETURN(const std::string stored, stored_spec(tenant, record.job));
+    return effective_spec(stored);
   }
   if (auto made = made_as(record)) return std::move(*made);
   const std::string what = "gives its linears ranks or layers that no job's LoRA has";
   return base::failed_precondition("ADAPTER_MISMATCH",
                                    "The job can't go on from '" + record.id + "': it " + what)
       .with_violation("model", what);
+}
+
+base::Result<std::string> FineTuningJobs::stored_spec(const std::string& tenant,
+                                                      const std::string& job) {
+  const auto record = parts_.jobs.get(tenant, job);
+  if (record.ok()) return record->spec;
+  if (record.status().code() != base::Code::kNotFound) return record.status();
+  return base::read_file(parts_.layout.kept_spec(tenant, job), kLargestSpecBytes);
 }
 
 base::Result<core::TaskFiles> FineTuningJobs::gate_files(const std::string& tenant,
@@ -241,6 +250,7 @@ base::Result<Answer<v1::FineTuningJob>> FineTuningJobs::create(
     resolved.ParseFromString(job.spec);
     return Answer<v1::FineTuningJob>{std::move(resolved), false};
   }
+  if (options_.durable) DEX_RETURN_IF_ERROR(store_keeps(options_.durable()));
   submission.jobs.push_back(std::move(job));
   return submit(tenant, std::move(submission));
 }
@@ -322,15 +332,15 @@ base::Result<v1::ListFineTuningEventsResponse> FineTuningJobs::events(
   DEX_ASSIGN_OR_RETURN(const int wanted, page_size(request.page_size(), 100));
   if (request.after_sequence() < 0) return base::invalid_field("after_sequence", "must be ≥ 0");
   DEX_ASSIGN_OR_RETURN(const auto record, parts_.jobs.get(who.tenant(), request.id()));
-  DEX_ASSIGN_OR_RETURN(const auto entries,
-                       parts_.jobs.log(request.id(), request.after_sequence(), wanted + 1));
+  DEX_ASSIGN_OR_RETURN(auto events, parts_.events.read(who.tenant(), record.id,
+                                                       request.after_sequence(), wanted + 1));
   v1::ListFineTuningEventsResponse page;
-  for (const auto& entry : entries) {
+  for (auto& event : events) {
     if (page.events_size() == wanted) {
       page.set_has_more(true);
       break;
     }
-    *page.add_events() = event_view(record.id, entry);
+    *page.add_events() = std::move(event);
   }
   return page;
 }

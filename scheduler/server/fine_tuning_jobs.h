@@ -7,6 +7,7 @@
 #include "scheduler/core/estimate.h"
 #include "scheduler/core/resolve.h"
 #include "scheduler/server/data_layout.h"
+#include "scheduler/server/job_events.h"
 #include "scheduler/server/metrics.h"
 #include "scheduler/server/model_catalog.h"
 #include "scheduler/server/request_key.h"
@@ -31,6 +32,7 @@ class FineTuningJobs {
     store::FileRepository& files;
     store::AdapterRepository& adapters;
     store::WorkerRepository& workers;
+    JobEvents& events;
     const ModelCatalog& models;
     const DataLayout& layout;
     Metrics& metrics;
@@ -42,11 +44,14 @@ class FineTuningJobs {
     core::DeviceFacts device;
     // Called after a job was made or changed: somebody may wait for it.
     std::function<void()> changed;
+    // Whether the store keeps what it acknowledges (Sweeper::health); asked before a job is made.
+    std::function<base::Status()> durable;
   };
   FineTuningJobs(Parts parts, Options options) : parts_(parts), options_(std::move(options)) {}
 
   // Checks everything that needs no worker, resolves the preset, queues the job. Nothing is stored
-  // when anything is wrong, nor with validate_only.
+  // when anything is wrong, nor with validate_only, nor while the store would not keep it:
+  // STORE_UNAVAILABLE.
   base::Result<Answer<v1::FineTuningJob>> create(const auth::Principal& who,
                                                  const v1::CreateFineTuningJobRequest& request);
   // With its head selection also ARTIFACT_CORRUPT, and then waits for the disk.
@@ -83,6 +88,8 @@ class FineTuningJobs {
   base::Result<v1::FineTuningJobSpec> maker_of(const std::string& tenant,
                                                const store::AdapterRecord& record,
                                                const v1::Adapter& adapter);
+  // The spec as the store has it of a job that made an adapter, also after the job was deleted.
+  base::Result<std::string> stored_spec(const std::string& tenant, const std::string& job);
   // What the tasks of its gates read; files that are not named are for core::resolve to refuse.
   base::Result<core::TaskFiles> gate_files(const std::string& tenant,
                                            const v1::FineTuningJobSpec& spec);

@@ -9,6 +9,11 @@ base::Status missing(const std::string& field) {
       .with_violation(field, "is missing");
 }
 
+base::Status store_keeps(const base::Status& health) {
+  if (health.ok() || health.code() == base::Code::kUnavailable) return health;
+  return base::unavailable("STORE_UNAVAILABLE", health.message());
+}
+
 base::Status check_job_id(const std::string& id, const std::string& prefix,
                           const std::string& type) {
   if (id.empty()) return missing("id");

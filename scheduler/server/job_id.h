@@ -21,6 +21,10 @@ inline constexpr const char* kExportPrefix = "export-";
 // MISSING_FIELD with the field.
 base::Status missing(const std::string& field);
 
+// Before something new is acknowledged: `health` of the store as UNAVAILABLE STORE_UNAVAILABLE, so
+// that clients come back.
+base::Status store_keeps(const base::Status& health);
+
 // MISSING_FIELD for an empty id; RESOURCE_NOT_FOUND for one that `prefix` ("ftjob-") does not
 // begin, exactly as for an object that does not exist. `type` is what is looked for: "job".
 base::Status check_job_id(const std::string& id, const std::string& prefix,

@@ -40,6 +40,12 @@ void add_error(const store::JobRecord& record, v1::FineTuningJob& job) {
   error.set_attempt(static_cast<uint32_t>(record.attempt));
 }
 
+v1::PauseReason pause_reason_of(const std::string& word) {
+  v1::PauseReason reason = v1::PAUSE_REASON_UNSPECIFIED;
+  v1::PauseReason_Parse("PAUSE_REASON_" + word, &reason);
+  return reason;
+}
+
 v1::FineTuningEvent::Level level_of(const std::string& word) {
   if (word == "WARN") return v1::FineTuningEvent::LEVEL_WARN;
   if (word == "ERROR") return v1::FineTuningEvent::LEVEL_ERROR;
@@ -124,6 +130,11 @@ v1::FineTuningJob job_view(const store::JobRecord& record, bool with_config) {
     *job.mutable_progress() = std::move(progress);
   }
   job.set_worker(record.worker);
+  job.set_priority(static_cast<uint32_t>(record.priority));
+  if (record.state == "PAUSED") job.set_pause_reason(pause_reason_of(record.pause_reason));
+  if (record.name) job.set_display_name(*record.name);
+  if (record.metadata)
+    *job.mutable_metadata() = parsed<v1::FineTuningJob>(*record.metadata).metadata();
   job.set_etag(std::to_string(record.revision));
   if (record.queue_position > 0)
     job.set_queue_position(static_cast<uint32_t>(record.queue_position));

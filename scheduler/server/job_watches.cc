@@ -10,7 +10,8 @@ namespace dex::server {
 
 namespace {
 
-constexpr int kPage = 100;  // entries of a job in one read
+constexpr int kPage = 100;          // entries of a job in one read
+constexpr size_t kJobsARead = 100;  // bounds what one reply of the store may hold
 
 v1::JobState shown_state(const store::JobRecord& record) {
   v1::Progress progress;
@@ -28,14 +29,15 @@ void JobWatches::watch(const std::string& tenant, const std::string& id, int64_t
   if (!client->write({id, *record})) return;
 
   while (true) {
-    const auto entries = jobs_.log(id, watch.after, kPage);
-    if (!entries.ok()) break;  // the store is away just now: the first look goes on from here
-    for (const auto& entry : *entries) {
-      if (!client->write({id, entry})) return;
-      watch.after = entry.sequence;
-      watch.last->store(entry.sequence);
+    const auto events = events_.read(tenant, id, watch.after, kPage);
+    if (events.status().code() == base::Code::kDataLoss) return client->finish(events.status());
+    if (!events.ok()) break;  // the store is away just now: the first look goes on from here
+    for (const auto& event : *events) {
+      if (!client->write({id, event})) return;
+      watch.after = event.sequence();
+      watch.last->store(event.sequence());
     }
-    if (entries->size() < kPage) break;
+    if (events->size() < kPage) break;
   }
   if (watch.after > record->sequence) {  // it moved while its log was sent
     record = jobs_.get(tenant, id);
@@ -76,23 +78,18 @@ bool JobWatches::look() {
     if (!fresh) at->second = std::min(at->second, watch.after);
   }
   std::vector<store::JobRepository::LogPosition> positions;
-  for (const auto& [id, after] : oldest) positions.push_back({id, after});
-
   bool more = false;
-  if (const auto news = jobs_.logs(positions, kPage); news.ok()) {
+  for (auto job = oldest.begin(); job != oldest.end();) {
+    positions.clear();
+    for (; job != oldest.end() && positions.size() < kJobsARead; ++job)
+      positions.push_back({job->first, job->second});
+    const auto news = jobs_.logs(positions, kPage);
+    if (!news.ok()) break;  // the store is away: watches stay open and go on when it is back
     for (const auto& [id, entries] : *news) {
       more = more || entries.size() == kPage;
-      base::Result<store::JobRecord> job = base::internal("not read yet");
-      bool read = false;
-      std::erase_if(watches, [&, &id = id, &entries = entries](Watch& watch) {
-        if (watch.id != id) return false;
-        if (!read) job = jobs_.get(watch.tenant, id);
-        read = true;
-        return advance(watch, entries, job);
-      });
+      tell(watches, id, entries);
     }
   }
-  // The store away: watches stay open and go on when it is back.
 
   const std::lock_guard lock(mutex_);
   watches_.insert(watches_.end(), std::make_move_iterator(watches.begin()),
@@ -101,9 +98,27 @@ bool JobWatches::look() {
   return false;
 }
 
+void JobWatches::tell(std::vector<Watch>& watches, const std::string& id,
+                      const std::vector<store::LogEntry>& entries) {
+  base::Result<store::JobRecord> job = base::internal("not read yet");
+  bool read = false;
+  std::erase_if(watches, [&](Watch& watch) {
+    if (watch.id != id) return false;
+    if (!read) job = jobs_.get(watch.tenant, id);
+    read = true;
+    return advance(watch, entries, job);
+  });
+}
+
 bool JobWatches::advance(Watch& watch, const std::vector<store::LogEntry>& entries,
                          const base::Result<store::JobRecord>& job) {
   if (!job.ok()) return false;  // events and snapshot go together: both at the next look
+  if (entries.front().sequence > watch.after + 1 && job->archived > watch.after) {
+    // What lies between has gone to the archive, which is read where a watch begins.
+    watch.client->finish(base::unavailable(
+        "WATCH_LAGGED", "the watch is behind the job's log; connect again from the last event"));
+    return true;
+  }
   bool last = false;
   for (const store::LogEntry& entry : entries) {
     if (entry.sequence <= watch.after) continue;

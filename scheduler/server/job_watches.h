@@ -9,21 +9,22 @@
 #include <vector>
 
 #include "dex/v1/finetuning.pb.h"
+#include "scheduler/server/job_events.h"
 #include "scheduler/server/waiters.h"
 #include "scheduler/store/job_repository.h"
 #include "services/base/status.h"
 
 namespace dex::server {
 
-// What a watch tells: an entry of the job's log, or the job as it is now.
+// What a watch tells: an event, from the job's log or as it is shown, or the job as it is now.
 struct JobNews {
   std::string job;  // its id
-  std::variant<store::LogEntry, store::JobRecord> news;
+  std::variant<store::LogEntry, v1::FineTuningEvent, store::JobRecord> news;
 };
 
 // Follows the logs of watched jobs of every kind for all clients of this replica: one read of the
-// store for all of them, at each change that this replica made and every 250 ms for those that
-// others made (jobs.md §8). Thread-safe.
+// store for a hundred of them, at each change that this replica made and every 250 ms for those
+// that others made (jobs.md §8). Thread-safe.
 class JobWatches {
  public:
   // The way to one client. Thread-safe, outlives nothing: kept until the watch ends.
@@ -39,8 +40,8 @@ class JobWatches {
     [[nodiscard]] virtual bool gone() const = 0;
   };
 
-  JobWatches(store::JobRepository& jobs, Waiters& waiters)  // both outlive this object
-      : jobs_(jobs), waiters_(waiters) {}
+  JobWatches(store::JobRepository& jobs, JobEvents& events, Waiters& waiters)  // outlive this
+      : jobs_(jobs), events_(events), waiters_(waiters) {}
 
   // Sends a snapshot, then the stored events with sequence > after, then follows. Ends the client
   // OK after the last event, or with RESOURCE_NOT_FOUND. Returns when the stored part is sent; call
@@ -61,12 +62,17 @@ class JobWatches {
   };
 
   bool look();  // for all watches; true when there are none
+  // Sends a job's news to those of `watches` that follow it, and takes out the ones that have
+  // ended.
+  void tell(std::vector<Watch>& watches, const std::string& id,
+            const std::vector<store::LogEntry>& entries);
   // Sends what is new in `entries`; `job` is read when the state may have changed. True: the watch
   // has ended.
   bool advance(Watch& watch, const std::vector<store::LogEntry>& entries,
                const base::Result<store::JobRecord>& job);
 
   store::JobRepository& jobs_;
+  JobEvents& events_;
   Waiters& waiters_;
   std::mutex mutex_;
   std::vector<Watch> watches_;  // guarded by mutex_

@@ -2,7 +2,9 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 
 #include "scheduler/server/job_id.h"
 #include "services/base/files.h"
@@ -15,6 +17,9 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kAttempt = "attempt-";
+// What the ids of every kind of job begin with (job_id.h).
+constexpr const char* kJobPrefixes[] = {"ftjob-", "eval-",       "heads-",
+                                        "probe-", kImportPrefix, kExportPrefix};
 
 // The entries of a folder, empty when it can't be read.
 std::vector<fs::path> entries(const fs::path& folder) {
@@ -94,6 +99,43 @@ std::vector<std::string> needless_attempts(const store::JobRecord& job,
       needless.push_back(attempt);
   }
   return needless;
+}
+
+base::Result<std::string> published_adapter(store::AdapterRepository& adapters,
+                                            const store::JobRecord& job) {
+  if (job.adapter.empty() || job.state != "SUCCEEDED") return std::string();
+  const auto adapter = adapters.get(job.tenant, job.adapter);
+  if (adapter.ok()) return adapter->uri;
+  if (adapter.status().code() == base::Code::kNotFound) return std::string();
+  return adapter.status();
+}
+
+base::Status remove_job_artefacts(const DataLayout& layout, const store::JobRecord& job,
+                                  const std::string& kept) {
+  const bool known =
+      std::any_of(std::begin(kJobPrefixes), std::end(kJobPrefixes),
+                  [&job](const char* prefix) { return base::is_id(job.id, prefix); });
+  if (!known) return base::internal("'" + job.id + "' is no job's id: nothing is removed");
+  DEX_ASSIGN_OR_RETURN(const fs::path folder, layout.absolute(DataLayout::job(job.tenant, job.id)));
+  fs::path adapter;
+  if (!kept.empty()) {
+    DEX_ASSIGN_OR_RETURN(adapter, layout.absolute(kept));
+  }
+  std::error_code error;
+  if (kept.empty() || !fs::exists(adapter, error)) return base::remove_tree(folder);
+  const fs::path spec = layout.kept_spec(job.tenant, job.id);
+  DEX_RETURN_IF_ERROR(base::write_file_atomically(spec, job.spec));
+  for (const fs::path& path : entries(folder)) {
+    if (path == spec) continue;
+    if (path != adapter.parent_path()) {
+      DEX_RETURN_IF_ERROR(base::remove_tree(path));
+      continue;
+    }
+    for (const fs::path& part : entries(path)) {
+      if (part != adapter) DEX_RETURN_IF_ERROR(base::remove_tree(part));
+    }
+  }
+  return {};
 }
 
 base::Result<int64_t> remove_needless_attempts(const DataLayout& layout, store::JobRepository& jobs,

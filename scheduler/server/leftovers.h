@@ -6,12 +6,13 @@
 #include <vector>
 
 #include "scheduler/server/data_layout.h"
+#include "scheduler/store/adapter_repository.h"
 #include "scheduler/store/file_repository.h"
 #include "scheduler/store/job_repository.h"
 #include "services/base/status.h"
 
-// What killed uploads and ended jobs leave in the data directory. Everything here waits a day
-// before it removes something, and may run while others work; blocks on disk and store.
+// What killed uploads and ended jobs leave in the data directory. Everything here may run while
+// others work, and blocks on disk and store. What nobody asked to remove waits a day.
 namespace dex::server {
 
 inline constexpr int64_t kLeftoverAge_ms = int64_t{24} * 3600 * 1000;
@@ -35,5 +36,16 @@ std::vector<std::string> needless_attempts(const store::JobRecord& job,
 // Ends early, and well, when `stop` is requested. Answers how many went.
 base::Result<int64_t> remove_needless_attempts(const DataLayout& layout, store::JobRepository& jobs,
                                                int64_t now_ms, const std::stop_token& stop);
+
+// Where the adapter lies that a job has published and that is still there: "jobs/…/final"; else
+// empty.
+base::Result<std::string> published_adapter(store::AdapterRepository& adapters,
+                                            const store::JobRecord& job);
+
+// Removes everything in the folder of a job whose record is about to go, at once. What lies at
+// `kept` (of published_adapter; empty: nothing) stays, and beside it the job's spec: a job that
+// goes on from the adapter needs it. May be repeated.
+base::Status remove_job_artefacts(const DataLayout& layout, const store::JobRecord& job,
+                                  const std::string& kept);
 
 }  // namespace dex::server

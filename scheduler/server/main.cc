@@ -5,11 +5,14 @@
 
 #include <CLI/CLI.hpp>
 #include <cctype>
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <string>
+#include <utility>
 
 #include "scheduler/server/scheduler.h"
+#include "scheduler/store/store.h"
 #include "services/auth/listen_address.h"
 #include "services/base/files.h"
 #include "services/base/logging.h"
@@ -27,10 +30,12 @@ struct Flags {
   std::string redis_user;
   fs::path redis_password_file;
   std::string log_level = "info";
+  int64_t retention_days = 30;
 };
 
 // Each also by the environment (--lease-ms: DEX_LEASE_MS), for a dexd that starts the scheduler.
-void add_times(CLI::App& app, SchedulerOptions& o) {
+void add_times(CLI::App& app, Flags& flags) {
+  SchedulerOptions& o = flags.options;
   const auto add = [&](const std::string& name, int64_t& value, int least, int most,
                        const std::string& help) {
     std::string variable = "DEX_";
@@ -49,6 +54,11 @@ void add_times(CLI::App& app, SchedulerOptions& o) {
   add("worker-timeout-ms", o.times.worker_timeout_ms, 1000, kHour,
       "silence after which a worker is lost");
   add("sweep-ms", o.sweep_ms, 50, kTenMinutes, "time between two sweeps");
+  // Not less than request_ids are known for: a repeat must find the job that it made.
+  app.add_option("--retention-days", flags.retention_days,
+                 "days until an ended job goes, with its files; its adapter stays (30)")
+      ->check(CLI::Range(1, 3650))
+      ->envname("DEX_RETENTION_DAYS");
   add("beat-ms", o.beat_ms, 50, kTenMinutes, "time between heartbeats that workers are told");
 }
 
@@ -63,7 +73,7 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("--worker-listen", o.worker_listen, "address for workers");
   app.add_option("--metrics-listen", o.metrics_listen, "/metrics, /healthz, /readyz");
   app.add_option("--endpoints-file", o.endpoints_file, "written once it listens");
-  add_times(app, o);
+  add_times(app, flags);
   app.add_option("--log-level", flags.log_level, "trace, debug, info, warn, error, off");
 }
 
@@ -82,6 +92,18 @@ dex::base::Status read_redis(Flags& flags) {
   return {};
 }
 
+// A store that can't be used, or would lose what it acknowledges, is the operator's to mend: there
+// is no use in waiting. One that does not answer yet is waited for once this program listens.
+dex::base::Status check_store(const SchedulerOptions& options) {
+  dex::store::Store::Options once;
+  once.redis.address = options.redis;
+  once.redis.connections = 1;
+  once.redis.patience = std::chrono::milliseconds(500);
+  once.times = options.times;
+  const auto status = dex::store::Store(std::move(once)).preflight();
+  return status.code() == dex::base::Code::kFailedPrecondition ? status : dex::base::Status();
+}
+
 dex::base::Status run(Flags& flags) {
   DEX_RETURN_IF_ERROR(
       dex::base::init_logging({.component = "scheduler", .level = flags.log_level, .file = {}}));
@@ -89,6 +111,7 @@ dex::base::Status run(Flags& flags) {
   DEX_RETURN_IF_ERROR(
       dex::auth::check_listen_address("--worker-listen", flags.options.worker_listen));
   DEX_RETURN_IF_ERROR(read_redis(flags));
+  DEX_RETURN_IF_ERROR(check_store(flags.options));
   const dex::base::StopSignals signals;
   auto scheduler = dex::server::Scheduler::start(flags.options);
   DEX_RETURN_IF_ERROR(scheduler.status());
@@ -107,6 +130,7 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", std::string(dex::base::version()));
   add_flags(app, flags);
   CLI11_PARSE(app, argc, argv);
+  flags.options.retention_ms = flags.retention_days * 24 * 3600 * 1000;
   flags.options.data_dir = fs::absolute(flags.options.data_dir).lexically_normal();
   flags.options.models_file = fs::absolute(flags.options.models_file).lexically_normal();
   const auto status = run(flags);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "dex/internal/v1/worker.pb.h"
 #include "scheduler/server/job_view.h"
@@ -30,7 +31,54 @@ void add_routes(const store::WorkerRecord& worker, iv1::RouteSnapshot& snapshot)
   }
 }
 
+constexpr size_t kPageBytes = 1 << 20;  // a quarter of what a message may have
+
+using RoutePages = std::vector<iv1::RouteSnapshot>;
+
+// The page that still has room for `bytes` more.
+class RoutePager {
+ public:
+  RoutePager(int64_t revision, size_t most_bytes) : revision_(revision), most_bytes_(most_bytes) {
+    next();
+  }
+  iv1::RouteSnapshot& room_for(size_t bytes) {
+    if (bytes_ > 0 && bytes_ + bytes > most_bytes_) {
+      pages_.back().set_more(true);
+      next();
+    }
+    bytes_ += bytes;
+    return pages_.back();
+  }
+  RoutePages take() { return std::move(pages_); }
+
+ private:
+  void next() {
+    pages_.emplace_back().set_revision(revision_);
+    bytes_ = 0;
+  }
+  const int64_t revision_;
+  const size_t most_bytes_;
+  size_t bytes_ = 0;
+  RoutePages pages_;
+};
+
+bool push_all(Routes::Gateway& gateway, const RoutePages& pages) {
+  return std::all_of(pages.begin(), pages.end(),
+                     [&gateway](const auto& page) { return gateway.push(page); });
+}
+
 }  // namespace
+
+RoutePages route_pages(iv1::RouteSnapshot whole, size_t most_bytes) {
+  RoutePager pager(whole.revision(), most_bytes);
+  for (std::string& base : *whole.mutable_bases())
+    pager.room_for(base.size()).add_bases(std::move(base));
+  for (auto& route : *whole.mutable_routes())
+    *pager.room_for(route.ByteSizeLong()).add_routes() = std::move(route);
+  for (auto& adapter : *whole.mutable_adapters())
+    *pager.room_for(adapter.ByteSizeLong()).add_adapters() = std::move(adapter);
+  return pager.take();
+}
 
 iv1::RouteSnapshot route_snapshot(const store::WorkerRepository::Routes& routes,
                                   const ModelCatalog& models) {
@@ -53,7 +101,7 @@ iv1::RouteSnapshot route_snapshot(const store::WorkerRepository::Routes& routes,
 base::Status Routes::watch(std::shared_ptr<Gateway> gateway) {
   auto routes = workers_.routes();
   DEX_RETURN_IF_ERROR(routes.status());
-  if (!gateway->push(route_snapshot(*routes, models_))) return {};
+  if (!push_all(*gateway, route_pages(route_snapshot(*routes, models_), kPageBytes))) return {};
   const std::lock_guard lock(mutex_);
   watches_.push_back({std::move(gateway), routes->revision});
   if (!looking_) {
@@ -83,10 +131,10 @@ bool Routes::look() {
     watches.swap(watches_);
   }
   if (const auto routes = workers_.routes(); routes.ok()) {
-    const auto snapshot = route_snapshot(*routes, models_);
+    const auto pages = route_pages(route_snapshot(*routes, models_), kPageBytes);
     std::erase_if(watches, [&](Watch& watch) {
       watch.revision = routes->revision;
-      return !watch.gateway->push(snapshot);
+      return !push_all(*watch.gateway, pages);
     });
   }
   const std::lock_guard lock(mutex_);

@@ -18,13 +18,17 @@ namespace iv1 = dex::internal::v1;
 iv1::RouteSnapshot route_snapshot(const store::WorkerRepository::Routes& routes,
                                   const ModelCatalog& models);
 
+// The same in messages of about `most_bytes` at most, each below the limit of a gRPC message; all
+// but the last are marked `more`. A single route or adapter is never split.
+std::vector<iv1::RouteSnapshot> route_pages(iv1::RouteSnapshot whole, size_t most_bytes);
+
 // Tells gateways of every change. Thread-safe.
 class Routes {
  public:
   class Gateway {
    public:
     virtual ~Gateway() = default;
-    virtual bool push(iv1::RouteSnapshot snapshot) = 0;  // never waits; false: gone
+    virtual bool push(iv1::RouteSnapshot page) = 0;  // never waits; false: gone
     [[nodiscard]] virtual bool gone() const = 0;
   };
 

@@ -47,6 +47,8 @@ class WatchClient final : public JobWatches::Client {
     Message out;
     if (const auto* entry = std::get_if<store::LogEntry>(&news.news)) {
       *out.mutable_event() = event_view(news.job, *entry);
+    } else if (auto* event = std::get_if<v1::FineTuningEvent>(&news.news)) {
+      *out.mutable_event() = std::move(*event);
     } else {
       *out.mutable_snapshot() = view_(std::get<store::JobRecord>(news.news));
     }

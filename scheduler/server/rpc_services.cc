@@ -39,6 +39,60 @@ Unary* FineTuningRpc::CancelFineTuningJob(Context* ctx, const v1::CancelFineTuni
   });
 }
 
+Unary* FineTuningRpc::PauseFineTuningJob(Context* ctx, const v1::PauseFineTuningJobRequest* in,
+                                         v1::FineTuningJob* out) {
+  return rpc::run(room_, ctx, in, out, [=, this](Call& call) {
+    return marked(call, changes_.pause(call.principal(), *in));
+  });
+}
+
+Unary* FineTuningRpc::ResumeFineTuningJob(Context* ctx, const v1::ResumeFineTuningJobRequest* in,
+                                          v1::FineTuningJob* out) {
+  return rpc::run(room_, ctx, in, out, [=, this](Call& call) {
+    return marked(call, changes_.resume(call.principal(), *in));
+  });
+}
+
+Unary* FineTuningRpc::UpdateFineTuningJob(Context* ctx, const v1::UpdateFineTuningJobRequest* in,
+                                          v1::FineTuningJob* out) {
+  return rpc::run(room_, ctx, in, out, [=, this](Call& call) {
+    return marked(call, changes_.update(call.principal(), *in));
+  });
+}
+
+Unary* FineTuningRpc::DeleteFineTuningJob(Context* ctx, const v1::DeleteFineTuningJobRequest* in,
+                                          v1::DeleteFineTuningJobResponse* out) {
+  return rpc::run(room_, ctx, in, out, [=, this](Call& call) {
+    return marked(call, changes_.remove(call.principal(), *in));
+  });
+}
+
+Unary* FineTuningRpc::CreateCheckpoint(Context* ctx, const v1::CreateCheckpointRequest* in,
+                                       v1::Checkpoint* out) {
+  using Pending = rpc::Pending<v1::Checkpoint>;
+  const auto starter = [this](std::shared_ptr<Pending> pending,
+                              const v1::CreateCheckpointRequest& request) {
+    const auto who = pending->call().principal();
+    const auto asked = changes_.ask_checkpoint(who, request);
+    if (!asked.ok()) return pending->answer(asked.status());
+    if (asked->replayed) pending->call().add_trailer("dex-replayed", "true");
+    waiters_.add([this, pending, who, job = request.job(), id = asked->checkpoint_id] {
+      if (!pending->alive()) return true;
+      auto found = changes_.checkpoint(who, job, id);
+      if (found.ok() && !found->has_value()) return false;
+      if (found.status().code() == base::Code::kUnavailable) return false;
+      if (found.ok()) {
+        pending->answer(std::move(**found));
+      } else {
+        pending->answer(found.status());
+      }
+      return true;
+    });
+  };
+  return rpc::run_async<v1::CreateCheckpointRequest, v1::Checkpoint>(room_, ctx, in, out, starter,
+                                                                     milliseconds(600'000));
+}
+
 Unary* FineTuningRpc::EstimateFineTuningJob(Context* ctx,
                                             const v1::EstimateFineTuningJobRequest* in,
                                             v1::Estimate* out) {

@@ -10,6 +10,7 @@
 #include "scheduler/server/files.h"
 #include "scheduler/server/fine_tuning_jobs.h"
 #include "scheduler/server/head_previews.h"
+#include "scheduler/server/job_changes.h"
 #include "scheduler/server/job_watches.h"
 #include "scheduler/server/memory_probes.h"
 #include "scheduler/server/models.h"
@@ -27,10 +28,11 @@ using Unary = grpc::ServerUnaryReactor;
 
 class FineTuningRpc final : public v1::FineTuningService::CallbackService {
  public:
-  FineTuningRpc(rpc::Room& room, FineTuningJobs& jobs, JobWatches& watches, HeadPreviews& previews,
-                MemoryProbes& probes, Waiters& waiters)
+  FineTuningRpc(rpc::Room& room, FineTuningJobs& jobs, JobChanges& changes, JobWatches& watches,
+                HeadPreviews& previews, MemoryProbes& probes, Waiters& waiters)
       : room_(room),
         jobs_(jobs),
+        changes_(changes),
         watches_(watches),
         previews_(previews),
         probes_(probes),
@@ -44,6 +46,16 @@ class FineTuningRpc final : public v1::FineTuningService::CallbackService {
                             v1::ListFineTuningJobsResponse* out) override;
   Unary* CancelFineTuningJob(Context* ctx, const v1::CancelFineTuningJobRequest* in,
                              v1::FineTuningJob* out) override;
+  Unary* PauseFineTuningJob(Context* ctx, const v1::PauseFineTuningJobRequest* in,
+                            v1::FineTuningJob* out) override;
+  Unary* ResumeFineTuningJob(Context* ctx, const v1::ResumeFineTuningJobRequest* in,
+                             v1::FineTuningJob* out) override;
+  Unary* UpdateFineTuningJob(Context* ctx, const v1::UpdateFineTuningJobRequest* in,
+                             v1::FineTuningJob* out) override;
+  Unary* DeleteFineTuningJob(Context* ctx, const v1::DeleteFineTuningJobRequest* in,
+                             v1::DeleteFineTuningJobResponse* out) override;
+  Unary* CreateCheckpoint(Context* ctx, const v1::CreateCheckpointRequest* in,
+                          v1::Checkpoint* out) override;
   Unary* EstimateFineTuningJob(Context* ctx, const v1::EstimateFineTuningJobRequest* in,
                                v1::Estimate* out) override;
   Unary* PreviewHeadSelection(Context* ctx, const v1::PreviewHeadSelectionRequest* in,
@@ -56,6 +68,7 @@ class FineTuningRpc final : public v1::FineTuningService::CallbackService {
  private:
   rpc::Room& room_;
   FineTuningJobs& jobs_;
+  JobChanges& changes_;
   JobWatches& watches_;
   HeadPreviews& previews_;
   MemoryProbes& probes_;

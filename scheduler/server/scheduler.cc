@@ -2,12 +2,16 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "scheduler/server/adapter_rpc.h"
+#include "scheduler/server/admin_rpc.h"
 #include "scheduler/server/evaluation_rpc.h"
 #include "scheduler/server/janitor.h"
 #include "scheduler/server/metrics.h"
+#include "scheduler/server/retention.h"
 #include "scheduler/server/rpc_services.h"
 #include "scheduler/server/sweeper.h"
 #include "services/base/clock.h"
@@ -57,6 +61,8 @@ struct Scheduler::Parts {
     claims.wake();
     watches.wake();
   }
+  // Asked by RPCs only, which come when everything is made.
+  [[nodiscard]] base::Status health() const { return sweeper->health(); }
 
   const SchedulerOptions options;
   const ModelCatalog catalog;
@@ -72,16 +78,19 @@ struct Scheduler::Parts {
   store::WorkerRepository workers{store};
   DataLayout layout;
   BlobStore blobs{layout, files};
+  JobEvents job_events{jobs, layout};
   std::function<void()> on_change = [this] { changed(); };
+  std::function<base::Status()> durable = [this] { return health(); };
 
   rpc::Room room;  // of the gateways' door
   rpc::Room workers_room;
 
   FineTuningJobs job_logic{
-      {store, jobs, files, adapters, workers, catalog, layout, metrics, ids, random},
-      {"cpu", options.device, on_change}};
+      {store, jobs, files, adapters, workers, job_events, catalog, layout, metrics, ids, random},
+      {"cpu", options.device, on_change, durable}};
+  JobChanges change_logic{{store, jobs, adapters, layout, ids}, on_change};
   Evaluations evaluation_logic{{store, jobs, files, adapters, catalog, layout, metrics, ids},
-                               {"cpu", on_change}};
+                               {"cpu", on_change, durable}};
   HeadPreviews preview_logic{{jobs, files, catalog, layout, metrics, ids}, {"cpu", on_change}};
   MemoryProbes probe_logic{{job_logic, jobs, metrics, ids}, {on_change}};
   Files file_logic{files, blobs, layout, ids, {}};
@@ -92,13 +101,17 @@ struct Scheduler::Parts {
   Workers worker_logic{{store, jobs, files, adapters, workers, layout, metrics, random, catalog},
                        {options.beat_ms, on_change}};
 
+  Diagnosis diagnosis{{store, workers, catalog, layout, clock}};
+
   // Long polls look once a second for jobs of other replicas (jobs.md §4), watches more often.
   Waiters claims{std::chrono::seconds(1)};
   Waiters watches{std::chrono::milliseconds(options.watch_ms)};
-  JobWatches job_watches{jobs, watches};
+  JobWatches job_watches{jobs, job_events, watches};
   Routes route_logic{workers, catalog, watches};
 
-  FineTuningRpc job_rpc{room, job_logic, job_watches, preview_logic, probe_logic, watches};
+  FineTuningRpc job_rpc{room,          job_logic,   change_logic, job_watches,
+                        preview_logic, probe_logic, watches};
+  AdminRpc admin_rpc{room, change_logic, diagnosis};
   EvaluationRpc evaluation_rpc{room, evaluation_logic, job_watches};
   FileRpc file_rpc{room, file_logic};
   AdapterRpc adapter_rpc{room, adapter_logic, adapter_job_logic, watches};
@@ -108,6 +121,7 @@ struct Scheduler::Parts {
 
   std::unique_ptr<Sweeper> sweeper;
   std::unique_ptr<Janitor> janitor;
+  std::unique_ptr<Retention> retention;
   std::unique_ptr<rpc::Server> server;
   std::unique_ptr<rpc::Server> worker_server;
   std::unique_ptr<monitor::HttpServer> monitor;
@@ -132,6 +146,13 @@ base::Result<std::unique_ptr<Scheduler>> Scheduler::start(const SchedulerOptions
   parts.janitor = std::make_unique<Janitor>(
       Janitor::Parts{parts.blobs, parts.files, parts.jobs, parts.layout, parts.clock},
       Janitor::Options{});
+  Retention::Options retention;
+  retention.keep_ms = options.retention_ms;
+  retention.archive_after_ms = options.archive_after_ms;
+  retention.period_ms = std::clamp<int64_t>(options.archive_after_ms / 2, 100, 30'000);
+  parts.retention = std::make_unique<Retention>(
+      Retention::Parts{parts.jobs, parts.adapters, parts.job_events, parts.layout, parts.clock},
+      retention);
 
   rpc::Server::Options door;
   door.address = options.listen;
@@ -140,6 +161,7 @@ base::Result<std::unique_ptr<Scheduler>> Scheduler::start(const SchedulerOptions
                    {v1::FileService::service_full_name(), &parts.file_rpc},
                    {v1::AdapterService::service_full_name(), &parts.adapter_rpc},
                    {v1::ModelService::service_full_name(), &parts.model_rpc},
+                   {v1::AdminService::service_full_name(), &parts.admin_rpc},
                    {iv1::RouteService::service_full_name(), &parts.route_rpc}};
   DEX_ASSIGN_OR_RETURN(parts.server, rpc::Server::start(door, parts.room, parts.registry));
   rpc::Server::Options worker_door;
@@ -180,16 +202,22 @@ base::Status Scheduler::ready() const {
 
 void Scheduler::stop(std::chrono::milliseconds grace) {
   Parts& parts = *parts_;
-  // Workers first: no new claims, but beats and finishes under way still end.
-  if (parts.worker_server) parts.worker_server->stop(grace);
-  if (parts.server) parts.server->stop(grace);
+  {
+    // Both doors at once: one grace, not two. Beats and finishes under way still end.
+    const std::jthread workers([&] {
+      if (parts.worker_server) parts.worker_server->stop(grace);
+    });
+    if (parts.server) parts.server->stop(grace);
+  }
   if (parts.sweeper) parts.sweeper->request_stop();
   if (parts.janitor) parts.janitor->request_stop();
+  if (parts.retention) parts.retention->request_stop();
   parts.store.close();  // nobody needs an answer any more: waits for a dead store end at once
   parts.claims.close();
   parts.watches.close();
   if (parts.sweeper) parts.sweeper->stop();
   if (parts.janitor) parts.janitor->stop();
+  if (parts.retention) parts.retention->stop();
   parts.monitor.reset();
 }
 

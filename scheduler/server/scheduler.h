@@ -23,6 +23,9 @@ struct SchedulerOptions {
   int64_t sweep_ms = 5000;
   int64_t beat_ms = 10000;
   int64_t watch_ms = 250;  // how soon a change made by another replica is seen
+  // Of ended jobs and evaluations: record, events and files, not adapters. At least a day.
+  int64_t retention_ms = int64_t{30} * 24 * 3600 * 1000;
+  int64_t archive_after_ms = 60'000;  // until the events of an ended job leave the store
   std::chrono::milliseconds store_patience{3000};
   core::DeviceFacts device;
 };
@@ -42,8 +45,7 @@ class Scheduler {
   [[nodiscard]] std::string metrics_address() const;
   [[nodiscard]] base::Status ready() const;
 
-  // Ends in the order of jobs.md §9, drain; blocks at most about `grace` twice. May be called
-  // again.
+  // Ends in the order of jobs.md §9, drain; blocks at most about `grace`. May be called again.
   void stop(std::chrono::milliseconds grace = std::chrono::seconds(10));
 
  private:

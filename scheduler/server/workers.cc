@@ -2,12 +2,10 @@
 
 #include <spdlog/spdlog.h>
 
-#include <set>
+#include <algorithm>
 
-#include "scheduler/core/gate_tasks.h"
 #include "scheduler/core/memory_fit.h"
 #include "scheduler/core/warm_start.h"
-#include "scheduler/server/evaluation_view.h"
 #include "scheduler/server/job_id.h"
 #include "scheduler/server/job_view.h"
 #include "services/base/files.h"
@@ -107,20 +105,20 @@ iv1::AttemptVerdict::Verdict verdict_of(store::JobRepository::Verdict verdict) {
   return iv1::AttemptVerdict::VERDICT_LOST;
 }
 
-iv1::DesiredAdapter desired_adapter(const store::AdapterRecord& record) {
-  iv1::DesiredAdapter desired;
-  desired.set_id(record.id);
-  desired.set_base(base_of_adapter(record.id));
-  desired.set_path(record.uri);
-  desired.set_content_sha256(record.sha256);
-  return desired;
-}
-
 // For those who see no details.
 std::string fit_text(const v1::OutOfMemory& failed) {
   core::SettingChanges fit;
   for (const auto& [path, value] : failed.nearest_fit()) fit[path] = value;
   return fit.empty() ? "" : "; by the estimate, " + core::text_of(fit) + " would fit";
+}
+
+// A checkpoint is what the next attempt trusts, and what the janitor keeps: it lies in this job's
+// own directories, or there is none.
+base::Status check_checkpoint(const iv1::CheckpointRef& checkpoint, const std::string& job) {
+  if (checkpoint.uri().empty() || DataLayout::is_in_attempt(checkpoint.uri(), job)) return {};
+  return base::invalid_field("checkpoint.uri", "'" + checkpoint.uri().substr(0, 255) +
+                                                   "' is in no attempt directory of the job " +
+                                                   job.substr(0, 255));
 }
 
 std::string finish_outcome(const std::string& state, const std::string& code) {
@@ -182,8 +180,14 @@ base::Result<iv1::ClaimResponse> Workers::claim(const iv1::ClaimRequest& request
     case Answer::kJob:
       break;
   }
+  auto job = granted(answer.job);
+  if (job.status().code() == base::Code::kNotFound) {
+    DEX_RETURN_IF_ERROR(give_up(claim, answer.job, job.status()));
+    response.mutable_none();
+    return response;
+  }
   // Should this fail, the worker repeats its claim_id and gets the same job again.
-  DEX_ASSIGN_OR_RETURN(*response.mutable_job(), granted(answer.job));
+  DEX_ASSIGN_OR_RETURN(*response.mutable_job(), std::move(job));
   if (answer.replayed) return response;  // the answer was lost on its way, not a second claim
   spdlog::info("job {} attempt {} runs on {}", answer.job.id, answer.job.attempt, claim.worker);
   parts_.metrics.claimed(answer.job.pool, static_cast<double>(answer.job.waited_ms) / 1000);
@@ -191,127 +195,24 @@ base::Result<iv1::ClaimResponse> Workers::claim(const iv1::ClaimRequest& request
   return response;
 }
 
-base::Result<iv1::ClaimedJob> Workers::granted(const store::ClaimedJob& claimed) {
-  iv1::ClaimedJob job;
-  job.set_job_id(claimed.id);
-  job.set_kind(claimed.kind);
-  job.set_epoch(claimed.epoch);
-  job.set_attempt(static_cast<uint32_t>(claimed.attempt));
-  if (!claimed.checkpoint.uri.empty()) {
-    job.mutable_checkpoint()->set_uri(claimed.checkpoint.uri);
-    job.mutable_checkpoint()->set_manifest_sha256(claimed.checkpoint.manifest_sha256);
-    job.mutable_checkpoint()->set_step(static_cast<uint32_t>(claimed.checkpoint.step));
+base::Status Workers::give_up(const store::JobRepository::ClaimRequest& claim,
+                              const store::ClaimedJob& job, const base::Status& why) {
+  store::JobRepository::Finish finish;
+  finish.worker = claim.worker;
+  finish.id = job.id;
+  finish.epoch = job.epoch;
+  finish.outcome = "fail_final";
+  finish.why_code = "invalid_hyperparameter";
+  finish.why = "The job can't start, since what it names was deleted: " + why.message();
+  const auto finished = parts_.jobs.finish(finish);
+  DEX_RETURN_IF_ERROR(finished.status());
+  spdlog::warn("job {}: {}", job.id, finish.why);
+  if (!finished->replayed && finished->terminal()) {
+    parts_.metrics.attempt_ended(finished->pool, finish.outcome, finished->run_seconds);
+    parts_.metrics.job_finished(finished->pool, finished->kind,
+                                finish_outcome(finished->state, finished->why_code));
   }
-  job.set_oom_retries(static_cast<uint32_t>(claimed.ooms));
-  job.set_hold(claimed.want == "hold");
-  job.set_attempt_dir(DataLayout::attempt(claimed.tenant, claimed.id, claimed.epoch));
-  job.set_tenant(claimed.tenant);
-  job.set_adapter_id(claimed.adapter);
-  DEX_RETURN_IF_ERROR(add_work(claimed, job));
-  return job;
-}
-
-base::Status Workers::add_work(const store::ClaimedJob& claimed, iv1::ClaimedJob& job) {
-  if (claimed.kind == kEvaluationKind) return add_evaluation(claimed, job);
-  if (claimed.kind == kAdapterImportKind) return add_import(claimed, job);
-  if (claimed.kind == kAdapterExportKind) return add_export(claimed, job);
-  return add_training(claimed, job);
-}
-
-base::Result<iv1::InputFile> Workers::input(const std::string& tenant, const std::string& id) {
-  DEX_ASSIGN_OR_RETURN(const auto file, parts_.files.get(tenant, id));
-  iv1::InputFile input;
-  input.set_file(id);
-  input.set_path(DataLayout::blob(file.sha256));
-  input.set_sha256(file.sha256);
-  input.set_filename(file.filename);
-  return input;
-}
-
-base::Status Workers::add_training(const store::ClaimedJob& claimed, iv1::ClaimedJob& job) {
-  *job.mutable_spec() = effective_spec(claimed.spec);
-  job.set_base_model(core::base_model_of(job.spec().model()));
-  if (core::goes_on(job.spec())) {
-    const auto start = parts_.adapters.get(claimed.tenant, job.spec().model());
-    DEX_RETURN_IF_ERROR(start.status());
-    *job.mutable_start_adapter() = desired_adapter(*start);
-  }
-  if (claimed.kind == kHeadSelectionKind && claimed.files.empty()) {  // rows of the request
-    job.mutable_training_input()->set_path(DataLayout::texts(claimed.tenant, claimed.id));
-    job.mutable_training_input()->set_filename("texts");
-    return {};
-  }
-  const auto& spec = job.spec();
-  const auto& guard = spec.watchdog().base_guard();
-  DEX_ASSIGN_OR_RETURN(*job.mutable_training_input(), input(claimed.tenant, spec.training_file()));
-  if (spec.has_validation_file()) {
-    DEX_ASSIGN_OR_RETURN(*job.mutable_validation_input(),
-                         input(claimed.tenant, spec.validation_file()));
-  }
-  if (guard.has_probe_file()) {
-    DEX_ASSIGN_OR_RETURN(*job.mutable_probe_input(), input(claimed.tenant, guard.probe_file()));
-  }
-  const auto& calibration = spec.dex().head_selection().calibration();
-  if (calibration.has_file()) {
-    DEX_ASSIGN_OR_RETURN(*job.mutable_calibration_input(),
-                         input(claimed.tenant, calibration.file()));
-  }
-  return add_gate_files(claimed.tenant, job);
-}
-
-base::Status Workers::add_gate_files(const std::string& tenant, iv1::ClaimedJob& job) {
-  std::set<std::string> known;
-  for (const core::NamedFile& named : core::gate_files(job.spec())) {
-    if (!known.insert(named.id).second) continue;
-    auto file = input(tenant, named.id);
-    DEX_RETURN_IF_ERROR(file.status());
-    *job.add_evaluation_files() = std::move(file).value();
-  }
-  return {};
-}
-
-base::Status Workers::add_evaluation(const store::ClaimedJob& claimed, iv1::ClaimedJob& job) {
-  *job.mutable_evaluation() = stored_evaluation(claimed.spec);
-  for (const std::string& id : claimed.files) {
-    auto file = input(claimed.tenant, id);
-    DEX_RETURN_IF_ERROR(file.status());
-    *job.add_evaluation_files() = std::move(file).value();
-  }
-  std::set<std::string> known;
-  for (const auto& subject : job.evaluation().subjects()) {
-    if (subject.adapter().empty() || !known.insert(subject.adapter()).second) continue;
-    DEX_ASSIGN_OR_RETURN(*job.add_evaluated_adapters(),
-                         adapter_files(claimed.tenant, subject.adapter()));
-  }
-  return {};
-}
-
-base::Result<iv1::EvaluatedAdapter> Workers::adapter_files(const std::string& tenant,
-                                                           const std::string& id) {
-  DEX_ASSIGN_OR_RETURN(const auto record, parts_.adapters.get(tenant, id));
-  iv1::EvaluatedAdapter adapter;
-  adapter.set_id(record.id);
-  adapter.set_path(record.uri);
-  adapter.set_content_sha256(record.sha256);
-  return adapter;
-}
-
-base::Status Workers::add_import(const store::ClaimedJob& claimed, iv1::ClaimedJob& job) {
-  v1::ImportAdapterRequest::Header header;
-  header.ParseFromString(claimed.spec);
-  job.set_base_model(header.base_model());
-  job.mutable_adapter_import()->set_path(DataLayout::uploaded_adapter(claimed.tenant, claimed.id));
-  return {};
-}
-
-base::Status Workers::add_export(const store::ClaimedJob& claimed, iv1::ClaimedJob& job) {
-  v1::ExportAdapterRequest request;
-  request.ParseFromString(claimed.spec);
-  job.set_base_model(base_of_adapter(request.adapter()));
-  auto& work = *job.mutable_adapter_export();
-  DEX_ASSIGN_OR_RETURN(*work.mutable_adapter(), adapter_files(claimed.tenant, request.adapter()));
-  if (request.dtype() == v1::ExportAdapterRequest::DTYPE_FP32) work.set_dtype("f32");
-  if (request.dtype() == v1::ExportAdapterRequest::DTYPE_BF16) work.set_dtype("bf16");
+  options_.changed();
   return {};
 }
 
@@ -324,15 +225,33 @@ base::Result<iv1::AttemptVerdict> Workers::beat(const std::string& worker,
   beat.sequence = attempt.beat_seq();
   beat.phase = phase_word(attempt.phase());
   beat.progress = progress_bytes(attempt.progress());
-  beat.checkpoint = checkpoint_of(attempt.checkpoint());
+  if (const auto own = check_checkpoint(attempt.checkpoint(), beat.id); own.ok()) {
+    beat.checkpoint = checkpoint_of(attempt.checkpoint());
+  } else {
+    spdlog::error("job {}: {} offers a checkpoint that is not taken: {}", beat.id, worker,
+                  own.message());
+  }
   beat.events = new_events(beat.id, attempt.events());
-  DEX_ASSIGN_OR_RETURN(const auto reply, parts_.jobs.beat(beat));
+  auto reply = parts_.jobs.beat(beat);
+  if (reply.status().code() == base::Code::kInvalidArgument)
+    reply = keep_lease(std::move(beat), reply.status());
+  DEX_RETURN_IF_ERROR(reply.status());
   iv1::AttemptVerdict verdict;
   verdict.set_job_id(attempt.job_id());
   verdict.set_epoch(attempt.epoch());
-  verdict.set_verdict(verdict_of(reply.verdict));
-  verdict.set_expires_in_ms(reply.remaining_ms);
+  verdict.set_verdict(verdict_of(reply->verdict));
+  verdict.set_expires_in_ms(reply->remaining_ms);
+  verdict.set_checkpoint_request(reply->checkpoint_request);
   return verdict;
+}
+
+base::Result<store::JobRepository::BeatReply> Workers::keep_lease(store::JobRepository::Beat beat,
+                                                                  const base::Status& refused) {
+  spdlog::error("job {}: {} events and the progress of {}'s beat {} are lost: {}", beat.id,
+                beat.events.size(), beat.worker, beat.sequence, refused.message());
+  beat.events.clear();
+  beat.progress.clear();
+  return parts_.jobs.beat(beat);
 }
 
 base::Result<iv1::HeartbeatResponse> Workers::heartbeat(const iv1::HeartbeatRequest& request) {
@@ -342,7 +261,13 @@ base::Result<iv1::HeartbeatResponse> Workers::heartbeat(const iv1::HeartbeatRequ
   // Leases first: they count even if the worker must register again.
   for (const auto& attempt : request.attempts()) {
     auto verdict = beat(request.worker_id(), attempt);
-    if (!verdict.ok()) return verdict.status();
+    if (!verdict.ok()) {
+      // Away is the store for all. What goes wrong with one attempt costs the others no lease.
+      if (verdict.status().code() == base::Code::kUnavailable) return verdict.status();
+      spdlog::error("job {}: the beat of {} failed: {}", attempt.job_id(), request.worker_id(),
+                    verdict.status().to_string());
+      continue;
+    }
     news = news || attempt.events_size() > 0;
     *response.add_attempts() = std::move(verdict).value();
   }
@@ -369,9 +294,7 @@ base::Result<iv1::HeartbeatResponse> Workers::heartbeat(const iv1::HeartbeatRequ
 
 base::Status Workers::check_result(const iv1::FinishRequest& request) const {
   const auto& result = request.result();
-  const std::string tail =
-      "/" + request.job_id() + "/attempt-" + std::to_string(request.epoch()) + "/";
-  if (!result.uri().starts_with("jobs/") || result.uri().find(tail) == std::string::npos) {
+  if (!DataLayout::is_in_attempt(result.uri(), request.job_id(), request.epoch())) {
     return base::invalid_field("result.uri",
                                "'" + result.uri() + "' is not below this attempt's directory");
   }
@@ -405,6 +328,7 @@ v1::OutOfMemory Workers::post_mortem(const iv1::FinishRequest& request) {
 base::Result<iv1::FinishResponse> Workers::finish(const iv1::FinishRequest& request) {
   DEX_RETURN_IF_ERROR(check_name("worker_id", request.worker_id(), 64));
   if (request.outcome() == iv1::OUTCOME_SUCCESS) DEX_RETURN_IF_ERROR(check_result(request));
+  DEX_RETURN_IF_ERROR(check_checkpoint(request.checkpoint(), request.job_id()));
   store::JobRepository::Finish finish;
   finish.worker = request.worker_id();
   finish.id = request.job_id();

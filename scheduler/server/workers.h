@@ -48,7 +48,12 @@ class Workers {
   base::Result<iv1::DrainResponse> drain(const iv1::DrainRequest& request);
 
  private:
+  // Ends a claimed job that can't run because an adapter or a file it names was deleted.
+  base::Status give_up(const store::JobRepository::ClaimRequest& claim,
+                       const store::ClaimedJob& job, const base::Status& why);
+  // claimed_work.cc
   base::Result<iv1::ClaimedJob> granted(const store::ClaimedJob& job);
+  static iv1::DesiredAdapter desired_adapter(const store::AdapterRecord& record);
   base::Result<iv1::InputFile> input(const std::string& tenant, const std::string& file);
   // What only a job of that kind has.
   base::Status add_training(const store::ClaimedJob& claimed, iv1::ClaimedJob& job);
@@ -62,6 +67,9 @@ class Workers {
   base::Result<iv1::AttemptVerdict> beat(const std::string& worker, const iv1::AttemptBeat& beat);
   // As the job's error shows it: with what would have fit, by the estimate.
   v1::OutOfMemory post_mortem(const iv1::FinishRequest& request);
+  // The same without what the store refuses of it: whoever computes keeps its lease.
+  base::Result<store::JobRepository::BeatReply> keep_lease(store::JobRepository::Beat beat,
+                                                           const base::Status& refused);
   base::Status check_result(const iv1::FinishRequest& request) const;
 
   Parts parts_;

@@ -29,7 +29,9 @@ class Room {
   struct Options {
     // Handlers of rpc::run, and starters of stream and upload, which may wait for their client.
     base::ThreadPool::Options unary{8, 1024, "rpc"};
-    base::ThreadPool::Options streams{32, 1024, "rpc-stream"};
+    // Thousands of watches come back at once when a scheduler has been away; each takes a thread
+    // only until it has what is stored.
+    base::ThreadPool::Options streams{32, 8192, "rpc-stream"};
     std::chrono::milliseconds unary_cap{60'000};       // a call's longest time, unless it says more
     std::chrono::milliseconds heartbeat{15'000};       // of a watch in which nothing happens
     std::chrono::milliseconds idle_upload{30'000};     // between two messages of an upload

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "dex/v1/adapters.pb.h"
+#include "dex/v1/admin.pb.h"
 #include "dex/v1/evaluation.pb.h"
 #include "dex/v1/files.pb.h"
 #include "dex/v1/finetuning.pb.h"
@@ -19,7 +20,8 @@ namespace {
 std::vector<std::string> collect() {
   const google::protobuf::Descriptor* messages[] = {
       v1::FineTuningJob::descriptor(),   v1::File::descriptor(),       v1::Adapter::descriptor(),
-      v1::GenerateRequest::descriptor(), v1::Evaluation::descriptor(), v1::Model::descriptor()};
+      v1::GenerateRequest::descriptor(), v1::Evaluation::descriptor(), v1::Model::descriptor(),
+      v1::Health::descriptor()};
   std::vector<std::string> names;
   for (const auto* message : messages) {
     const auto* file = message->file();

@@ -69,8 +69,11 @@ bool RouteWatcher::watch_once(const std::stop_token& stop) {
   const auto stub = internal::v1::RouteService::NewStub(scheduler_);
   const auto stream = stub->WatchRoutes(&context, request);
   bool came = false;
-  internal::v1::RouteSnapshot snapshot;
-  while (stream->Read(&snapshot)) {
+  internal::v1::RouteSnapshot snapshot, page;
+  while (stream->Read(&page)) {
+    snapshot.MergeFrom(page);  // lists are joined; the rest is the same in all pages
+    if (page.more()) continue;
+    snapshot.set_more(false);
     auto table = std::make_shared<const RouteTable>(std::move(snapshot));
     snapshot = {};
     std::map<Ticket, std::function<void()>> waiting;

@@ -61,7 +61,8 @@ TEST_F(ReflectionTest, ListsThePublicServices) {
           .result();
   for (const char* name :
        {"dex.v1.FineTuningService", "dex.v1.FileService", "dex.v1.AdapterService",
-        "dex.v1.InferenceService", "dex.v1.EvaluationService", "dex.v1.ModelService"}) {
+        "dex.v1.InferenceService", "dex.v1.EvaluationService", "dex.v1.ModelService",
+        "dex.v1.AdminService"}) {
     EXPECT_THAT(names, HasSubstr(name));
   }
   EXPECT_THAT(names, Not(HasSubstr("dex.internal")));

@@ -48,6 +48,24 @@ class RoutingTest : public GatewayTest {
   FakeWorker b_{"b"};
 };
 
+TEST_F(RoutingTest, ASnapshotInPagesIsTakenWhole) {
+  auto first = routes_to({&a_});
+  add_adapter(first, "ft:smol:default:x:1");
+  first.set_more(true);
+  scheduler_->set_routes(first);
+  internal::v1::RouteSnapshot last;
+  add_adapter(last, "ft:smol:default:x:2");
+  route(last);
+  for (const char* id : {"ft:smol:default:x:1", "ft:smol:default:x:2"}) {
+    const auto reply = generate("smol", id);
+    ASSERT_TRUE(reply.ok()) << id << ": " << reply.status().to_string();
+    EXPECT_EQ(reply.value().adapter().id(), id);
+  }
+  // And the next one begins anew.
+  route(routes_to({&a_}));
+  EXPECT_EQ(generate("smol", "ft:smol:default:x:1").status().reason(), "MODEL_NOT_FOUND");
+}
+
 TEST_F(RoutingTest, TheWorkerLearnsWhatItShallAnswerWith) {
   auto routes = routes_to({&a_});
   add_adapter(routes, "ft:smol:default:x:1");

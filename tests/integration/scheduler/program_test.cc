@@ -58,15 +58,30 @@ TEST_F(ProgramTest, BadFlagsEndInOneClearSentence) {
   EXPECT_NE(log().find("--listen"), std::string::npos) << log();
 }
 
-TEST_F(ProgramTest, WrongPasswordIsNotReadyAndSaysSo) {
+TEST_F(ProgramTest, WrongPasswordIsRefusedAtTheStart) {
   std::ofstream(directory_ / "password") << "guess\n";
   redis_.call({"CONFIG", "SET", "requirepass", "secret"});
   const auto process = run({"--redis-password-file", (directory_ / "password").string()});
-  while (log().find("refused the login") == std::string::npos && !process->wait(10)) {
-  }
-  EXPECT_NE(log().find("refused the login"), std::string::npos);
+  EXPECT_EQ(process->wait(15000)->code, 1);
+  EXPECT_NE(log().find("refused the login"), std::string::npos) << log();
   EXPECT_EQ(log().find("guess"), std::string::npos);
-  EXPECT_EQ(process->terminate(15000).code, 0);
+}
+
+TEST_F(ProgramTest, ARedisThatForgetsIsRefusedAtTheStart) {
+  redis_.call({"CONFIG", "SET", "appendfsync", "everysec"});
+  redis_.call({"CONFIG", "SET", "maxmemory-policy", "allkeys-lru"});
+  const auto process = run();
+  EXPECT_EQ(process->wait(15000)->code, 1);
+  EXPECT_NE(log().find("appendfsync is 'everysec', must be 'always'"), std::string::npos) << log();
+  EXPECT_NE(log().find("maxmemory-policy is 'allkeys-lru'"), std::string::npos) << log();
+  EXPECT_FALSE(std::filesystem::exists(directory_ / "run/scheduler.json"));
+}
+
+TEST_F(ProgramTest, DataOfANewerSchedulerIsRefusedAtTheStart) {
+  redis_.call({"HSET", "dex:{s0}:cfg", "schema", "2"});
+  const auto process = run();
+  EXPECT_EQ(process->wait(15000)->code, 1);
+  EXPECT_NE(log().find("start a newer scheduler"), std::string::npos) << log();
 }
 
 }  // namespace

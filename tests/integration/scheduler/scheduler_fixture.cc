@@ -51,6 +51,7 @@ SchedulerOptions SchedulerTest::options() {
   options.times.retry_backoff_ms = 300;
   options.times.worker_timeout_ms = 60'000;
   options.sweep_ms = 100;
+  options.archive_after_ms = archive_after_ms_;
   options.store_patience = std::chrono::milliseconds(500);
   return options;
 }

@@ -98,10 +98,10 @@ class SchedulerTest : public testing::Test {
   std::unique_ptr<iv1::WorkerService::Stub> workers_;
   std::unique_ptr<iv1::RouteService::Stub> routes_;
   int next_ = 0;
-  int64_t lease_ms_ = 20'000;  // takes effect at the next restart()
+  int64_t lease_ms_ = 20'000;          // takes effect at the next restart()
+  int64_t archive_after_ms_ = 60'000;  // likewise
 
- private:
-  void connect();
+  void connect();  // to a scheduler that a test put in place itself
 };
 
 // One row of a prompt_completion file.

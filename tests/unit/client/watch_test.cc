@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "client/cpp/client.h"
+#include "services/rpc/status.h"
 
 namespace dex::client {
 namespace {
@@ -20,6 +21,11 @@ class FlakyJobs : public v1::FineTuningService::Service {
       grpc::ServerContext*, const v1::WatchFineTuningJobRequest* request,
       grpc::ServerWriter<v1::WatchFineTuningJobResponse>* writer) override {
     if (request->id() == "ftjob-none") return {grpc::StatusCode::NOT_FOUND, "no such job"};
+    if (request->id() == "ftjob-quota") return exhausted("QUOTA_EXCEEDED");
+    if (request->id() == "ftjob-crowd" && turned_away < 2) {
+      ++turned_away;
+      return exhausted("RATE_LIMITED");
+    }
     cursors.push_back(request->after_sequence());
     const int connection = ++connections;
     v1::WatchFineTuningJobResponse message;
@@ -37,7 +43,11 @@ class FlakyJobs : public v1::FineTuningService::Service {
     return grpc::Status::OK;
   }
 
-  std::atomic<int> connections{0};
+  static grpc::Status exhausted(const char* reason) {
+    return rpc::to_grpc({base::Code::kResourceExhausted, reason, "too much of it"}, "request-1");
+  }
+
+  std::atomic<int> connections{0}, turned_away{0};
   std::vector<int64_t> cursors;
 };
 
@@ -98,6 +108,22 @@ TEST_F(ClientTest, AWatchEndsWhenTheCallbackHasEnoughOrTheJobIsUnknown) {
   EXPECT_EQ(seen, 2);
   EXPECT_EQ(client.watch_job("ftjob-none", 0, [](const auto&) { return true; }).code(),
             base::Code::kNotFound);
+}
+
+TEST_F(ClientTest, AWatchComesBackToAServerThatWasTooBusyForIt) {
+  Client client({.server = address_});
+  std::vector<int64_t> sequences;
+  const auto status =
+      client.watch_job("ftjob-crowd", 0, [&](const v1::WatchFineTuningJobResponse& message) {
+        if (message.has_event()) sequences.push_back(message.event().sequence());
+        return true;
+      });
+  EXPECT_TRUE(status.ok()) << status.to_string();
+  EXPECT_THAT(sequences, ElementsAre(1, 2, 3, 4, 5));
+  EXPECT_EQ(jobs_.turned_away, 2);
+  // What does not pass by itself is final.
+  EXPECT_EQ(client.watch_job("ftjob-quota", 0, [](const auto&) { return true; }).reason(),
+            "QUOTA_EXCEEDED");
 }
 
 TEST_F(ClientTest, AStopEndsTheWatch) {

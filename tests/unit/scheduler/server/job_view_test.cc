@@ -64,6 +64,26 @@ TEST(JobViewTest, AQueuedJobSaysWhatItIsAndWhyItWaits) {
   EXPECT_EQ(job_view(stored).waiting_reason(), v1::WAITING_REASON_QUOTA);
 }
 
+TEST(JobViewTest, WhatWasUpdatedStandsBeforeWhatTheSpecHad) {
+  auto stored = record("PAUSED");
+  stored.priority = 6;
+  stored.pause_reason = "DISK_FULL";
+  stored.name = "renamed";
+  v1::FineTuningJob pairs;
+  (*pairs.mutable_metadata())["team"] = "b";
+  stored.metadata = pairs.SerializeAsString();
+  const auto job = job_view(stored);
+  EXPECT_EQ(job.priority(), 6u);
+  EXPECT_EQ(job.pause_reason(), v1::PAUSE_REASON_DISK_FULL);
+  EXPECT_EQ(job.display_name(), "renamed");
+  EXPECT_EQ(job.metadata().at("team"), "b");
+  EXPECT_EQ(job.effective_config().spec().metadata().at("team"), "a") << "as it was asked for";
+  stored.metadata = "";
+  EXPECT_EQ(job_view(stored).metadata_size(), 0) << "cleared, not forgotten";
+  stored.state = "READY";
+  EXPECT_EQ(job_view(stored).pause_reason(), v1::PAUSE_REASON_UNSPECIFIED);
+}
+
 TEST(JobViewTest, ARunningJobShowsItsPlaceAndProgress) {
   auto stored = record("RUNNING");
   stored.worker = "w1";

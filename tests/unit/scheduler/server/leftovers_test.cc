@@ -1,8 +1,16 @@
-// Which attempt directories of a job may go (jobs.md §7).
+// Which attempt directories of a job may go (jobs.md §7), and what goes with a job.
 
 #include "scheduler/server/leftovers.h"
 
 #include <gmock/gmock.h>
+
+#include <filesystem>
+
+#include "scheduler/server/job_id.h"
+#include "services/base/clock.h"
+#include "services/base/ids.h"
+#include "services/base/random.h"
+#include "tests/support/temporary_directory.h"
 
 namespace dex::server {
 namespace {
@@ -56,6 +64,27 @@ TEST(NeedlessAttemptsTest, APointerOfAnotherJobProtectsNothing) {
   auto job = ended("FAILED");
   job.checkpoint.uri = "jobs/default/ftjob-2/attempt-1/step-80";
   EXPECT_EQ(needless_attempts(job, kAttempts, kLater_ms), kAttempts);
+}
+
+// Retention comes to jobs of every kind, also to those that nobody sees as jobs.
+TEST(JobArtefactsTest, TheFolderOfEveryKindOfJobGoes) {
+  const support::TemporaryDirectory directory;
+  const DataLayout layout(directory.path());
+  const base::SystemClock clock;
+  base::SystemRandom random;
+  base::UlidGenerator ids(clock, random);
+  for (const char* prefix : {"ftjob-", "eval-", "heads-", "probe-", kImportPrefix, kExportPrefix}) {
+    auto job = ended("FAILED");
+    job.id = ids.make(prefix);
+    const auto folder = directory.path() / DataLayout::job(job.tenant, job.id);
+    std::filesystem::create_directories(folder / "attempt-1");
+    const auto status = remove_job_artefacts(layout, job, "");
+    EXPECT_TRUE(status.ok()) << status.to_string();
+    EXPECT_FALSE(std::filesystem::exists(folder)) << job.id;
+  }
+  auto none = ended("FAILED");
+  none.id = "..";
+  EXPECT_FALSE(remove_job_artefacts(layout, none, "").ok());
 }
 
 }  // namespace

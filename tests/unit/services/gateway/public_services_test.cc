@@ -9,7 +9,8 @@ TEST(PublicServicesTest, AreThoseOfTheContract) {
   EXPECT_THAT(public_services(),
               ::testing::UnorderedElementsAre("dex.v1.FineTuningService", "dex.v1.FileService",
                                               "dex.v1.AdapterService", "dex.v1.InferenceService",
-                                              "dex.v1.EvaluationService", "dex.v1.ModelService"));
+                                              "dex.v1.EvaluationService", "dex.v1.ModelService",
+                                              "dex.v1.AdminService"));
   EXPECT_FALSE(is_public("dex.internal.v1.WorkerService"));
 }
 

@@ -1,0 +1,161 @@
+// What goes with a deleted job and a deleted adapter, and what stays.
+#include <fstream>
+
+#include "tests/integration/scheduler_surface/surface_fixture.h"
+
+namespace dex::server {
+namespace {
+
+namespace fs = std::filesystem;
+
+class DeleteTest : public SurfaceTest {
+ protected:
+  struct Trained {
+    std::string job, adapter;
+    fs::path attempt;  // its directory
+  };
+  // A job that has published an adapter and left more than that.
+  Trained train() {
+    enlist();
+    const auto job = create_good();
+    const auto claimed = claim().job();
+    EXPECT_EQ(finish_well(claimed), "SUCCEEDED");
+    Trained trained{job.id(), get(job.id()).fine_tuned_model(),
+                    directory_ / "data" / claimed.attempt_dir()};
+    fs::create_directories(trained.attempt / "step-10");
+    std::ofstream(trained.attempt / "step-10/optimizer.safetensors") << "moments";
+    std::ofstream(trained.attempt / "trainer.log") << "lines";
+    fs::create_directories(folder_of(job.id()) / "attempt-1/step-5");
+    return trained;
+  }
+  void load(const std::string& adapter) {
+    v1::LoadAdapterRequest request;
+    request.set_id(adapter);
+    request.set_wait_seconds(0);
+    EXPECT_FALSE(call(*adapters_, &AdapterStub::LoadAdapter, request).ok()) << "nobody serves it";
+  }
+  void unload(const std::string& adapter) {
+    v1::UnloadAdapterRequest request;
+    request.set_id(adapter);
+    EXPECT_TRUE(call(*adapters_, &AdapterStub::UnloadAdapter, request).ok());
+  }
+  base::Result<v1::DeleteAdapterResponse> remove_adapter(const std::string& id,
+                                                         const std::string& request_id = "",
+                                                         bool* replayed = nullptr) {
+    v1::DeleteAdapterRequest request;
+    request.set_id(id);
+    request.set_request_id(request_id);
+    return call(*adapters_, &AdapterStub::DeleteAdapter, request, 20000, replayed);
+  }
+  base::Result<v1::FineTuningJob> go_on_from(const std::string& adapter) {
+    v1::CreateFineTuningJobRequest request;
+    *request.mutable_spec() = spec(upload_good());
+    request.mutable_spec()->set_model(adapter);
+    return create(request);
+  }
+};
+
+TEST_F(DeleteTest, AJobGoesAndItsAdapterStaysAndCanBeGoneOnFrom) {
+  const Trained trained = train();
+  const auto deleted = remove(trained.job);
+  ASSERT_TRUE(deleted.ok()) << deleted.status().to_string();
+  EXPECT_EQ(deleted->id(), trained.job);
+  EXPECT_EQ(status_of(trained.job).reason(), "RESOURCE_NOT_FOUND");
+  EXPECT_EQ(redis_.call({"EXISTS", "dex:{s0}:spec:" + trained.job, "dex:{s0}:log:" + trained.job})
+                .as_int(),
+            0);
+  EXPECT_TRUE(status_of_adapter(trained.adapter).ok());
+  EXPECT_TRUE(fs::exists(trained.attempt / "final/adapter_model.safetensors"));
+  EXPECT_FALSE(fs::exists(trained.attempt / "step-10"));
+  EXPECT_FALSE(fs::exists(trained.attempt / "trainer.log"));
+  EXPECT_FALSE(fs::exists(folder_of(trained.job) / "attempt-1"));
+  const auto next = go_on_from(trained.adapter);
+  EXPECT_TRUE(next.ok()) << next.status().to_string();
+
+  ASSERT_TRUE(remove_adapter(trained.adapter).ok());
+  EXPECT_FALSE(fs::exists(folder_of(trained.job))) << "with the last of it the folder goes";
+}
+
+TEST_F(DeleteTest, WithItsAdapterEverythingGoes) {
+  const Trained trained = train();
+  ASSERT_TRUE(remove(trained.job, true).ok());
+  EXPECT_EQ(status_of(trained.job).reason(), "RESOURCE_NOT_FOUND");
+  EXPECT_EQ(status_of_adapter(trained.adapter).reason(), "RESOURCE_NOT_FOUND");
+  EXPECT_FALSE(fs::exists(folder_of(trained.job)));
+}
+
+TEST_F(DeleteTest, ALoadedAdapterKeepsItsJobFromBeingDeletedWithIt) {
+  const Trained trained = train();
+  load(trained.adapter);
+  const auto status = remove(trained.job, true).status();
+  EXPECT_EQ(status.code(), base::Code::kFailedPrecondition);
+  EXPECT_EQ(status.reason(), "ADAPTER_IN_USE");
+  EXPECT_TRUE(status_of(trained.job).ok()) << "nothing was deleted";
+  EXPECT_TRUE(fs::exists(trained.attempt / "trainer.log"));
+  EXPECT_EQ(remove_adapter(trained.adapter).status().reason(), "ADAPTER_IN_USE");
+  unload(trained.adapter);
+  EXPECT_TRUE(remove(trained.job, true).ok());
+  EXPECT_EQ(status_of_adapter(trained.adapter).reason(), "RESOURCE_NOT_FOUND");
+}
+
+TEST_F(DeleteTest, OnlyAnEndedJobGoes) {
+  enlist();
+  const auto job = create_good();
+  EXPECT_EQ(remove(job.id()).status().reason(), "JOB_STATE_CONFLICT");
+  const auto claimed = claim().job();
+  EXPECT_EQ(remove(job.id()).status().reason(), "JOB_STATE_CONFLICT");
+  EXPECT_EQ(finish(claimed, iv1::OUTCOME_FAIL_FINAL, "loss_diverged"), "FAILED");
+  EXPECT_TRUE(remove(job.id(), true).ok()) << "an adapter that never was is none to be missed";
+  EXPECT_EQ(redrive(job.id()).status().reason(), "RESOURCE_NOT_FOUND");
+}
+
+TEST_F(DeleteTest, ARepeatIsAReplay) {
+  const Trained trained = train();
+  bool replayed = true;
+  ASSERT_TRUE(remove(trained.job, false, "gone", &replayed).ok());
+  EXPECT_FALSE(replayed);
+  const auto again = remove(trained.job, false, "gone", &replayed);
+  ASSERT_TRUE(again.ok()) << again.status().to_string();
+  EXPECT_TRUE(replayed);
+  EXPECT_EQ(remove(trained.job, true, "gone").status().reason(), "IDEMPOTENCY_CONFLICT");
+  EXPECT_EQ(remove(trained.job).status().reason(), "RESOURCE_NOT_FOUND");
+
+  EXPECT_EQ(remove_adapter(trained.adapter, "adapter gone").status().reason(), "INVALID_FIELD");
+  ASSERT_TRUE(remove_adapter(trained.adapter, "adapter-gone", &replayed).ok());
+  EXPECT_FALSE(replayed);
+  ASSERT_TRUE(remove_adapter(trained.adapter, "adapter-gone", &replayed).ok());
+  EXPECT_TRUE(replayed);
+}
+
+TEST_F(DeleteTest, AnotherTenantsJobAndAdapterAreNotThere) {
+  const Trained trained = train();
+  redis_.call({"HSET", "dex:{s0}:job:" + trained.job, "tenant", "other"});
+  redis_.call({"HSET", "dex:{s0}:adapter:" + trained.adapter, "tenant", "other"});
+  EXPECT_EQ(remove(trained.job).status().reason(), "RESOURCE_NOT_FOUND");
+  EXPECT_EQ(pause(trained.job).status().reason(), "RESOURCE_NOT_FOUND");
+  EXPECT_EQ(resume(trained.job).status().reason(), "RESOURCE_NOT_FOUND");
+  EXPECT_EQ(redrive(trained.job).status().reason(), "RESOURCE_NOT_FOUND");
+  EXPECT_EQ(remove_adapter(trained.adapter).status().reason(), "RESOURCE_NOT_FOUND");
+  v1::UpdateFineTuningJobRequest request;
+  request.set_id(trained.job);
+  request.set_priority(1);
+  EXPECT_EQ(update(request).status().reason(), "RESOURCE_NOT_FOUND");
+  EXPECT_TRUE(fs::exists(trained.attempt / "trainer.log"));
+}
+
+TEST_F(DeleteTest, AQueuedJobWhoseAdapterWasDeletedFailsAndSaysWhy) {
+  const Trained trained = train();
+  const auto next = go_on_from(trained.adapter);
+  ASSERT_TRUE(next.ok()) << next.status().to_string();
+  ASSERT_TRUE(remove_adapter(trained.adapter).ok());
+  EXPECT_TRUE(claim().has_none());
+  const auto failed = get(next->id());
+  EXPECT_EQ(failed.state(), v1::JOB_STATE_FAILED);
+  EXPECT_EQ(failed.error().code(), "invalid_hyperparameter");
+  EXPECT_NE(failed.error().message().find(trained.adapter), std::string::npos)
+      << failed.error().message();
+  EXPECT_EQ(failed.attempt(), 1U) << "and no worker had to try it three times";
+}
+
+}  // namespace
+}  // namespace dex::server
