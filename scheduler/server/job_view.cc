@@ -138,8 +138,9 @@ v1::FineTuningJob job_view(const store::JobRecord& record, bool with_config) {
   job.set_etag(std::to_string(record.revision));
   if (record.queue_position > 0)
     job.set_queue_position(static_cast<uint32_t>(record.queue_position));
-  if (record.checkpoint.step > 0)
-    job.set_last_checkpoint("step-" + std::to_string(record.checkpoint.step));
+  // "step-120", or "gates-0": trained, and its gates are being measured.
+  const std::string& checkpoint = record.checkpoint.uri;
+  job.set_last_checkpoint(checkpoint.substr(checkpoint.rfind('/') + 1));
   *job.mutable_create_time() = timestamp(record.created_ms);
   if (record.started_ms > 0) *job.mutable_start_time() = timestamp(record.started_ms);
   if (record.terminal()) *job.mutable_end_time() = timestamp(record.finished_ms);

@@ -392,7 +392,7 @@ TEST_F(EvaluationTest, GatesOverPerplexityPassAndFail) {
 
 class EvaluationOfGatesTest : public EvaluationTest {
  protected:
-  // A job whose training is done and whose gate is being measured.
+  // A job whose training is done, as the scheduler knows, and whose gate is being measured.
   static std::string job_at_its_gate() {
     const std::string task =
         "multi_needle(" + (*directory_ / "wiki.test.raw").string() +
@@ -404,10 +404,7 @@ class EvaluationOfGatesTest : public EvaluationTest {
             .json()
             .at("id");
     const auto trained = [&] {
-      std::error_code none;
-      for (const auto& attempt : fs::directory_iterator(attempts_of(id), none))
-        if (fs::exists(attempt.path() / "gates-0/MANIFEST.json", none)) return true;
-      return false;
+      return platform_->ctl({"jobs", "get", id}).json().value("last_checkpoint", "") == "gates-0";
     };
     EXPECT_TRUE(support::eventually(trained, 120'000));
     EXPECT_TRUE(support::eventually([&] { return platform_->processes("dex-engine").size() == 2; },

@@ -54,7 +54,8 @@ std::vector<ServedForm> served_forms() {
       {"lora_dex",
        loud_branch({"--set", "dex.train=LORA_DEX"}),
        {{"form", "paper"}, {"projection", "shared"}, {"train", "lora+dex"}}},
-      {"lora", {"--method", "lora"}, {{"peft_type", "LORA"}}},
+      // A scale that three updates from B = 0 can be heard with.
+      {"lora", {"--method", "lora", "--set", "lora.alpha=256"}, {{"peft_type", "LORA"}}},
       {"adapter", {"--method", "adapter"}, {{"form", "none"}, {"train", "adapter"}}},
       {"kvo_only", {"--method", "kvo_only"}, {{"form", "none"}, {"train", "kvo_only"}}},
   };

@@ -33,37 +33,16 @@ struct Place {
     validation = platform.upload_rows("code", "validation", 10);
   }
   Outcome study(const std::string& methods, const fs::path& out, int speed_pairs = 0) const {
-    return platform.plain_ctl({"study",
-                               "--model",
-                               kModel,
-                               "--training-file",
-                               training,
-                               "--validation-file",
-                               validation,
-                               "--methods",
-                               methods,
-                               "--seeds",
-                               "1,2",
-                               "--preset",
-                               "code",
-                               "--max-steps",
-                               "8",
-                               "--batch-size",
-                               "2",
-                               "--max-seq-length",
-                               "128",
-                               "--set",
-                               "dex.head_selection.calibration.n_sequences=2",
-                               "--set",
+    return platform.plain_ctl({"study", "--model", kModel, "--training-file", training,
+                               "--validation-file", validation, "--methods", methods, "--seeds",
+                               "1,2", "--preset", "code", "--max-steps", "8", "--batch-size", "2",
+                               "--max-seq-length", "128", "--set",
+                               "dex.head_selection.calibration.n_sequences=2", "--set",
                                "dex.head_selection.calibration.seq_length=128",
-                               "--set",
-                               "evaluation.max_tokens=384",
-                               "--set",
-                               "evaluation.every_steps=8",
-                               "--speed-pairs",
-                               std::to_string(speed_pairs),
-                               "--out",
-                               out});
+                               // The preset's thresholds choose no head of so small a model.
+                               "--set", "dex.head_selection.criterion=ENTROPY", "--set",
+                               "evaluation.max_tokens=384", "--set", "evaluation.every_steps=8",
+                               "--speed-pairs", std::to_string(speed_pairs), "--out", out});
   }
   [[nodiscard]] size_t jobs() const {
     return platform.ctl({"jobs", "list"}).json().at("jobs").size();

@@ -101,6 +101,10 @@ TEST(JobViewTest, ARunningJobShowsItsPlaceAndProgress) {
   EXPECT_EQ(job.trained_tokens(), 4000);
   EXPECT_EQ(job.last_checkpoint(), "step-30");
   EXPECT_TRUE(job.has_start_time());
+  stored.checkpoint.uri = "jobs/default/ftjob-01/attempt-5/gates-0";
+  EXPECT_EQ(job_view(stored).last_checkpoint(), "gates-0");
+  stored.checkpoint = {};
+  EXPECT_EQ(job_view(stored).last_checkpoint(), "");
 }
 
 TEST(JobViewTest, ASucceededJobNamesItsAdapterAndFigures) {
