@@ -129,7 +129,7 @@ TEST_F(JobChangesTest, TheDoctorSaysWhatIsWellAndWhatCanBePromised) {
     EXPECT_THAT(page.out, HasSubstr(line));
   }
   const auto health = platform_.ctl({"doctor"}).json();
-  EXPECT_TRUE(health.at("promises").at(0).at("kept"));
+  EXPECT_EQ(health.at("promises").at(0).at("kept"), true);
   EXPECT_EQ(health.at("checks").at(0).at("topic"), "server");
 
   platform_.stop();

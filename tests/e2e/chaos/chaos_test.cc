@@ -255,7 +255,7 @@ class Disturber {
 
 TEST(ChaosTest, EveryAcknowledgedJobEndsOnceWithItsOwnWholeResult) {
   const uint64_t seed = chaos_seed();
-  const int64_t length_ms = support::long_form() ? 600'000 : 25'000;
+  const int64_t length_ms = support::long_form() ? 600'000 : 18'000;
   ChaosPlatform platform({.schedulers = 2, .agents = 3, .proxies = true});
   const base::SystemClock clock;
   Submitter submitter(platform, static_cast<size_t>(length_ms / 1'000));

@@ -44,7 +44,7 @@ TEST(StoreOutageTest, RunningJobsGoOnAndEverythingReconnects) {
   ChaosPlatform platform({.agents = 2});
   // Leases of the outages, and the steps that the job needs to live through all of them.
   const std::vector<int64_t> lengths =
-      support::long_form() ? std::vector<int64_t>{3, 10, 30} : std::vector<int64_t>{3};
+      support::long_form() ? std::vector<int64_t>{3, 10, 30} : std::vector<int64_t>{2};
   constexpr int64_t kLease_ms = 3'000, kStep_ms = 20, kBetween_ms = 6'000;
   int64_t total_ms = 0;
   for (const int64_t leases : lengths) total_ms += 3 * (leases * kLease_ms + kBetween_ms);

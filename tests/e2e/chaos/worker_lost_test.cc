@@ -61,7 +61,7 @@ TEST_F(WorkerLostTest, ItsJobIsReadyInTimeAndGoesOnFromTheAcknowledgedCheckpoint
   ChaosPlatform platform(options);
   const base::SystemClock clock;
   int64_t longest_ms = 0;
-  for (int run = 0; run < (support::long_form() ? 50 : 3); ++run) {
+  for (int run = 0; run < (support::long_form() ? 50 : 2); ++run) {
     const std::string id = start(platform);
     Program& lost = platform.agent(ChaosPlatform::agent_of(platform.record(id)["worker"]));
     lost.kill();

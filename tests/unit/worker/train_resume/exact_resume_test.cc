@@ -23,6 +23,7 @@
 #include "services/base/files.h"
 #include "services/base/frame_channel.h"
 #include "services/base/subprocess.h"
+#include "tests/support/long_form.h"
 #include "tests/support/paths.h"
 #include "tests/support/temporary_directory.h"
 
@@ -40,10 +41,11 @@ constexpr uint32_t kKilledAt = 17, kUpdates = 40;
 // A way of training as a part of FineTuningJobSpec in JSON.
 struct Way {
   std::string name, spec;
+  bool always = true;  // else in the long form only: its checkpoint holds no other kind of state
 };
 
-const std::vector<Way>& ways() {
-  static const std::vector<Way> list = {
+std::vector<Way> ways() {
+  std::vector<Way> list = {
       // What is trained.
       {"kvo_dex", "{}"},
       {"dex_only", R"({"dex": {"train": "TRAIN_DEX_ONLY"}})"},
@@ -58,30 +60,34 @@ const std::vector<Way>& ways() {
       {"diff_v1_all", R"({"diff": {"version": "VERSION_V1", "train": "TRAIN_ALL"}})"},
       // What the branch computes.
       {"per_head", R"({"dex": {"projection": "PROJECTION_PER_HEAD"}})"},
-      {"dense", R"({"dex": {"form": "FORM_DENSE", "allowLargeProjection": true}})"},
+      {"dense", R"({"dex": {"form": "FORM_DENSE", "allowLargeProjection": true}})", false},
       {"bottleneck", R"({"dex": {"projection": "PROJECTION_BOTTLENECK",
                                  "bottleneck": {"scope": "SCOPE_PER_HEAD",
                                                 "activation": "ACTIVATION_SILU"},
-                                 "allowLargeProjection": true}})"},
-      {"head_mean", R"({"dex": {"form": "FORM_HEAD_MEAN"}})"},
-      {"prefix_mean", R"({"dex": {"form": "FORM_PREFIX_MEAN"}})"},
-      {"uniform_map", R"({"dex": {"form": "FORM_UNIFORM_MAP"}})"},
+                                 "allowLargeProjection": true}})",
+       false},
+      {"head_mean", R"({"dex": {"form": "FORM_HEAD_MEAN"}})", false},
+      {"prefix_mean", R"({"dex": {"form": "FORM_PREFIX_MEAN"}})", false},
+      {"uniform_map", R"({"dex": {"form": "FORM_UNIFORM_MAP"}})", false},
       {"literal", R"({"dex": {"start": "START_LITERAL",
                               "lambda": {"schedule": "SCHEDULE_COSINE",
-                                         "start": 0.3, "end": 0.5}}})"},
+                                         "start": 0.3, "end": 0.5}}})",
+       false},
       {"learned_lambda", R"({"dex": {"lambda": {"schedule": "SCHEDULE_LEARNED",
                                                 "learnInit": 0.2}}})"},
       {"constant_lambda", R"({"dex": {"lambda": {"schedule": "SCHEDULE_CONSTANT",
-                                                 "value": 0.3}}})"},
+                                                 "value": 0.3}}})",
+       false},
       // Its heads. Ramps of 16 updates are under way at the 17th.
       {"reselected", R"({"dex": {"headSelection": {"reselectEverySteps": 6,
                                                    "softFloor": 0.25}}})"},
-      {"importance", R"({"dex": {"headSelection": {"criterion": "CRITERION_IMPORTANCE"}}})"},
+      {"importance", R"({"dex": {"headSelection": {"criterion": "CRITERION_IMPORTANCE"}}})", false},
       {"explicit", R"({"dex": {"headSelection": {"criterion": "CRITERION_EXPLICIT",
                                "heads": [{"layer": 0, "heads": [1]},
-                                         {"layer": 1, "heads": [0, 3]}]}}})"},
+                                         {"layer": 1, "heads": [0, 3]}]}}})",
+       false},
       // What goes on beside it.
-      {"without_packing", R"({"hyperparameters": {"packing": false}})"},
+      {"without_packing", R"({"hyperparameters": {"packing": false}})", false},
       {"accumulated", R"({"hyperparameters": {"microBatchSize": 1, "weightDecay": 0.1,
                                               "lrSchedulerType": "LR_SCHEDULER_LINEAR"}})"},
       {"guarded", R"({"watchdog": {"baseGuard": {"klMax": 100}}})"},
@@ -89,6 +95,7 @@ const std::vector<Way>& ways() {
       {"frozen_prefix", R"({"hyperparameters": {"firstLayer": 1}})"},
       {"warm_start", R"({"dex": {"lambda": {"schedule": "SCHEDULE_LEARNED"}}})"},
   };
+  if (!support::long_form()) std::erase_if(list, [](const Way& way) { return !way.always; });
   return list;
 }
 
@@ -328,13 +335,15 @@ TEST_P(ExactResumePresetTest, KilledAtSeventeenGivesTheBitsOfForty) {
   expect_exact(start, start);
 }
 
-std::vector<std::string> all_presets() {
+// In the short form one of each kind: as published, and for a domain.
+std::vector<std::string> chosen_presets() {
+  if (!support::long_form()) return {std::string("paper"), std::string("code")};
   std::vector<std::string> names;
   for (const std::string_view name : core::preset_names()) names.emplace_back(name);
   return names;
 }
 
-INSTANTIATE_TEST_SUITE_P(Presets, ExactResumePresetTest, testing::ValuesIn(all_presets()),
+INSTANTIATE_TEST_SUITE_P(Presets, ExactResumePresetTest, testing::ValuesIn(chosen_presets()),
                          [](const auto& info) { return info.param; });
 
 // A checkpoint that is damaged is refused with a code of its own, by which an agent knows that
