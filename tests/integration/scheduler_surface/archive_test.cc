@@ -171,8 +171,8 @@ TEST_F(ArchiveTest, AnArchiveThatADeleteOvertakesLeavesNothing) {
   ASSERT_TRUE(remove(job.job_id()).ok());
   store::Store::Options options;
   options.redis.address = redis_.address();
-  store::Store store(std::move(options));
-  store::JobRepository jobs(store);
+  store::Store redis(std::move(options));
+  store::JobRepository jobs(redis);
   const DataLayout layout(directory_ / "data");
   const auto status = JobEvents(jobs, layout).archive(ended);
   EXPECT_TRUE(status.ok()) << status.to_string();
