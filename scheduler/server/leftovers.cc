@@ -141,7 +141,10 @@ base::Status remove_job_artefacts(const DataLayout& layout, const store::JobReco
   }
   // Last: on a full disk there is room for it only now. The record goes after this, so the spec is
   // always to be had.
-  return base::write_file_atomically(spec, job.spec);
+  DEX_RETURN_IF_ERROR(base::write_file_atomically(spec, job.spec));
+  // Whoever deleted the adapter meanwhile may not have seen the spec, and left the rest.
+  const bool still = fs::exists(adapter, error);
+  return still || error ? base::Status() : base::remove_tree(folder);
 }
 
 base::Result<int64_t> remove_needless_attempts(const DataLayout& layout, store::JobRepository& jobs,
