@@ -127,6 +127,13 @@ void seal(const fs::path& folder) {
   store(base::write_file_atomically(folder / model::kChecksumFile, sums.dump(2) + "\n"));
 }
 
+// Another base than the allow-list's explains any failure, and is this worker's matter. Looked at
+// only then, since it reads all of the weights.
+void require_known_base(const AdapterExportWork& work) {
+  if (work.weights_sha256.empty() || weights_of(work.model, "") == work.weights_sha256) return;
+  throw ArtefactFailure(Kind::kBase, "the base model's weights have another SHA-256 than expected");
+}
+
 // Folding throws words, not codes: the system's own text tells whether the disk is full.
 ArtefactFailure fold_failure(const std::string& what, const AdapterExportWork& work) {
   const bool full =
@@ -209,6 +216,7 @@ FoldedModel export_folded_adapter(const AdapterExportWork& work) {
   } catch (const ArtefactFailure&) {
     throw;
   } catch (const std::runtime_error& error) {
+    require_known_base(work);
     throw fold_failure(error.what(), work);
   }
 }

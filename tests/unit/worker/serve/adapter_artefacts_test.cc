@@ -234,5 +234,21 @@ TEST_F(AdapterArtefactsTest, OnlyWhatWasPublishedIsFolded) {
   EXPECT_THROW(export_folded_adapter(work), ArtefactFailure);
 }
 
+// A job must not use up its tries, or be told that its adapter is bad, where a disk has damaged
+// the base: another worker's copy will do.
+TEST_F(AdapterArtefactsTest, ADamagedBaseIsTheWorkersMatterInAFoldToo) {
+  const auto work = exported(written("adapter"));
+  std::string bytes = bytes_of(dir / "model/model.safetensors");
+  bytes.back() = bytes.back() == 'x' ? 'y' : 'x';
+  std::ofstream(dir / "model/model.safetensors", std::ios::binary) << bytes;
+  try {
+    export_folded_adapter(work);
+    FAIL() << "folded";
+  } catch (const ArtefactFailure& failure) {
+    EXPECT_EQ(failure.kind(), ArtefactFailure::Kind::kBase) << failure.what();
+  }
+  EXPECT_FALSE(fs::exists(dir / "folded"));
+}
+
 }  // namespace
 }  // namespace dex::serve
