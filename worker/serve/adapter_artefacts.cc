@@ -1,6 +1,7 @@
 #include "worker/serve/adapter_artefacts.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -28,7 +29,9 @@ constexpr size_t kCopiedAtOnce = 1 << 20;
 
 void store(const base::Status& status) {
   if (status.ok()) return;
-  throw ArtefactFailure(status.reason() == "STORAGE_FULL" ? Kind::kDiskFull : Kind::kDisk,
+  throw ArtefactFailure(status.reason() == "STORAGE_FULL"     ? Kind::kDiskFull
+                        : status.reason() == "QUOTA_EXCEEDED" ? Kind::kQuota
+                                                              : Kind::kDisk,
                         status.message());
 }
 
@@ -134,14 +137,16 @@ void require_known_base(const AdapterExportWork& work) {
   throw ArtefactFailure(Kind::kBase, "the base model's weights have another SHA-256 than expected");
 }
 
-// Folding throws words, not codes: the system's own text tells whether the disk is full.
+// Folding throws words, not codes: the system's own text tells why the disk takes no more.
 ArtefactFailure fold_failure(const std::string& what, const AdapterExportWork& work) {
-  const bool full =
-      what.find(std::generic_category().message(static_cast<int>(std::errc::no_space_on_device))) !=
-      std::string::npos;
-  return {full ? Kind::kDiskFull : Kind::kDisk,
-          without_folder(without_folder(without_folder(what, work.adapter), work.model),
-                         work.out.parent_path())};
+  const auto says = [&what](int error) {
+    return what.find(std::generic_category().message(error)) != std::string::npos;
+  };
+  const Kind kind = says(ENOSPC)                  ? Kind::kDiskFull
+                    : says(EDQUOT) || says(EFBIG) ? Kind::kQuota
+                                                  : Kind::kDisk;
+  return {kind, without_folder(without_folder(without_folder(what, work.adapter), work.model),
+                               work.out.parent_path())};
 }
 
 }  // namespace

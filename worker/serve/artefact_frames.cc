@@ -190,6 +190,8 @@ ArtefactEnd artefact_end(ArtefactFailure::Kind kind) {
       return {17, internal::v1::OUTCOME_RELEASE, "internal"};
     case Kind::kDiskFull:
       return {14, internal::v1::OUTCOME_DISK_FULL, "disk_full"};
+    case Kind::kQuota:
+      return {15, internal::v1::OUTCOME_FAIL_FINAL, "quota_exceeded"};
     case Kind::kDisk:
       break;
   }
