@@ -11,6 +11,7 @@
 #include "scheduler/server/job_view.h"
 #include "scheduler/server/request_key.h"
 #include "scheduler/server/times.h"
+#include "scheduler/store/alphabet.h"
 #include "services/base/files.h"
 
 namespace dex::server {
@@ -32,7 +33,7 @@ base::Status check_import(const v1::ImportAdapterRequest::Header& header) {
   if (header.base_model().empty()) return missing("base_model");
   if (!is_suffix(header.suffix())) {
     return base::invalid_field("suffix", "must be 1 to 64 letters, digits, '.', '_' or '-', got '" +
-                                             header.suffix().substr(0, 64) + "'");
+                                             store::shown(header.suffix().substr(0, 64)) + "'");
   }
   if (!header.has_size_bytes()) return {};
   if (header.size_bytes() >= 0 && header.size_bytes() <= kLargestAdapterTar_bytes) return {};
@@ -82,6 +83,14 @@ store::NewJob import_job(const std::string& tenant, const v1::ImportAdapterReque
 
 // How a job that made nothing ended, for whoever asked; `what` begins the sentence.
 base::Status failure_of(const store::JobRecord& record, const std::string& what) {
+  if (record.why_code == kAdapterDeletedCode) {
+    v1::ExportAdapterRequest request;
+    request.ParseFromString(record.spec);
+    return base::not_found("RESOURCE_NOT_FOUND", what + ": " + request.adapter() +
+                                                     " was deleted before a worker came to it")
+        .with_metadata("resource_type", "adapter")
+        .with_metadata("resource_name", request.adapter());
+  }
   if (record.why_code == "adapter_mismatch")
     return base::failed_precondition("ADAPTER_MISMATCH", what + ": " + record.why);
   if (record.why_code == "not_foldable")
@@ -124,6 +133,10 @@ v1::Export export_view(const store::JobRecord& record) {
 
 }  // namespace
 
+base::Status AdapterJobs::store_is_durable() const {
+  return options_.durable ? store_keeps(options_.durable()) : base::Status();
+}
+
 base::Result<AdapterJobs::Begun> AdapterJobs::submit(const std::string& tenant,
                                                      const store::RequestKey& key,
                                                      store::NewJob job) {
@@ -149,6 +162,7 @@ base::Result<AdapterJobs::Begun> AdapterJobs::begin_import(
   DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kAdaptersWrite));
   DEX_RETURN_IF_ERROR(check_import(header));
   DEX_RETURN_IF_ERROR(parts_.models.find(header.base_model()).status());
+  DEX_RETURN_IF_ERROR(store_is_durable());
   DEX_ASSIGN_OR_RETURN(store::RequestKey key, identity_of(header, parts_.ids));
   const std::string& tenant = who.tenant();
   const std::string id = parts_.ids.make(kImportPrefix);
@@ -165,6 +179,8 @@ base::Result<AdapterJobs::Begun> AdapterJobs::begin_import(
     parts_.metrics.submitted(kAdapterImportKind, "refused");
     return drop(received.status());
   }
+  // It may have changed while the archive came in.
+  if (const auto keeps = store_is_durable(); !keeps.ok()) return drop(keeps);
   key.digest += " " + *received;  // the same header with other bytes is another request
   auto begun = submit(tenant, key, import_job(tenant, header, id));
   // With the store away nobody knows whether the job is there; then the janitor decides.
@@ -211,6 +227,7 @@ base::Result<AdapterJobs::Begun> AdapterJobs::begin_export(
         "NOT_FOLDABLE", request.adapter() + " is a whole model already; download it as it is");
   }
   DEX_RETURN_IF_ERROR(parts_.models.find(adapter.base_model()).status());
+  DEX_RETURN_IF_ERROR(store_is_durable());
   DEX_ASSIGN_OR_RETURN(const auto key, identity_of(request, parts_.ids));
   store::NewJob job =
       new_adapter_job(parts_.ids.make(kExportPrefix), kAdapterExportKind, adapter.base_model());

@@ -34,6 +34,9 @@ class AdapterJobs {
   struct Options {
     std::string pool = "cpu";
     std::function<void()> changed;  // called after a job was queued: somebody may wait for it
+    // Whether the store keeps what it acknowledges (Sweeper::health); asked before a job is queued,
+    // and before an archive is taken in for one.
+    std::function<base::Status()> durable;
   };
   AdapterJobs(Parts parts, Options options) : parts_(parts), options_(std::move(options)) {}
 
@@ -43,8 +46,9 @@ class AdapterJobs {
   };
 
   // Takes the archive in (adapter_upload.h) and queues its check on a worker. MODEL_NOT_FOUND;
-  // INVALID_FIELD, TOO_LARGE, CHECKSUM_MISMATCH by file; QUOTA_EXCEEDED; STORAGE_FULL. Blocks on
-  // the client.
+  // INVALID_FIELD, TOO_LARGE, CHECKSUM_MISMATCH by file; QUOTA_EXCEEDED; STORAGE_FULL;
+  // STORE_UNAVAILABLE, as of begin_export, also while the store would not keep it. Blocks on the
+  // client.
   base::Result<Begun> begin_import(const auth::Principal& who,
                                    const v1::ImportAdapterRequest::Header& header,
                                    const UploadChunks& chunks);
@@ -57,7 +61,8 @@ class AdapterJobs {
   // RESOURCE_NOT_FOUND; NOT_FOLDABLE for a whole model; INVALID_FIELD.
   base::Result<Begun> begin_export(const auth::Principal& who,
                                    const v1::ExportAdapterRequest& request);
-  // As look_import; ends also with NOT_FOLDABLE, for what is not linear a token.
+  // As look_import; ends also with NOT_FOLDABLE, for what is not linear a token, and
+  // RESOURCE_NOT_FOUND, if the adapter was deleted before a worker came to it.
   base::Result<std::optional<v1::Export>> look_export(const auth::Principal& who,
                                                       const std::string& id);
   base::Result<v1::Export> get_export(const auth::Principal& who, const std::string& id);
@@ -69,6 +74,7 @@ class AdapterJobs {
  private:
   base::Result<Begun> submit(const std::string& tenant, const store::RequestKey& key,
                              store::NewJob job);
+  [[nodiscard]] base::Status store_is_durable() const;
   // Nothing while it runs; the record of one that has succeeded; the failure of another.
   base::Result<std::optional<store::JobRecord>> ended(const std::string& tenant,
                                                       const std::string& id,

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "scheduler/server/tar_reader.h"
+#include "scheduler/store/alphabet.h"
 #include "services/base/files.h"
 #include "services/base/sha256.h"
 
@@ -98,7 +99,7 @@ base::Status check_sums(const std::filesystem::path& folder,
   for (const auto& [name, sum] : sums.items()) {
     const auto found = came.find(name);
     if (found == came.end() || name == kUploadedSums)
-      return sum_mismatch(kUploadedSums, "names " + name.substr(0, 80) + ", which did not come");
+      return sum_mismatch(kUploadedSums, "names " + store::shown(name) + ", which did not come");
     if (!sum.is_string() || sum.get<std::string>() != found->second)
       return sum_mismatch(name, "has another SHA-256 than checksums.json says; send it again");
   }

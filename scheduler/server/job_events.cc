@@ -117,7 +117,12 @@ base::Status JobEvents::archive(const store::JobRepository::FinishedJob& job) {
   }
   DEX_RETURN_IF_ERROR(base::make_directories(path.parent_path()));
   DEX_RETURN_IF_ERROR(base::write_file_atomically(path, text));
-  return jobs_.archived(job.id, std::max(last, job.sequence)).status();
+  DEX_ASSIGN_OR_RETURN(const bool kept, jobs_.archived(job.id, std::max(last, job.sequence)));
+  if (kept) return {};
+  // It was deleted meanwhile, perhaps before this made its folder again.
+  DEX_RETURN_IF_ERROR(base::remove_tree(path));
+  fs::remove(path.parent_path(), error);  // fails, and well, while an adapter is in it
+  return {};
 }
 
 }  // namespace dex::server

@@ -18,6 +18,9 @@ inline constexpr const char* kAdapterExportKind = "adapter_export";
 inline constexpr const char* kImportPrefix = "import-";
 inline constexpr const char* kExportPrefix = "export-";
 
+// Code of an export that ended because its adapter was deleted before a worker came to it.
+inline constexpr const char* kAdapterDeletedCode = "adapter_deleted";
+
 // MISSING_FIELD with the field.
 base::Status missing(const std::string& field);
 

@@ -5,13 +5,15 @@
 
 #include "scheduler/core/public_state.h"
 #include "scheduler/server/job_view.h"
+#include "scheduler/store/refusals.h"
 
 namespace dex::server {
 
 namespace {
 
-constexpr int kPage = 100;          // entries of a job in one read
-constexpr size_t kJobsARead = 100;  // bounds what one reply of the store may hold
+constexpr int kPage = 100;            // entries of a job in one read
+constexpr size_t kJobsARead = 100;    // bounds what one reply of the store may hold
+constexpr int64_t kLooksACheck = 20;  // a few seconds, between two looks for deleted jobs
 
 v1::JobState shown_state(const store::JobRecord& record) {
   v1::Progress progress;
@@ -79,6 +81,7 @@ bool JobWatches::look() {
   }
   std::vector<store::JobRepository::LogPosition> positions;
   bool more = false;
+  const bool check = ++looks_ % kLooksACheck == 0;
   for (auto job = oldest.begin(); job != oldest.end();) {
     positions.clear();
     for (; job != oldest.end() && positions.size() < kJobsARead; ++job)
@@ -89,6 +92,7 @@ bool JobWatches::look() {
       more = more || entries.size() == kPage;
       tell(watches, id, entries);
     }
+    if (check) end_deleted(watches, positions);
   }
 
   const std::lock_guard lock(mutex_);
@@ -96,6 +100,21 @@ bool JobWatches::look() {
                   std::make_move_iterator(watches.end()));
   if (more) waiters_.wake();
   return false;
+}
+
+void JobWatches::end_deleted(std::vector<Watch>& watches,
+                             const std::vector<store::JobRepository::LogPosition>& positions) {
+  const auto all = jobs_.exist(positions);
+  if (!all.ok() || *all) return;
+  for (const auto& position : positions) {
+    const auto there = jobs_.exist({position});
+    if (!there.ok() || *there) continue;
+    std::erase_if(watches, [&](const Watch& watch) {
+      if (watch.id != position.id) return false;
+      watch.client->finish(store::job_not_found(watch.id));
+      return true;
+    });
+  }
 }
 
 void JobWatches::tell(std::vector<Watch>& watches, const std::string& id,

@@ -62,6 +62,9 @@ class JobWatches {
   };
 
   bool look();  // for all watches; true when there are none
+  // Ends those of jobs that are there no more: a deleted log has no last event, and no news.
+  void end_deleted(std::vector<Watch>& watches,
+                   const std::vector<store::JobRepository::LogPosition>& positions);
   // Sends a job's news to those of `watches` that follow it, and takes out the ones that have
   // ended.
   void tell(std::vector<Watch>& watches, const std::string& id,
@@ -77,6 +80,7 @@ class JobWatches {
   std::mutex mutex_;
   std::vector<Watch> watches_;  // guarded by mutex_
   bool looking_ = false;        // guarded by mutex_: waiters_ has our look
+  int64_t looks_ = 0;           // that have been; look()'s own
 };
 
 }  // namespace dex::server

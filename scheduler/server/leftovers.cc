@@ -122,9 +122,13 @@ base::Status remove_job_artefacts(const DataLayout& layout, const store::JobReco
     DEX_ASSIGN_OR_RETURN(adapter, layout.absolute(kept));
   }
   std::error_code error;
-  if (kept.empty() || !fs::exists(adapter, error)) return base::remove_tree(folder);
+  const bool there = !kept.empty() && fs::exists(adapter, error);
+  // A disk that can't say is no reason to remove what somebody may serve.
+  if (error) return base::internal("the adapter of " + job.id + ": " + error.message());
+  if (!there) return base::remove_tree(folder);
+  if (adapter.parent_path().parent_path() != folder)
+    return base::internal("'" + kept + "' is no adapter of " + job.id + ": nothing is removed");
   const fs::path spec = layout.kept_spec(job.tenant, job.id);
-  DEX_RETURN_IF_ERROR(base::write_file_atomically(spec, job.spec));
   for (const fs::path& path : entries(folder)) {
     if (path == spec) continue;
     if (path != adapter.parent_path()) {
@@ -135,7 +139,12 @@ base::Status remove_job_artefacts(const DataLayout& layout, const store::JobReco
       if (part != adapter) DEX_RETURN_IF_ERROR(base::remove_tree(part));
     }
   }
-  return {};
+  // Last: on a full disk there is room for it only now. The record goes after this, so the spec is
+  // always to be had.
+  DEX_RETURN_IF_ERROR(base::write_file_atomically(spec, job.spec));
+  // Whoever deleted the adapter meanwhile may not have seen the spec, and left the rest.
+  const bool still = fs::exists(adapter, error);
+  return still || error ? base::Status() : base::remove_tree(folder);
 }
 
 base::Result<int64_t> remove_needless_attempts(const DataLayout& layout, store::JobRepository& jobs,

@@ -96,7 +96,7 @@ struct Scheduler::Parts {
   Files file_logic{files, blobs, layout, ids, {}};
   Adapters adapter_logic{adapters, workers, layout, ids, on_change};
   AdapterJobs adapter_job_logic{{jobs, adapters, catalog, layout, metrics, ids},
-                                {"cpu", on_change}};
+                                {"cpu", on_change, durable}};
   Models model_logic{catalog, workers};
   Workers worker_logic{{store, jobs, files, adapters, workers, layout, metrics, random, catalog},
                        {options.beat_ms, on_change}};

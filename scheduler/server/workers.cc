@@ -202,7 +202,8 @@ base::Status Workers::give_up(const store::JobRepository::ClaimRequest& claim,
   finish.id = job.id;
   finish.epoch = job.epoch;
   finish.outcome = "fail_final";
-  finish.why_code = "invalid_hyperparameter";
+  // Exports are seen by AdapterJobs alone; users know the codes of all others (api.md §3).
+  finish.why_code = job.kind == kAdapterExportKind ? kAdapterDeletedCode : "invalid_hyperparameter";
   finish.why = "The job can't start, since what it names was deleted: " + why.message();
   const auto finished = parts_.jobs.finish(finish);
   DEX_RETURN_IF_ERROR(finished.status());

@@ -131,6 +131,14 @@ base::Result<std::vector<std::pair<std::string, std::vector<LogEntry>>>> JobRepo
   return news;
 }
 
+base::Result<bool> JobRepository::exist(const std::vector<LogPosition>& positions) {
+  if (positions.empty()) return true;
+  std::vector<std::string> args = {"EXISTS"};
+  for (const LogPosition& position : positions) args.push_back(store_.key("job:" + position.id));
+  DEX_ASSIGN_OR_RETURN(const Reply reply, store_.command(args));
+  return reply.as_int() == static_cast<int64_t>(positions.size());
+}
+
 base::Result<JobRepository::Claim> JobRepository::claim(const ClaimRequest& request) {
   DEX_RETURN_IF_ERROR(check_word("worker", request.worker));
   DEX_RETURN_IF_ERROR(check_word("claim_id", request.claim_id));

@@ -114,7 +114,7 @@ class JobRepository {
   base::Result<std::vector<FinishedJob>> finished(int64_t cursor_ms, const std::string& cursor_id,
                                                   int count);
   // The events of a job up to `sequence` lie in its archive; the log keeps the last 50 and what
-  // came later. False: there is no such job.
+  // came later. False: there is no such job, or it is about to go.
   base::Result<bool> archived(const std::string& id, int64_t sequence);
 
   // Entries with sequence > after, oldest first. Ask only for a job that get() showed.
@@ -126,6 +126,8 @@ class JobRepository {
   // The same for many jobs in one round trip; only jobs with news are in the answer.
   base::Result<std::vector<std::pair<std::string, std::vector<LogEntry>>>> logs(
       const std::vector<LogPosition>& positions, int count);
+  // Whether all of these jobs are there still, in one round trip. No id may come twice.
+  base::Result<bool> exist(const std::vector<LogPosition>& positions);
 
   struct ClaimRequest {
     std::string worker, claim_id;

@@ -89,8 +89,12 @@ Verdict judge(const AttemptEnd& end) {
     result.report = false;
     return result;
   }
+  const bool refused = end.exit.signal == 0 && end.exit.code == kExitBrokenCheckpoint;
   const bool has_frame = end.result && end.result->outcome() != iv1::OUTCOME_UNSPECIFIED;
-  if (has_frame) {
+  if (refused && end.order != Order::kNone) {
+    // There is no time to try another checkpoint, and that is not the job's failure.
+    result = stopped(end.order, end.exit.to_string());
+  } else if (has_frame) {
     result = by_frame(*end.result);
   } else if (end.stalled) {
     result = verdict(iv1::OUTCOME_FAIL_RETRY, "stalled", "trainer made no progress and was killed");

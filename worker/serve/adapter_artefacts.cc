@@ -1,6 +1,7 @@
 #include "worker/serve/adapter_artefacts.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -28,7 +29,9 @@ constexpr size_t kCopiedAtOnce = 1 << 20;
 
 void store(const base::Status& status) {
   if (status.ok()) return;
-  throw ArtefactFailure(status.reason() == "STORAGE_FULL" ? Kind::kDiskFull : Kind::kDisk,
+  throw ArtefactFailure(status.reason() == "STORAGE_FULL"     ? Kind::kDiskFull
+                        : status.reason() == "QUOTA_EXCEEDED" ? Kind::kQuota
+                                                              : Kind::kDisk,
                         status.message());
 }
 
@@ -127,14 +130,23 @@ void seal(const fs::path& folder) {
   store(base::write_file_atomically(folder / model::kChecksumFile, sums.dump(2) + "\n"));
 }
 
-// Folding throws words, not codes: the system's own text tells whether the disk is full.
+// Another base than the allow-list's explains any failure, and is this worker's matter. Looked at
+// only then, since it reads all of the weights.
+void require_known_base(const AdapterExportWork& work) {
+  if (work.weights_sha256.empty() || weights_of(work.model, "") == work.weights_sha256) return;
+  throw ArtefactFailure(Kind::kBase, "the base model's weights have another SHA-256 than expected");
+}
+
+// Folding throws words, not codes: the system's own text tells why the disk takes no more.
 ArtefactFailure fold_failure(const std::string& what, const AdapterExportWork& work) {
-  const bool full =
-      what.find(std::generic_category().message(static_cast<int>(std::errc::no_space_on_device))) !=
-      std::string::npos;
-  return {full ? Kind::kDiskFull : Kind::kDisk,
-          without_folder(without_folder(without_folder(what, work.adapter), work.model),
-                         work.out.parent_path())};
+  const auto says = [&what](int error) {
+    return what.find(std::generic_category().message(error)) != std::string::npos;
+  };
+  const Kind kind = says(ENOSPC)                  ? Kind::kDiskFull
+                    : says(EDQUOT) || says(EFBIG) ? Kind::kQuota
+                                                  : Kind::kDisk;
+  return {kind, without_folder(without_folder(without_folder(what, work.adapter), work.model),
+                               work.out.parent_path())};
 }
 
 }  // namespace
@@ -209,6 +221,7 @@ FoldedModel export_folded_adapter(const AdapterExportWork& work) {
   } catch (const ArtefactFailure&) {
     throw;
   } catch (const std::runtime_error& error) {
+    require_known_base(work);
     throw fold_failure(error.what(), work);
   }
 }

@@ -21,6 +21,7 @@ class ArtefactFailure : public std::runtime_error {
     kBase,         // this worker's copy of the base model: another may do
     kDisk,         // try again
     kDiskFull,
+    kQuota,  // of the tenant's files
   };
   ArtefactFailure(Kind kind, const std::string& message)
       : std::runtime_error(message), kind_(kind) {}

@@ -2,13 +2,16 @@
 #include "worker/serve/artefact_frames.h"
 
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
-#include <new>
+#include <stop_token>
 #include <string>
 
 #include "services/base/files.h"
 #include "services/base/sha256.h"
 #include "services/base/version.h"
+#include "worker/serve/memory_failure.h"
+#include "worker/serve/stop_listener.h"
 
 namespace dex::serve {
 namespace {
@@ -19,6 +22,7 @@ using internal::v1::AttemptResult;
 using internal::v1::TrainerReport;
 
 constexpr int64_t kArtefactFrame_ms = 10'000;
+constexpr int kArtefactStopped = 16;  // exit code of jobs.md §6
 
 void fill_lora(const model::LoraOptions& in, pb::LoraMethod& out) {
   out.set_r(static_cast<uint32_t>(in.r));
@@ -186,6 +190,8 @@ ArtefactEnd artefact_end(ArtefactFailure::Kind kind) {
       return {17, internal::v1::OUTCOME_RELEASE, "internal"};
     case Kind::kDiskFull:
       return {14, internal::v1::OUTCOME_DISK_FULL, "disk_full"};
+    case Kind::kQuota:
+      return {15, internal::v1::OUTCOME_FAIL_FINAL, "quota_exceeded"};
     case Kind::kDisk:
       break;
   }
@@ -207,12 +213,21 @@ int make_and_tell(const ArtefactStart& start, TrainerReport::TrainerResult& out)
     return 0;
   } catch (const ArtefactFailure& failure) {
     return fail_with(artefact_end(failure.kind()), failure.what(), out);
-  } catch (const std::bad_alloc&) {
-    return fail_with({13, internal::v1::OUTCOME_OOM, "out_of_memory"},
-                     "there is not enough memory for the model and this adapter", out);
   } catch (const std::exception& error) {
+    if (is_out_of_memory(error)) {
+      return fail_with({13, internal::v1::OUTCOME_OOM, "out_of_memory"},
+                       "there is not enough memory for the model and this adapter", out);
+    }
     return fail_with({18, internal::v1::OUTCOME_FAIL_RETRY, "internal"}, error.what(), out);
   }
+}
+
+// The same, unless a stop comes: the agent knows what it ordered, so that needs no frame.
+int make_unless_stopped(const ArtefactStart& start, base::FrameChannel& channel,
+                        const base::StopSignals& signals, TrainerReport::TrainerResult& out) {
+  const StopListener listener(channel, signals);
+  const std::stop_callback leave(listener.token(), [] { ::_exit(kArtefactStopped); });
+  return make_and_tell(start, out);
 }
 
 }  // namespace
@@ -235,13 +250,14 @@ pb::FineTuningJobSpec made_as(const ImportedAdapter& adapter) {
   return out;
 }
 
-int run_artefact_frames(const ArtefactStart& start, base::FrameChannel& channel) {
+int run_artefact_frames(const ArtefactStart& start, base::FrameChannel& channel,
+                        const base::StopSignals& signals) {
   TrainerReport ready;
   ready.mutable_ready()->set_version(std::string(base::version()));
   ready.mutable_ready()->set_device("cpu");
   (void)channel.write(ready.SerializeAsString(), kArtefactFrame_ms).ok();
   TrainerReport report;
-  const int exit = make_and_tell(start, *report.mutable_result());
+  const int exit = make_unless_stopped(start, channel, signals, *report.mutable_result());
   if (exit != 0)
     spdlog::info("job {} ends: {} {}", start.job_id(), report.result().code(),
                  report.result().message());

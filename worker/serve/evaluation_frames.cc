@@ -3,10 +3,7 @@
 
 #include <spdlog/spdlog.h>
 
-#include <atomic>
-#include <new>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "dex/internal/v1/frames.pb.h"
@@ -19,6 +16,8 @@
 #include "worker/serve/evaluation_messages.h"
 #include "worker/serve/evaluation_report.h"
 #include "worker/serve/evaluation_run.h"
+#include "worker/serve/memory_failure.h"
+#include "worker/serve/stop_listener.h"
 
 namespace dex::serve {
 namespace {
@@ -67,46 +66,6 @@ pb::JobPhase phase_message(EvaluationPhase phase) {
   }
   return pb::JOB_PHASE_UNSPECIFIED;
 }
-
-// Reads what the agent says while the evaluation computes, in a thread of its own.
-class StopListener {
- public:
-  StopListener(base::FrameChannel& channel, const base::StopSignals& signals)
-      : on_signal_(signals.token(), OnSignal{this}),
-        thread_([this, &channel](const std::stop_token& end) { listen(channel, end); }) {}
-
-  [[nodiscard]] std::stop_token token() const { return stop_.get_token(); }
-  [[nodiscard]] Stop::Reason reason() const { return reason_; }
-
- private:
-  struct OnSignal {
-    StopListener* self;
-    void operator()() const { self->request(Stop::REASON_DRAIN); }
-  };
-
-  // The first reason counts: the agent says what it wants before it sends a signal.
-  void request(Stop::Reason reason) {
-    Stop::Reason none = Stop::REASON_UNSPECIFIED;
-    reason_.compare_exchange_strong(none, reason);
-    stop_.request_stop();
-  }
-  void listen(base::FrameChannel& channel, const std::stop_token& end) {
-    while (!end.stop_requested()) {
-      const auto frame = channel.read(-1, end);
-      if (!frame.ok()) {  // the end of this object, or of the agent
-        if (!end.stop_requested()) request(Stop::REASON_CANCEL);
-        return;
-      }
-      TrainerCommand command;
-      if (command.ParseFromString(*frame) && command.has_stop()) request(command.stop().reason());
-    }
-  }
-
-  std::stop_source stop_;
-  std::atomic<Stop::Reason> reason_ = Stop::REASON_UNSPECIFIED;
-  std::stop_callback<OnSignal> on_signal_;
-  std::jthread thread_;
-};
 
 class FramedEvaluation final : public EvaluationSession {
  public:
@@ -343,10 +302,11 @@ EvaluationEnd run_start(const EvaluatorStart& start, base::FrameChannel& channel
     if (failure.full())
       return failed(kDiskFull, internal::v1::OUTCOME_DISK_FULL, "disk_full", failure.what());
     return failed(kTryAgain, internal::v1::OUTCOME_FAIL_RETRY, "internal", failure.what());
-  } catch (const std::bad_alloc&) {
-    return failed(kOutOfMemory, internal::v1::OUTCOME_OOM, "out_of_memory",
-                  "there is not enough memory for the model and this evaluation's lengths");
   } catch (const std::exception& error) {
+    if (is_out_of_memory(error)) {
+      return failed(kOutOfMemory, internal::v1::OUTCOME_OOM, "out_of_memory",
+                    "there is not enough memory for the models and this evaluation's lengths");
+    }
     return failed(kTryAgain, internal::v1::OUTCOME_FAIL_RETRY, "internal", error.what());
   }
 }
@@ -378,7 +338,8 @@ int run_evaluation_frames(base::FrameChannel& channel, const base::StopSignals& 
   TrainerCommand command;
   EvaluationEnd end;
   const bool read = command.ParseFromString(*frame);
-  if (read && command.has_artefact()) return run_artefact_frames(command.artefact(), channel);
+  if (read && command.has_artefact())
+    return run_artefact_frames(command.artefact(), channel, signals);
   if (!read || !command.has_evaluate()) {
     end = failed(kTryAgain, internal::v1::OUTCOME_FAIL_RETRY, "internal",
                  "the first frame must be EvaluatorStart or ArtefactStart");

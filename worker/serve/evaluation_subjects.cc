@@ -28,6 +28,12 @@ nlohmann::json whole_json(const std::filesystem::path& folder, const std::string
   return json;
 }
 
+// Empty where it is missing or no text.
+std::string whole_text(const nlohmann::json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
 bool is_whole(const std::filesystem::path& folder) {
   std::error_code ignored;
   return !folder.empty() && std::filesystem::exists(folder / "config.json", ignored);
@@ -46,9 +52,9 @@ std::string whole_weights_sha256(const SubjectSource& source, const std::string&
       broken_whole(folder, name + " has another SHA-256 than checksums.json says");
   }
   const auto provenance = whole_json(folder, "provenance.json", "");
-  if (provenance.value("base_weights_sha256", "") != base_sha256)
+  if (whole_text(provenance, "base_weights_sha256") != base_sha256)
     broken_whole(folder, "the model was made of another base");
-  const std::string weights = sums.value("model.safetensors", "");
+  const std::string weights = whole_text(sums, "model.safetensors");
   if (weights.empty()) broken_whole(folder, "checksums.json has no model.safetensors");
   return weights;
 }

@@ -256,7 +256,12 @@ void check_identity(const fs::path& directory, const json& saved, const Identity
     if (name == "training_sha256" || name == "validation_sha256") {
       throw Failure(Exit::kBadData, "invalid_training_file", message, "checkpoint_dir");
     }
-    throw Failure(Exit::kBrokenInput, "internal", message, "checkpoint_dir");
+    // Of a tokenizer, a template or an adapter nobody knows whose copy is the right one. Called
+    // this worker's fault, one edited file would put every worker out of service that claims the
+    // job.
+    const bool base = name == "base_weights_sha256";
+    throw Failure(base ? Exit::kBrokenInput : Exit::kRetryable, "internal", message,
+                  "checkpoint_dir");
   }
 }
 

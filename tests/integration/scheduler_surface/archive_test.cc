@@ -3,6 +3,7 @@
 #include <fstream>
 #include <numeric>
 
+#include "scheduler/server/job_events.h"
 #include "tests/integration/scheduler_surface/surface_fixture.h"
 #include "tests/support/eventually.h"
 
@@ -159,6 +160,22 @@ TEST_F(ArchiveTest, ADeleteThatWasInterruptedIsFinished) {
   fs::create_directories(folder_of(job.job_id()) / "attempt-1");
   restart_all();
   EXPECT_TRUE(eventually([&] { return status_of(job.job_id()).reason() == "RESOURCE_NOT_FOUND"; }));
+  EXPECT_FALSE(fs::exists(folder_of(job.job_id())));
+}
+
+TEST_F(ArchiveTest, AnArchiveThatADeleteOvertakesLeavesNothing) {
+  const auto job = running(10);
+  ASSERT_EQ(finish(job, iv1::OUTCOME_FAIL_FINAL, "loss_diverged"), "FAILED");
+  const store::JobRepository::FinishedJob ended{
+      job.job_id(), "default", "finetune", 1, 13, 0, false};  // as it was seen before
+  ASSERT_TRUE(remove(job.job_id()).ok());
+  store::Store::Options options;
+  options.redis.address = redis_.address();
+  store::Store redis(std::move(options));
+  store::JobRepository jobs(redis);
+  const DataLayout layout(directory_ / "data");
+  const auto status = JobEvents(jobs, layout).archive(ended);
+  EXPECT_TRUE(status.ok()) << status.to_string();
   EXPECT_FALSE(fs::exists(folder_of(job.job_id())));
 }
 

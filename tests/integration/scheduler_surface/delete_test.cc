@@ -1,7 +1,9 @@
 // What goes with a deleted job and a deleted adapter, and what stays.
 #include <fstream>
+#include <future>
 
 #include "tests/integration/scheduler_surface/surface_fixture.h"
+#include "tests/support/eventually.h"
 
 namespace dex::server {
 namespace {
@@ -155,6 +157,26 @@ TEST_F(DeleteTest, AQueuedJobWhoseAdapterWasDeletedFailsAndSaysWhy) {
   EXPECT_NE(failed.error().message().find(trained.adapter), std::string::npos)
       << failed.error().message();
   EXPECT_EQ(failed.attempt(), 1U) << "and no worker had to try it three times";
+}
+
+TEST_F(DeleteTest, AQueuedExportWhoseAdapterWasDeletedIsOfNothing) {
+  const Trained trained = train();
+  v1::ExportAdapterRequest request;
+  request.set_adapter(trained.adapter);
+  request.set_kind(v1::ExportAdapterRequest::KIND_FOLDED_SAFETENSORS);
+  auto asked = std::async(std::launch::async, [&] {
+    return call(*adapters_, &AdapterStub::ExportAdapter, request, 30'000);
+  });
+  ASSERT_TRUE(support::eventually([&] {
+    return redis_.call({"ZCARD", "dex:{s0}:twait:default"}).as_int() == 1;
+  }));
+  ASSERT_TRUE(remove_adapter(trained.adapter).ok());
+  EXPECT_TRUE(claim().has_none());
+  const auto status = asked.get().status();
+  EXPECT_EQ(status.code(), base::Code::kNotFound);
+  EXPECT_EQ(status.reason(), "RESOURCE_NOT_FOUND") << status.to_string();
+  EXPECT_NE(status.message().find(trained.adapter + " was deleted"), std::string::npos)
+      << status.message();
 }
 
 }  // namespace

@@ -43,6 +43,33 @@ TEST_F(ManyWatchesTest, EachOfThemHearsOfItsJobsEnd) {
     EXPECT_EQ(seen[i], (std::vector<int64_t>{1, 2})) << "queued and cancelled: " << ids[i];
 }
 
+// Deleted by another replica, before this one had a look at its last event.
+TEST_F(ManyWatchesTest, AWatchOfAJobThatIsGoneEnds) {
+  const auto job = create_good(), other = create_good();
+  grpc::ClientContext context;
+  rpc::set_timeout(context, std::chrono::seconds(60));
+  v1::WatchFineTuningJobRequest request;
+  request.set_id(job.id());
+  const auto reader = jobs_->WatchFineTuningJob(&context, request);
+  v1::WatchFineTuningJobResponse message;
+  do {
+    ASSERT_TRUE(reader->Read(&message));
+  } while (!message.has_event());
+  std::vector<int64_t> seen;
+  std::jthread watcher([&] { seen = watched(other.id()); });
+  for (const char* kind : {"job:", "spec:", "log:"})
+    redis_.call({"DEL", "dex:{s0}:" + (kind + job.id())});
+  while (reader->Read(&message)) {
+  }
+  EXPECT_EQ(rpc::from_grpc(reader->Finish()).reason(), "RESOURCE_NOT_FOUND");
+
+  v1::CancelFineTuningJobRequest cancel;
+  cancel.set_id(other.id());
+  EXPECT_TRUE(call(*jobs_, &JobStub::CancelFineTuningJob, cancel).ok());
+  watcher.join();
+  EXPECT_EQ(seen, (std::vector<int64_t>{1, 2})) << "and those of other jobs go on";
+}
+
 // All that a gateway's clients watch may come back within a moment, when a scheduler has started.
 TEST(StreamRoomTest, ThousandsOfWatchesMayWaitForAThread) {
   EXPECT_GE(rpc::Room::Options{}.streams.queue_capacity, 5000U);

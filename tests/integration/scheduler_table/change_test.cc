@@ -312,7 +312,10 @@ TEST_F(ChangeTest, TheJanitorTakesOnlyWhatIsOlderThanADay) {
   EXPECT_EQ(*jobs_->purge_mark("", id, kDay), Purge::kDone);
   EXPECT_EQ(*jobs_->purge_mark("", id, kDay), Purge::kDone);
   EXPECT_TRUE(jobs_->finished(-1, "", 10)->front().purging);
+  EXPECT_FALSE(*jobs_->archived(id, 1)) << "nobody will read its archive";
+  EXPECT_TRUE(*jobs_->exist({{id, 0}}));
   EXPECT_EQ(*jobs_->purge_commit("", id), Purge::kDone);
+  EXPECT_FALSE(*jobs_->exist({{id, 0}}));
   EXPECT_EQ(*jobs_->purge_commit("", id), Purge::kGone);
 }
 

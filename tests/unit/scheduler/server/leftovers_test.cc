@@ -8,6 +8,7 @@
 
 #include "scheduler/server/job_id.h"
 #include "services/base/clock.h"
+#include "services/base/files.h"
 #include "services/base/ids.h"
 #include "services/base/random.h"
 #include "tests/support/temporary_directory.h"
@@ -85,6 +86,33 @@ TEST(JobArtefactsTest, TheFolderOfEveryKindOfJobGoes) {
   auto none = ended("FAILED");
   none.id = "..";
   EXPECT_FALSE(remove_job_artefacts(layout, none, "").ok());
+}
+
+TEST(JobArtefactsTest, OfWhatIsPublishedTheFolderAndTheSpecStay) {
+  const support::TemporaryDirectory directory;
+  const DataLayout layout(directory.path());
+  const base::SystemClock clock;
+  base::SystemRandom random;
+  base::UlidGenerator ids(clock, random);
+  auto job = ended("SUCCEEDED");
+  job.id = ids.make("ftjob-");
+  job.spec = "its spec";
+  const std::string inside = DataLayout::job(job.tenant, job.id) + "/attempt-7";
+  const auto folder = directory.path() / inside;
+  std::filesystem::create_directories(folder / "final");
+  std::filesystem::create_directories(folder / "step-3/final");
+  EXPECT_FALSE(remove_job_artefacts(layout, job, inside + "/step-3/final").ok())
+      << "no trainer publishes there: rather nothing goes than what somebody serves";
+  EXPECT_TRUE(std::filesystem::exists(folder / "step-3/final"));
+  for (int time = 0; time < 2; ++time) {
+    const auto status = remove_job_artefacts(layout, job, inside + "/final");
+    EXPECT_TRUE(status.ok()) << status.to_string();
+    EXPECT_TRUE(std::filesystem::exists(folder / "final"));
+    EXPECT_FALSE(std::filesystem::exists(folder / "step-3"));
+    const auto spec = base::read_file(layout.kept_spec(job.tenant, job.id), 100);
+    ASSERT_TRUE(spec.ok()) << spec.status().to_string();
+    EXPECT_EQ(*spec, "its spec");
+  }
 }
 
 }  // namespace

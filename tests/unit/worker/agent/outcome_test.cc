@@ -117,5 +117,18 @@ TEST(JudgeTest, ABrokenCheckpointIsNoWorkersFault) {
   EXPECT_FALSE(found_checkpoint_broken(killed(SIGKILL)));
 }
 
+// Its trainer says "try again", but it was told to stop before another one could be tried.
+TEST(JudgeTest, ABrokenCheckpointOfAStoppedTrainerCostsTheJobNothing) {
+  const auto outcome = [](Order order) {
+    auto end = framed(iv1::OUTCOME_FAIL_RETRY, order);
+    end.exit.code = 20;
+    return judge(end).outcome;
+  };
+  EXPECT_EQ(outcome(Order::kDrain), iv1::OUTCOME_RELEASE);
+  EXPECT_EQ(outcome(Order::kPause), iv1::OUTCOME_PAUSED);
+  EXPECT_EQ(outcome(Order::kCancel), iv1::OUTCOME_CANCELLED);
+  EXPECT_EQ(outcome(Order::kNone), iv1::OUTCOME_FAIL_RETRY);
+}
+
 }  // namespace
 }  // namespace dex::agent

@@ -6,9 +6,12 @@
 #include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -232,6 +235,59 @@ TEST_F(AdapterArtefactsTest, OnlyWhatWasPublishedIsFolded) {
   auto work = exported(written("adapter"));
   work.content_sha256 = std::string(64, 'd');
   EXPECT_THROW(export_folded_adapter(work), ArtefactFailure);
+}
+
+// A job must not use up its tries, or be told that its adapter is bad, where a disk has damaged
+// the base: another worker's copy will do.
+TEST_F(AdapterArtefactsTest, ADamagedBaseIsTheWorkersMatterInAFoldToo) {
+  const auto work = exported(written("adapter"));
+  std::string bytes = bytes_of(dir / "model/model.safetensors");
+  bytes.back() = bytes.back() == 'x' ? 'y' : 'x';
+  std::ofstream(dir / "model/model.safetensors", std::ios::binary) << bytes;
+  try {
+    export_folded_adapter(work);
+    FAIL() << "folded";
+  } catch (const ArtefactFailure& failure) {
+    EXPECT_EQ(failure.kind(), ArtefactFailure::Kind::kBase) << failure.what();
+  }
+  EXPECT_FALSE(fs::exists(dir / "folded"));
+}
+
+// As long as this lives no file can grow beyond so many bytes: EFBIG, which jobs.md §6 takes for a
+// quota.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    EXPECT_EQ(::getrlimit(RLIMIT_FSIZE, &before_), 0);
+    rlimit limit = before_;
+    limit.rlim_cur = bytes;
+    EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  }
+  ~FileSizeLimit() { ::setrlimit(RLIMIT_FSIZE, &before_); }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST_F(AdapterArtefactsTest, AFullQuotaIsNoReasonToTryAgain) {
+  const auto uploaded = written("uploaded");
+  const auto work = exported(uploaded);
+  const auto kind_of = [](const std::function<void()>& make) {
+    const FileSizeLimit limit(100);
+    try {
+      make();
+    } catch (const ArtefactFailure& failure) {
+      return failure.kind();
+    }
+    return ArtefactFailure::Kind::kAdapter;
+  };
+  EXPECT_EQ(kind_of([&] { imported(uploaded, dir / "model"); }), ArtefactFailure::Kind::kQuota);
+  EXPECT_EQ(kind_of([&] { export_folded_adapter(work); }), ArtefactFailure::Kind::kQuota);
+  EXPECT_FALSE(fs::exists(dir / "final"));
+  EXPECT_FALSE(fs::exists(dir / "folded"));
 }
 
 }  // namespace

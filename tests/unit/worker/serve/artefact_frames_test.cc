@@ -4,8 +4,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <csignal>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
@@ -13,6 +16,8 @@
 #include "services/base/clock.h"
 #include "services/base/sha256.h"
 #include "services/base/signals.h"
+#include "services/base/subprocess.h"
+#include "tests/support/paths.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/worker/serve/tiny_folder.h"
 #include "worker/serve/evaluation_frames.h"
@@ -128,6 +133,66 @@ TEST_F(ArtefactFramesTest, AnExportHasItsCertificate) {
   EXPECT_TRUE(certificate.within_bound());
   EXPECT_EQ(certificate.base_weights_sha256().size(), 64U);
   EXPECT_TRUE(std::filesystem::exists(dir / "attempt-1/final/model.safetensors"));
+}
+
+// LibTorch's words for it are no reason to try the same again at a job's cost.
+TEST_F(ArtefactFramesTest, AnAllocationThatFailsIsOutOfMemory) {
+  testing::fail_allocation(1);
+  const auto [result, exit] = run(import_of("adapter"));
+  testing::fail_allocation(0);
+  EXPECT_EQ(exit, 13);
+  EXPECT_EQ(result.outcome(), internal::v1::OUTCOME_OOM) << result.message();
+  EXPECT_EQ(result.code(), "out_of_memory");
+}
+
+// The program, at an export that gets no further: nobody writes into the pipe that it reads.
+class ArtefactStopTest : public ArtefactFramesTest {
+ protected:
+  ArtefactStopTest() {
+    std::filesystem::create_directories(dir / "waiting");
+    EXPECT_EQ(::mkfifo((dir / "waiting/checksums.json").c_str(), 0600), 0);
+    auto pair = base::FrameChannel::pair();
+    EXPECT_TRUE(pair.ok());
+    agent = std::move(pair->first);
+    base::Subprocess::Options options;
+    options.program = (support::build_dir() / "bin/dex-engine").string();
+    options.args = {"evaluation", "--frames-fd", "3"};
+    options.inherit = {pair->second.get()};
+    options.stdout_file = options.stderr_file = dir / "engine.log";
+    program = base::Subprocess::start(options).value();
+    TrainerCommand command;
+    *command.mutable_artefact() = start();
+    auto& work = *command.mutable_artefact()->mutable_adapter_export();
+    work.mutable_adapter()->set_path((dir / "waiting").string());
+    send(command);
+    TrainerReport report;
+    const auto frame = agent->read(kArtefactPatience_ms);
+    EXPECT_TRUE(frame.ok() && report.ParseFromString(*frame) && report.has_ready());
+  }
+  void send(const TrainerCommand& command) {
+    EXPECT_TRUE(agent->write(command.SerializeAsString(), kArtefactPatience_ms).ok());
+  }
+  void expect_stopped() {
+    const auto exit = program->wait(kArtefactPatience_ms);
+    ASSERT_TRUE(exit.has_value()) << "it still runs";
+    EXPECT_EQ(exit->signal, 0);
+    EXPECT_EQ(exit->code, 16);
+  }
+
+  std::unique_ptr<base::FrameChannel> agent;
+  std::unique_ptr<base::Subprocess> program;
+};
+
+TEST_F(ArtefactStopTest, AStopFrameEndsItAtOnce) {
+  TrainerCommand command;
+  command.mutable_stop()->set_reason(TrainerCommand::Stop::REASON_DRAIN);
+  send(command);
+  expect_stopped();
+}
+
+TEST_F(ArtefactStopTest, ASignalEndsItAtOnce) {
+  program->signal(SIGTERM);
+  expect_stopped();
 }
 
 // What shape_of and lambda_of of scheduler/core/warm_start.cc read.

@@ -1,6 +1,7 @@
 #include "tests/unit/worker/serve/tiny_folder.h"
 
 #include "tests/unit/worker/serve/tiny_adapters.h"
+#include "tests/unit/worker/train_memory/failing_allocator.h"
 #include "worker/model/weights.h"
 
 namespace dex::serve::testing {
@@ -16,6 +17,10 @@ void write_tiny_adapter(const std::filesystem::path& folder, const std::filesyst
 
 void write_foreign_adapter(const std::filesystem::path& folder) {
   model::write_adapter(folder, tiny_adapter(tiny_options()[0], 7, std::string(64, 'b')));
+}
+
+void fail_allocation(int64_t n) {
+  train::testing::FailingAllocator::installed().fail_at(n);
 }
 
 }  // namespace dex::serve::testing

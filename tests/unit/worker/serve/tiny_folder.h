@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 
@@ -10,5 +11,7 @@ void write_tiny_model(const std::filesystem::path& folder);
 void write_tiny_adapter(const std::filesystem::path& folder, const std::filesystem::path& model);
 // Made for another base.
 void write_foreign_adapter(const std::filesystem::path& folder);
+// LibTorch's n-th allocation from now on fails, once; 0: none does.
+void fail_allocation(int64_t n);
 
 }  // namespace dex::serve::testing

@@ -39,6 +39,10 @@ class WholeSubjectTest : public EvaluationFramesTest {
     const std::string sha256 = base::sha256_file(base() / "model.safetensors").value();
     const nlohmann::json provenance = {{"base_weights_sha256", of_base.empty() ? sha256 : of_base}};
     std::ofstream(folder / "provenance.json") << provenance.dump();
+    return seal(folder);
+  }
+  static fs::path seal(const fs::path& folder) {
+    fs::remove(folder / "checksums.json");
     nlohmann::json sums;
     for (const auto& entry : fs::directory_iterator(folder))
       sums[entry.path().filename().string()] = base::sha256_file(entry.path()).value();
@@ -100,6 +104,9 @@ TEST_F(WholeSubjectTest, WhatIsNotWhatWasPublishedIsNotMeasured) {
   };
   EXPECT_THAT(refused(with_whole(published("foreign", false, std::string(64, 'b')), "attempt-1")),
               HasSubstr("made of another base"));
+  const fs::path odd = published("odd", false);
+  std::ofstream(odd / "provenance.json") << R"({"base_weights_sha256": 7})";
+  EXPECT_THAT(refused(with_whole(seal(odd), "attempt-5")), HasSubstr("made of another base"));
   const fs::path folder = published("damaged", false);
   const auto start = with_whole(folder, "attempt-2");
   std::ofstream(folder / "config.json", std::ios::app) << " ";

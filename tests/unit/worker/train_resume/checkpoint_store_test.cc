@@ -182,6 +182,30 @@ TEST_F(CheckpointStoreTest, BrokenOnesHaveAnExitCodeOfTheirOwn) {
   EXPECT_EQ(exit_of(saved.manifest_sha256), Exit::kBrokenCheckpoint);
 }
 
+// A template that was edited while a job waited would otherwise empty the platform slot by slot.
+TEST_F(CheckpointStoreTest, OnlyAnotherBaseIsTheWorkersFault) {
+  auto store = this->store(directory_.path());
+  const fs::path path = save(store, 1, 1).path;
+  const auto exit_of = [&](std::string Identity::*changed) {
+    Identity identity;
+    identity.spec_sha256 = "spec";
+    identity.*changed = "another";
+    try {
+      load_checkpoint(path, "", identity, parameters_);
+    } catch (const Failure& failure) {
+      EXPECT_THAT(failure.what(), ::testing::HasSubstr("was made with another"));
+      return failure.exit();
+    }
+    return Exit::kSuccess;
+  };
+  EXPECT_EQ(exit_of(&Identity::base_weights_sha256), Exit::kBrokenInput);
+  EXPECT_EQ(exit_of(&Identity::tokenizer_sha256), Exit::kRetryable);
+  EXPECT_EQ(exit_of(&Identity::chat_template_sha256), Exit::kRetryable);
+  EXPECT_EQ(exit_of(&Identity::start_adapter_sha256), Exit::kRetryable);
+  EXPECT_EQ(exit_of(&Identity::spec_sha256), Exit::kBadSpec);
+  EXPECT_EQ(exit_of(&Identity::training_sha256), Exit::kBadData);
+}
+
 constexpr int kDied = 42, kThrew = 43;
 
 // The process dies in the n-th call, as by kill -9: nothing is cleaned up, and of a write half of
