@@ -3,6 +3,7 @@
 #include <functional>
 #include <string>
 
+#include "dex/v1/adapters.pb.h"
 #include "dex/v1/finetuning.pb.h"
 #include "scheduler/core/estimate.h"
 #include "scheduler/core/resolve.h"
