@@ -69,7 +69,7 @@ std::vector<std::string> rare(Tally& tally) {
 }
 
 TEST(SchedulerModelTest, RandomCallsDoWhatTheDesignSaysAndNothingElse) {
-  Run run;
+  model::Run run;
   const auto property = [&](const std::vector<Command>& commands) {
     return run_commands(commands, {}, run);
   };

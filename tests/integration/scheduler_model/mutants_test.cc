@@ -42,7 +42,7 @@ TEST_P(MutantTest, IsCaught) {
   const std::vector<store::Script> scripts = scripts_with(GetParam());
   World::Options options;
   options.scripts = &scripts;
-  Run run;
+  model::Run run;
   std::string told;
   for (uint64_t seed = 1; seed <= kSeeds && told.empty(); ++seed) {
     told = falsify(seed, kCommandsOfACase, false, [&](const std::vector<Command>& commands) {
