@@ -44,7 +44,7 @@ class AclTest : public testing::Test {
 TEST_F(AclTest, TheSchedulersAccountIsEnoughForEveryScript) {
   World::Options options;
   options.address = as("sched");
-  Run run;
+  model::Run run;
   for (uint64_t seed = 1; run.steps < 500; ++seed) {
     ASSERT_EQ(falsify(seed, 400, false,
                       [&](const std::vector<Command>& commands) {

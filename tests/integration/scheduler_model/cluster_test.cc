@@ -49,7 +49,7 @@ class ClusterTest : public testing::Test {
 };
 
 TEST_F(ClusterTest, EveryScriptKeepsToItsSlot) {
-  Run run;
+  model::Run run;
   for (uint64_t seed = 1; run.steps < 500; ++seed) {
     ASSERT_EQ(falsify(seed, 400, false,
                       [&](std::vector<Command> commands) {
