@@ -44,13 +44,15 @@ template <typename Part>
 Status unpack_download(grpc::ClientReader<Part>& reader, CallContext& context,
                        const std::filesystem::path& folder, const Client::Options& options) {
   Part part;
+  bool open = true;
   const Status unpacked = unpack_adapter(
       [&]() -> std::optional<std::string_view> {
-        if (!reader.Read(&part)) return std::nullopt;
+        open = open && reader.Read(&part);
+        if (!open) return std::nullopt;
         return part.chunk();
       },
       folder);
-  if (!unpacked.ok()) context.get().TryCancel();
+  if (open) context.get().TryCancel();  // a stream that has ended keeps the server's word
   const grpc::Status status = reader.Finish();
   // The server's own word says more than a tar that ended early.
   if (!status.ok() && status.error_code() != grpc::StatusCode::CANCELLED) {
