@@ -1,6 +1,9 @@
 #include "scheduler/server/evaluations.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "scheduler/core/evaluation_spec.h"
@@ -120,6 +123,11 @@ base::Result<store::NewJob> Evaluations::new_job(const std::string& tenant,
     if (names.emplace(id, record->filename).second) job.files.push_back(id);
     bytes[id] = record->bytes;
   }
+  std::set<std::string> adapters;
+  for (const auto& subject : spec.subjects()) {
+    if (!subject.adapter().empty()) adapters.insert(subject.adapter());
+  }
+  job.adapters.assign(adapters.begin(), adapters.end());
   core::fill_evaluation(spec, names);
   job.id = parts_.ids.make("eval-");
   job.kind = kEvaluationKind;

@@ -205,6 +205,7 @@ base::Result<store::NewJob> FineTuningJobs::new_job(const std::string& tenant, c
   if (calibration.has_file()) files.insert(calibration.file());
   for (const core::NamedFile& file : core::gate_files(spec)) files.insert(file.id);
   job.files.assign(files.begin(), files.end());
+  if (core::goes_on(spec)) job.adapters = {spec.model()};
   if (job.spec.size() > kLargestSpecBytes) {
     return base::Status(base::Code::kInvalidArgument, "TOO_LARGE",
                         "the resolved spec has " + std::to_string(job.spec.size()) + " bytes, " +

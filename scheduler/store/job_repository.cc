@@ -35,6 +35,9 @@ Status check_new(const NewJob& job) {
   for (const std::string& file : job.files) {
     if (!is_store_id(file)) return file_refused(file, "");
   }
+  for (const std::string& adapter : job.adapters) {
+    if (!is_word(adapter)) return adapter_not_found(adapter);
+  }
   return {};
 }
 
@@ -66,7 +69,7 @@ base::Result<JobRepository::Submitted> JobRepository::submit(const std::string& 
          std::to_string(job.max_fail), std::to_string(job.max_crash), job.unique_name,
          std::to_string(job.cost_gpu_seconds), std::to_string(job.gpus),
          std::to_string(job.deadline_ms), job.adapter, job.hold ? "hold" : "run", job.spec,
-         join_words(job.files), job.queued_message, job.base_model});
+         join_words(job.files), job.queued_message, job.base_model, join_words(job.adapters)});
   }
   DEX_ASSIGN_OR_RETURN(const Reply reply, store_.run("submit", std::move(args)));
   if (reply.str(0) == "OK") return Submitted{tail(reply), false};

@@ -29,8 +29,8 @@ class JobRepository {
     bool replayed = false;  // the request_id was known: these are the first call's jobs
   };
   // All or none. ALREADY_EXISTS IDEMPOTENCY_CONFLICT, NAME_TAKEN, ID_TAKEN (make new ids and
-  // repeat); NOT_FOUND RESOURCE_NOT_FOUND (a file); FAILED_PRECONDITION FILE_NOT_READY,
-  // FILE_INVALID; RESOURCE_EXHAUSTED QUOTA_EXCEEDED.
+  // repeat); NOT_FOUND RESOURCE_NOT_FOUND (a file or an adapter); FAILED_PRECONDITION
+  // FILE_NOT_READY, FILE_INVALID; RESOURCE_EXHAUSTED QUOTA_EXCEEDED.
   base::Result<Submitted> submit(const std::string& tenant, const Submission& submission);
 
   // RESOURCE_NOT_FOUND for a missing job and for another tenant's alike, here and below.

@@ -24,7 +24,8 @@ struct Checkpoint {
   int64_t step = 0;
 };
 
-// A job to be. `files` must be READY files of the same tenant.
+// A job to be. `files` must be READY files of the same tenant, `adapters` published ones; nobody
+// can delete either while the job lives.
 struct NewJob {
   std::string id;
   std::string kind = "finetune";
@@ -42,6 +43,7 @@ struct NewJob {
   std::string base_model;   // only workers that have it are given the job; empty: any worker
   std::string spec;         // opaque, ≤ 32 KiB
   std::vector<std::string> files;
+  std::vector<std::string> adapters;  // that it goes on from or measures
   std::string queued_message = "The job is queued.";
 };
 

@@ -215,8 +215,10 @@ base::Result<std::vector<std::string>> Store::sets_of_jobs() {
   for (const Reply& tenant : tenants.elements) {
     for (const char* family : {"twait:", "trun:", "tjobs:"}) sets.push_back(family + tenant.text);
   }
-  DEX_ASSIGN_OR_RETURN(const auto files, scan("fileuse:"));
-  for (const std::string& file : files) sets.push_back("fileuse:" + file);
+  for (const std::string family : {"fileuse:", "adapteruse:"}) {
+    DEX_ASSIGN_OR_RETURN(const auto held, scan(family));
+    for (const std::string& id : held) sets.push_back(family + id);
+  }
   return sets;
 }
 

@@ -297,10 +297,25 @@ local function requeue(j, delay)
   return j.state
 end
 
+-- Adapters that a live job needs (`uses`) are held like its files: nobody deletes one that stands in an `adapteruse:<adapter>`.
+-- The first of them that is not this tenant's, or not there; nil: none.
+local function lacking_adapter(t, uses)
+  for adapter in string.gmatch(uses, '%S+') do
+    if call('HGET', P .. 'adapter:' .. adapter, 'tenant') ~= t then return adapter end
+  end
+  return nil
+end
+
+local function hold_adapters(j, uses)
+  put(j, 'uses', uses)
+  for adapter in string.gmatch(uses, '%S+') do call('ZADD', P .. 'adapteruse:' .. adapter, fmt(now), j.id) end
+end
+
 -- Frees everything that only a live job may hold, then enters the terminal state.
 local function terminal(j, state)
   call('ZREM', P .. 'deadline', j.id)
   for file in string.gmatch(j.files, '%S+') do call('ZREM', P .. 'fileuse:' .. file, j.id) end
+  for adapter in string.gmatch(j.uses or '', '%S+') do call('ZREM', P .. 'adapteruse:' .. adapter, j.id) end
   if j.uniq ~= '' and call('GET', P .. 'uniq:' .. j.tenant .. ':' .. j.uniq) == j.id then
     call('DEL', P .. 'uniq:' .. j.tenant .. ':' .. j.uniq)
   end

@@ -319,6 +319,34 @@ TEST_F(ChangeTest, TheJanitorTakesOnlyWhatIsOlderThanADay) {
   EXPECT_EQ(*jobs_->purge_commit("", id), Purge::kGone);
 }
 
+TEST_F(ChangeTest, AnAdapterStaysThroughEachLifeOfAJobThatNeedsIt) {
+  NewJob maker;
+  maker.adapter = "ft:base:default::1";
+  ASSERT_EQ(finish(running(maker), "w1", "success").state, "SUCCEEDED");
+  NewJob job;
+  job.adapters = {maker.adapter};
+  const auto first = running(job);
+  const auto in_use = [&] { return adapters_->remove("default", maker.adapter); };
+  refused("ADAPTER_IN_USE", in_use);
+  EXPECT_EQ(in_use().status().metadata().at(0),
+            (std::pair<std::string, std::string>("job", first.id)));
+  ASSERT_EQ(finish(first, "w1", "release").state, "READY");
+  refused("ADAPTER_IN_USE", in_use);
+  ASSERT_EQ(finish(claim("w1").job, "w1", "fail_final").state, "FAILED");
+  ASSERT_TRUE(jobs_->redrive("default", first.id, "op-1", 0).ok());
+  refused("ADAPTER_IN_USE", in_use);
+  ASSERT_EQ(finish(claim("w1").job, "w1", "fail_final").state, "FAILED");
+  ASSERT_TRUE(in_use().ok()) << "nobody lives who needs it";
+  refused("RESOURCE_NOT_FOUND", [&] { return jobs_->redrive("default", first.id, "op-2", 0); });
+  refused("RESOURCE_NOT_FOUND", [&] {
+    JobRepository::Submission late;
+    late.request = {"late", "x"};
+    job.id = "ftjob-late";
+    late.jobs = {job};
+    return jobs_->submit("default", late);
+  });
+}
+
 TEST_F(ChangeTest, AnAdapterIsForgottenUnlessItIsToBeHeld) {
   NewJob job;
   job.adapter = "ft:base:default::1";
