@@ -270,6 +270,9 @@ EvaluationEnd end_of(const EvaluationFailure& failure) {
                     failure.param());
     case Kind::kBase:
       return failed(kBrokenBase, internal::v1::OUTCOME_RELEASE, "internal", what);
+    case Kind::kMemory:
+      return failed(kOutOfMemory, internal::v1::OUTCOME_OOM, "out_of_memory", what,
+                    failure.param());
     case Kind::kEngine:
       return failed(kTryAgain, internal::v1::OUTCOME_FAIL_RETRY, "internal", what);
   }
