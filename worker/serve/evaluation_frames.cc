@@ -43,6 +43,7 @@ enum EvaluationExit : int {
   kBadFile = 11,
   kOutOfMemory = 13,
   kDiskFull = 14,
+  kQuotaUsedUp = 15,
   kStopped = 16,
   kBrokenBase = 17,
   kTryAgain = 18,
@@ -279,6 +280,21 @@ EvaluationEnd end_of(const EvaluationFailure& failure) {
   return failed(kTryAgain, internal::v1::OUTCOME_FAIL_RETRY, "internal", what);
 }
 
+EvaluationEnd end_of(const DiskFailure& failure) {
+  using Kind = DiskFailure::Kind;
+  const std::string what = failure.what();
+  switch (failure.kind()) {
+    case Kind::kFull:
+      return failed(kDiskFull, internal::v1::OUTCOME_DISK_FULL, "disk_full", what);
+    case Kind::kQuota:
+      return failed(kQuotaUsedUp, internal::v1::OUTCOME_FAIL_FINAL, "quota_exceeded",
+                    "the results can't be kept, since the storage quota is used up: " + what);
+    case Kind::kOther:
+      break;
+  }
+  return failed(kTryAgain, internal::v1::OUTCOME_FAIL_RETRY, "internal", what);
+}
+
 EvaluationEnd stopped(Stop::Reason reason) {
   const auto outcome = reason == Stop::REASON_CANCEL  ? internal::v1::OUTCOME_CANCELLED
                        : reason == Stop::REASON_PAUSE ? internal::v1::OUTCOME_PAUSED
@@ -302,9 +318,7 @@ EvaluationEnd run_start(const EvaluatorStart& start, base::FrameChannel& channel
   } catch (const EvaluationFailure& failure) {
     return end_of(failure);
   } catch (const DiskFailure& failure) {
-    if (failure.full())
-      return failed(kDiskFull, internal::v1::OUTCOME_DISK_FULL, "disk_full", failure.what());
-    return failed(kTryAgain, internal::v1::OUTCOME_FAIL_RETRY, "internal", failure.what());
+    return end_of(failure);
   } catch (const std::exception& error) {
     if (is_out_of_memory(error)) {
       return failed(kOutOfMemory, internal::v1::OUTCOME_OOM, "out_of_memory",
