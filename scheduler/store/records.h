@@ -22,6 +22,10 @@ struct Checkpoint {
   std::string uri;  // empty: none
   std::string manifest_sha256;
   int64_t step = 0;
+  // Its state, from which a trainer goes on; only such a one answers whoever asked for a
+  // checkpoint. False: what is kept of a training that is done while its gates are measured. Not
+  // read back.
+  bool of_training = true;
 };
 
 // A job to be. `files` must be READY files of the same tenant, `adapters` published ones; nobody

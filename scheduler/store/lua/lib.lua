@@ -261,10 +261,11 @@ local function end_attempt(j)
 end
 
 -- The checkpoint that an attempt offers becomes the job's pointer. If the worker has heard of one that a user asked for
--- (`ckreq`, since the beat `ckreq_seq`), the first new one is the answer: it goes to `ckpts` as ms, step, SHA-256, URI.
-local function point_to(j, uri, sha, step)
+-- (`ckreq`, since the beat `ckreq_seq`), the first new one is the answer: it goes to `ckpts` as ms, step, SHA-256, URI. Only one
+-- with the training's state (`of_training` 1) is: what is kept while gates are measured has none.
+local function point_to(j, uri, sha, step, of_training)
   if uri == '' then return end
-  if j.ckreq and j.ckreq_seq and uri ~= j.ckpt_uri then
+  if j.ckreq and j.ckreq_seq and uri ~= j.ckpt_uri and of_training == '1' then
     local key, oldest, oldest_ms = P .. 'ckpts:' .. j.id, nil, math.huge
     local all = call('HGETALL', key)
     for i = 1, #all, 2 do

@@ -53,7 +53,7 @@ std::vector<Mutant> of_attempts() {
       {"finish_pauses_a_resumed_job", "finish", {{"if j.want == 'run' then", "if false then"}}},
       {"finish_forgets_the_last_checkpoint",
        "finish",
-       {{"point_to(j, ckpt_uri, ckpt_sha, ckpt_step)", ""}}},
+       {{"point_to(j, ckpt_uri, ckpt_sha, ckpt_step, of_training)", ""}}},
       {"beat_without_epoch_check",
        "beat",
        {{kOwned, "if not owned(j, worker, j and j.epoch) then return {'LOST'} end"}}},

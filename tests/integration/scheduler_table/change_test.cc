@@ -180,6 +180,22 @@ TEST_F(ChangeTest, ACheckpointIsAskedForToldAndAnswered) {
   EXPECT_EQ(job(claimed.id).checkpoint.uri, "ck-4");
 }
 
+// Nobody can go on training from what is kept for the gates; as the job's pointer it is right.
+TEST_F(ChangeTest, WhatIsKeptForTheGatesIsNoAnswer) {
+  const auto claimed = running();
+  ASSERT_TRUE(jobs_->ask_checkpoint("default", claimed.id, "ftckpt-a").ok());
+  EXPECT_EQ(offer(claimed, 1, "").checkpoint_request, "ftckpt-a");
+  JobRepository::Beat beat{"w1", claimed.id, claimed.epoch, 2, "EVALUATING", "", {}, {}};
+  beat.checkpoint = {"gates-0", "sha", 9, false};
+  EXPECT_EQ(jobs_->beat(beat)->checkpoint_request, "ftckpt-a");
+  EXPECT_EQ(job(claimed.id).checkpoint.uri, "gates-0");
+  JobRepository::Finish release{
+      "w1", claimed.id, claimed.epoch, "release", "", "", "", {"gates-1", "sha", 9, false}};
+  ASSERT_TRUE(jobs_->finish(release).ok());
+  EXPECT_EQ(asked(claimed.id, "ftckpt-a").state, Asked::State::kPending);
+  EXPECT_EQ(claim("w1").job.checkpoint.uri, "gates-1");
+}
+
 TEST_F(ChangeTest, ACheckpointRequestOutlivesTheAttemptButNotTheJob) {
   const auto first = running();
   ASSERT_TRUE(jobs_->ask_checkpoint("default", first.id, "ftckpt-a", {"r", "x"}).ok());
