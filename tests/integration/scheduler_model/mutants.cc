@@ -181,7 +181,8 @@ std::vector<Mutant> of_the_rest() {
        {{"if j.state ~= 'FAILED' then", "if not TERMINAL[j.state] then"}}},
       {"redrive_cannot_be_repeated",
        "redrive",
-       {{"if j.op_id == op_id then return {'DUP', j.state} end", ""}}},
+       {{"if made then return made end", ""},
+        {"if j.op_id == op_id then return {'DUP', j.state} end", ""}}},
       {"redrive_takes_no_files",
        "redrive",
        {{"for file in string.gmatch(j.files, '%S+') do call('ZADD', P .. 'fileuse:' .. file, "
