@@ -8,6 +8,7 @@
 #include "scheduler/core/warm_start.h"
 #include "scheduler/server/job_id.h"
 #include "scheduler/server/job_view.h"
+#include "scheduler/server/routes.h"
 #include "services/base/files.h"
 #include "services/base/sha256.h"
 
@@ -272,7 +273,11 @@ base::Result<iv1::HeartbeatResponse> Workers::heartbeat(const iv1::HeartbeatRequ
   }
   iv1::HeartbeatRequest live;  // what routes and adapters need of it
   *live.mutable_engines() = request.engines();
-  for (auto& engine : *live.mutable_engines()) engine.clear_kv_usage_ratio();
+  for (auto& engine : *live.mutable_engines()) {
+    engine.clear_kv_usage_ratio();
+    engine.set_running(told_load(engine.running() + engine.waiting()));
+    engine.clear_waiting();
+  }
   DEX_ASSIGN_OR_RETURN(const auto sign,
                        parts_.workers.alive(request.worker_id(), live.SerializeAsString()));
   response.set_unknown(sign.unknown);
