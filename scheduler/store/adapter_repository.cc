@@ -51,16 +51,9 @@ base::Result<AdapterRecord> AdapterRepository::get(const std::string& tenant,
 
 base::Result<std::vector<AdapterRecord>> AdapterRepository::list(const std::string& tenant,
                                                                  const Cursor& cursor, int count) {
-  DEX_RETURN_IF_ERROR(check_tenant(tenant));
-  const std::string before = cursor.before_ms < 0 ? "" : std::to_string(cursor.before_ms);
-  DEX_ASSIGN_OR_RETURN(
-      const Reply reply,
-      store_.run("list", {"adapter", tenant, before, cursor.before_id, std::to_string(count)}));
-  if (reply.str(0) != "OK") return unexpected("list", reply);
+  DEX_ASSIGN_OR_RETURN(const auto rows, store_.list("adapter", tenant, cursor, count));
   std::vector<AdapterRecord> adapters;
-  for (size_t i = 1; i < reply.elements.size(); ++i) {
-    adapters.push_back(adapter_from(reply.at(i).at(2).fields()));
-  }
+  for (const Reply& row : rows) adapters.push_back(adapter_from(row.at(2).fields()));
   return adapters;
 }
 

@@ -91,15 +91,9 @@ base::Result<JobRecord> JobRepository::get(const std::string& tenant, const std:
 
 base::Result<std::vector<JobRecord>> JobRepository::list(const std::string& tenant,
                                                          const Cursor& cursor, int count) {
-  DEX_RETURN_IF_ERROR(check_tenant(tenant));
-  const std::string before = cursor.before_ms < 0 ? "" : std::to_string(cursor.before_ms);
-  DEX_ASSIGN_OR_RETURN(
-      const Reply reply,
-      store_.run("list", {"job", tenant, before, cursor.before_id, std::to_string(count)}));
-  if (reply.str(0) != "OK") return unexpected("list", reply);
+  DEX_ASSIGN_OR_RETURN(const auto rows, store_.list("job", tenant, cursor, count));
   std::vector<JobRecord> jobs;
-  for (size_t i = 1; i < reply.elements.size(); ++i) {
-    const Reply& row = reply.at(i);
+  for (const Reply& row : rows) {
     jobs.push_back(job_from(row.at(2).fields()));
     jobs.back().spec = row.str(3);
     jobs.back().tenant_in_ring = row.num(4) == 1;

@@ -182,6 +182,23 @@ base::Result<int64_t> Store::reconcile() {
   }
 }
 
+base::Result<std::vector<Reply>> Store::list(const std::string& kind, const std::string& tenant,
+                                             Cursor cursor, int count) {
+  DEX_RETURN_IF_ERROR(check_tenant(tenant));
+  std::vector<Reply> rows;
+  while (true) {
+    const std::string before = cursor.before_ms < 0 ? "" : std::to_string(cursor.before_ms);
+    const int left = count - static_cast<int>(rows.size());
+    DEX_ASSIGN_OR_RETURN(
+        Reply page, run("list", {kind, tenant, before, cursor.before_id, std::to_string(left)}));
+    const bool more = page.str(0) == "MORE" && page.elements.size() > 1;
+    if (!more && page.str(0) != "OK") return unexpected("list", page);
+    for (size_t i = 1; i < page.elements.size(); ++i) rows.push_back(std::move(page.elements[i]));
+    if (!more) return rows;
+    cursor = {rows.back().num(1), rows.back().str(0)};
+  }
+}
+
 base::Result<Store::Stats> Store::stats() {
   DEX_ASSIGN_OR_RETURN(const Reply reply, run("stats", {}));
   if (reply.str(0) != "OK") return unexpected("stats", reply);

@@ -83,6 +83,11 @@ class Store {
   // same in parts.
   base::Result<int64_t> reconcile();
 
+  // A tenant's records of a kind (job, file, adapter), newest first, at most `count` (≤ 100) after
+  // `cursor`: rows of lua/list.lua. Fewer: there are no more. Large ones come in several replies.
+  base::Result<std::vector<Reply>> list(const std::string& kind, const std::string& tenant,
+                                        Cursor cursor, int count);
+
   struct PoolStats {
     std::string pool;
     double oldest_ready_seconds = 0;
