@@ -177,7 +177,7 @@ TEST_F(DeleteTest, AnAdapterStaysWhileAJobThatGoesOnFromItLives) {
 TEST_F(DeleteTest, AnAdapterStaysWhileAnEvaluationThatMeasuresItLives) {
   const Trained trained = train();
   v1::UploadFileRequest::Header header;
-  header.set_filename("held-out.txt");
+  header.set_filename("wiki.raw");
   header.set_purpose(v1::FILE_PURPOSE_EVALS);
   const auto text = upload("some text\n", header);
   ASSERT_TRUE(text.ok()) << text.status().to_string();
