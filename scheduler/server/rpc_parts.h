@@ -37,21 +37,27 @@ class WatchClient final : public JobWatches::Client {
   using Stream = rpc::ServerStream<Message>;
   WatchClient(std::shared_ptr<Stream> stream, View view)
       : stream_(std::move(stream)), view_(std::move(view)) {}
-  bool write(JobNews news) override { return stream_->write(message(std::move(news))); }
-  bool push(JobNews news) override { return stream_->push(message(std::move(news))); }
+  bool push(JobNews& news) override { return stream_->push(shown(news)); }
+  [[nodiscard]] size_t room() override { return stream_->room(); }
+  void when_room(std::function<void()> then) override { stream_->when_room(std::move(then)); }
   void finish(const base::Status& status) override { stream_->finish(status); }
   [[nodiscard]] bool gone() const override { return stream_->call().stop().stop_requested(); }
 
  private:
-  Message message(JobNews news) {
-    Message out;
+  // Made for the first client of the job. Were another kind of message kept, this one makes its
+  // own.
+  std::shared_ptr<const Message> shown(JobNews& news) const {
+    auto same = std::dynamic_pointer_cast<const Message>(news.shown);
+    if (same != nullptr) return same;
+    auto out = std::make_shared<Message>();
     if (const auto* entry = std::get_if<store::LogEntry>(&news.news)) {
-      *out.mutable_event() = event_view(news.job, *entry);
-    } else if (auto* event = std::get_if<v1::FineTuningEvent>(&news.news)) {
-      *out.mutable_event() = std::move(*event);
+      *out->mutable_event() = event_view(news.job, *entry);
+    } else if (const auto* event = std::get_if<v1::FineTuningEvent>(&news.news)) {
+      *out->mutable_event() = *event;
     } else {
-      *out.mutable_snapshot() = view_(std::get<store::JobRecord>(news.news));
+      *out->mutable_snapshot() = view_(std::get<store::JobRecord>(news.news));
     }
+    news.shown = out;
     return out;
   }
 

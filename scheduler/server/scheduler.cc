@@ -214,6 +214,9 @@ void Scheduler::stop(std::chrono::milliseconds grace) {
   if (parts.janitor) parts.janitor->request_stop();
   if (parts.retention) parts.retention->request_stop();
   parts.store.close();  // nobody needs an answer any more: waits for a dead store end at once
+  // A crowd of watches that came just before may still be queued; they use what goes next.
+  parts.room.close();
+  parts.workers_room.close();
   parts.claims.close();
   parts.watches.close();
   if (parts.sweeper) parts.sweeper->stop();

@@ -27,6 +27,11 @@ void Room::cut() {
   for (const auto& call : open()) call->end(server_draining());
 }
 
+void Room::close() {
+  unary_.close();
+  streams_.close();
+}
+
 std::vector<std::shared_ptr<LiveCall>> Room::open() const {
   std::vector<std::shared_ptr<LiveCall>> open;
   const std::lock_guard lock(mutex_);

@@ -52,6 +52,9 @@ class Room {
   [[nodiscard]] bool draining() const { return draining_; }
   // Ends every open call with `SERVER_DRAINING`; handlers on threads are asked to stop.
   void cut();
+  // Waits until nothing runs on this room's threads, where a handler may still be at work for a
+  // call that has ended. For whoever destroys what handlers use, once the servers have stopped.
+  void close();
 
   [[nodiscard]] const Options& options() const { return options_; }
 
