@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,6 +28,9 @@ using AdapterStub = v1::AdapterService::Stub;
 using FileStub = v1::FileService::Stub;
 using JobStub = v1::FineTuningService::Stub;
 using ModelStub = v1::ModelService::Stub;
+
+// Contents by name.
+using FileContents = std::map<std::string, std::string>;
 
 // A scheduler in this process on a Redis of its own, spoken to over loopback as gateways and
 // workers do. Sweeps and back-offs are fast, leases long, so that a
@@ -56,7 +60,11 @@ class SchedulerTest : public testing::Test {
   iv1::HeartbeatResponse beat(const iv1::ClaimedJob& job, int64_t sequence,
                               const std::string& worker = "w1",
                               std::vector<v1::FineTuningEvent> events = {});
-  // Writes the artefact of a successful attempt and reports it.
+  // Writes what a worker publishes, with its checksums.json (unless `files` has one), and reports
+  // the attempt as a success with `result`. The state that follows.
+  std::string publish_files(const iv1::ClaimedJob& job, const std::string& worker,
+                            FileContents files, iv1::AttemptResult result = {});
+  // publish_files with an adapter.
   std::string finish_well(const iv1::ClaimedJob& job, const std::string& worker = "w1",
                           const std::string& artifact_class = "KVO",
                           const std::string& form = "paper", const std::string& method = "");
@@ -106,5 +114,8 @@ class SchedulerTest : public testing::Test {
 
 // One row of a prompt_completion file.
 std::string row(int number, int length = 100);
+
+// checksums.json of an artefact of these files.
+std::string checksums_of(const FileContents& files);
 
 }  // namespace dex::server

@@ -2,10 +2,8 @@
 // test plays.
 #include <gmock/gmock.h>
 
-#include <fstream>
 #include <future>
 
-#include "services/base/sha256.h"
 #include "tests/integration/scheduler/scheduler_fixture.h"
 #include "tests/support/eventually.h"
 
@@ -46,22 +44,9 @@ class MemoryProbeServerTest : public SchedulerTest {
     return answer.job();
   }
   std::string publish(const iv1::ClaimedJob& job, const v1::MemoryProbe& probe) {
-    const auto folder = directory_ / "data" / job.attempt_dir() / "final";
-    std::filesystem::create_directories(folder);
-    std::ofstream(folder / "probe.json") << "{}";
-    const std::string manifest = R"({"probe.json": ")" + base::sha256_hex("{}") + "\"}";
-    std::ofstream(folder / "checksums.json") << manifest;
-    iv1::FinishRequest finish;
-    finish.set_worker_id("w1");
-    finish.set_job_id(job.job_id());
-    finish.set_epoch(job.epoch());
-    finish.set_outcome(iv1::OUTCOME_SUCCESS);
-    finish.mutable_result()->set_uri(job.attempt_dir() + "/final");
-    finish.mutable_result()->set_manifest_sha256(base::sha256_hex(manifest));
-    *finish.mutable_result()->mutable_memory_probe() = probe;
-    const auto reply = call(*workers_, &iv1::WorkerService::Stub::Finish, finish);
-    EXPECT_TRUE(reply.ok()) << reply.status().to_string();
-    return reply.ok() ? reply->state() : "";
+    iv1::AttemptResult result;
+    *result.mutable_memory_probe() = probe;
+    return publish_files(job, "w1", {{"probe.json", "{}"}}, std::move(result));
   }
   static v1::MemoryProbe measured() {
     v1::MemoryProbe probe;
