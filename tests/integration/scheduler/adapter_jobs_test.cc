@@ -94,17 +94,8 @@ class AdapterJobsTest : public SchedulerTest {
     request.set_kind(v1::ExportAdapterRequest::KIND_FOLDED_SAFETENSORS);
     return request;
   }
-  iv1::ClaimedJob claimed() {
-    const auto answer = claim("w1", 15'000);
-    EXPECT_TRUE(answer.has_job());
-    return answer.job();
-  }
   void refused(const TarFiles& files, const std::string& reason, const std::string& field) {
-    const auto status = import_now(tar_of(files), header()).status();
-    EXPECT_EQ(status.reason(), reason) << status.to_string();
-    bool named = false;
-    for (const auto& violation : status.violations()) named = named || violation.field == field;
-    EXPECT_TRUE(named) << field << " is not named by " << status.to_string();
+    expect_refused(import_now(tar_of(files), header()).status(), reason, field);
   }
   std::string uploaded(const iv1::ClaimedJob& job, const std::string& name) {
     const auto file =

@@ -73,11 +73,7 @@ class EvaluationTest : public SchedulerTest {
   }
   void refused(const v1::CreateEvaluationRequest& request, const std::string& reason,
                const std::string& field) {
-    const auto status = create_evaluation(request).status();
-    EXPECT_EQ(status.reason(), reason) << status.to_string();
-    bool named = field.empty();
-    for (const auto& violation : status.violations()) named = named || violation.field == field;
-    EXPECT_TRUE(named) << field << " is not named by " << status.to_string();
+    expect_refused(create_evaluation(request).status(), reason, field);
   }
 
   base::Result<v1::ListEvaluationSamplesResponse> samples(

@@ -42,11 +42,6 @@ class HeadPreviewTest : public SchedulerTest {
       return call(*jobs_, &JobStub::PreviewHeadSelection, request, timeout_ms);
     });
   }
-  iv1::ClaimedJob claimed() {
-    const auto answer = claim("w1", 15'000);
-    EXPECT_TRUE(answer.has_job());
-    return answer.job();
-  }
   std::string publish(const iv1::ClaimedJob& job) { return publish_files(job, "w1", of_report()); }
   static FileContents of_report() {
     return {{"head_selection.json", kReport}, {"head_selection.svg", kSvg}};
@@ -59,11 +54,7 @@ class HeadPreviewTest : public SchedulerTest {
   }
   void refused(const v1::PreviewHeadSelectionRequest& request, const std::string& reason,
                const std::string& field) {
-    const auto status = call(*jobs_, &JobStub::PreviewHeadSelection, request).status();
-    EXPECT_EQ(status.reason(), reason) << status.to_string();
-    bool named = false;
-    for (const auto& violation : status.violations()) named = named || violation.field == field;
-    EXPECT_TRUE(named) << field << " is not named by " << status.to_string();
+    expect_refused(call(*jobs_, &JobStub::PreviewHeadSelection, request).status(), reason, field);
   }
 };
 

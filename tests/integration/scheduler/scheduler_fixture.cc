@@ -39,6 +39,14 @@ std::string checksums_of(const FileContents& files) {
   return sums.dump();
 }
 
+void expect_refused(const base::Status& status, const std::string& reason,
+                    const std::string& field) {
+  EXPECT_EQ(status.reason(), reason) << status.to_string();
+  bool named = field.empty();
+  for (const auto& violation : status.violations()) named = named || violation.field == field;
+  EXPECT_TRUE(named) << field << " is not named by " << status.to_string();
+}
+
 SchedulerTest::SchedulerTest() {
   fs::create_directories(directory_ / "models/small");
   std::ofstream(directory_ / "models/models.json") << kModels;
@@ -178,6 +186,12 @@ iv1::ClaimResponse SchedulerTest::claim(const std::string& worker, int64_t wait_
   const auto reply = call(*workers_, &iv1::WorkerService::Stub::Claim, request, 25000);
   EXPECT_TRUE(reply.ok()) << reply.status().to_string();
   return reply.ok() ? *reply : iv1::ClaimResponse();
+}
+
+iv1::ClaimedJob SchedulerTest::claimed() {
+  const auto answer = claim("w1", 15'000);
+  EXPECT_TRUE(answer.has_job());
+  return answer.job();
 }
 
 iv1::HeartbeatResponse SchedulerTest::beat(const iv1::ClaimedJob& job, int64_t sequence,

@@ -33,8 +33,7 @@ using ModelStub = v1::ModelService::Stub;
 using FileContents = std::map<std::string, std::string>;
 
 // A scheduler in this process on a Redis of its own, spoken to over loopback as gateways and
-// workers do. Sweeps and back-offs are fast, leases long, so that a
-// slow machine changes no result.
+// workers do. Sweeps and back-offs are fast, leases long, so that a slow machine changes no result.
 class SchedulerTest : public testing::Test {
  protected:
   SchedulerTest();
@@ -57,6 +56,7 @@ class SchedulerTest : public testing::Test {
   void enlist(const std::string& worker = "w1", const std::vector<std::string>& models = {});
   iv1::ClaimResponse claim(const std::string& worker = "w1", int64_t wait_ms = 0,
                            const std::string& claim_id = "");
+  iv1::ClaimedJob claimed();  // w1's next job, which it waits for
   iv1::HeartbeatResponse beat(const iv1::ClaimedJob& job, int64_t sequence,
                               const std::string& worker = "w1",
                               std::vector<v1::FineTuningEvent> events = {});
@@ -117,5 +117,9 @@ std::string row(int number, int length = 100);
 
 // checksums.json of an artefact of these files.
 std::string checksums_of(const FileContents& files);
+
+// An error of that reason which names that field, unless it is empty.
+void expect_refused(const base::Status& status, const std::string& reason,
+                    const std::string& field);
 
 }  // namespace dex::server

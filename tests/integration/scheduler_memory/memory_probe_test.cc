@@ -38,11 +38,6 @@ class MemoryProbeServerTest : public SchedulerTest {
       return call(*jobs_, &JobStub::EstimateFineTuningJob, request, timeout_ms);
     });
   }
-  iv1::ClaimedJob claimed() {
-    const auto answer = claim("w1", 15'000);
-    EXPECT_TRUE(answer.has_job());
-    return answer.job();
-  }
   std::string publish(const iv1::ClaimedJob& job, const v1::MemoryProbe& probe) {
     iv1::AttemptResult result;
     *result.mutable_memory_probe() = probe;
