@@ -16,24 +16,6 @@ namespace {
 constexpr milliseconds kLongestExport{610'000};
 constexpr milliseconds kLongestImport{1'800'000};
 
-// Answers `pending` once `look` has an end to tell: a reply or a failure. A store that is away is
-// none.
-template <typename Pending, typename Look>
-void answer_when_ended(Waiters& waiters, std::shared_ptr<Pending> pending, Look look) {
-  waiters.add([pending, look] {
-    if (!pending->alive()) return true;
-    auto found = look();
-    if (found.ok() && !found->has_value()) return false;
-    if (found.status().code() == base::Code::kUnavailable) return false;
-    if (found.ok()) {
-      pending->answer(std::move(**found));
-    } else {
-      pending->answer(found.status());
-    }
-    return true;
-  });
-}
-
 }  // namespace
 
 grpc::ServerUnaryReactor* AdapterRpc::ListAdapters(Context* ctx, const v1::ListAdaptersRequest* in,
