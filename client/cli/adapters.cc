@@ -5,6 +5,7 @@
 #include "client/cli/command.h"
 #include "client/cli/exit_code.h"
 #include "client/cli/names.h"
+#include "client/cli/question.h"
 
 namespace dex::cli {
 
@@ -53,11 +54,10 @@ int list(Context& context, const v1::ListAdaptersRequest& request) {
 }
 
 int delete_adapter(Context& context, const std::string& id, bool yes) {
-  if (!yes) {
-    context.output.failure(base::invalid_argument(
-        "MISSING_FIELD", "an adapter can't be had back: give --yes to delete " + id));
-    return kUsage;
-  }
+  if (!yes && !can_be_asked(context)) return kUsage;
+  if (!yes &&
+      !agreed(context, "Delete the adapter " + id + " and its files?", "nothing was deleted"))
+    return kInterrupted;
   const auto deleted = context.client.delete_adapter(id);
   if (!deleted.ok()) return context.output.failure(deleted.status());
   context.output.result(*deleted, deleted->id(), {{"DELETED", deleted->id()}});
@@ -214,7 +214,7 @@ void add_adapters(CLI::App& app, Action& action) {
   verb = add_verb(*noun, "delete", "forget an adapter and remove its files; unload it first",
                   "dexctl adapters delete ft:… --yes");
   verb->add_option("id", *id, "adapter id")->required();
-  verb->add_flag("-y,--yes", *yes, "yes, delete it");
+  verb->add_flag("-y,--yes", *yes, "don't ask");
   verb->callback(
       [&action, id, yes] { action = [=](Context& c) { return delete_adapter(c, *id, *yes); }; });
 }

@@ -1,7 +1,6 @@
 #include "client/cli/job_changes.h"
 
 #include <CLI/CLI.hpp>
-#include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,6 +9,7 @@
 #include "client/cli/exit_code.h"
 #include "client/cli/job_view.h"
 #include "client/cli/names.h"
+#include "client/cli/question.h"
 
 namespace dex::cli {
 
@@ -21,11 +21,6 @@ int show_changed(Context& context, const base::Result<v1::FineTuningJob>& job) {
   return kDone;
 }
 
-bool has_ended(v1::JobState state) {
-  return state == v1::JOB_STATE_SUCCEEDED || state == v1::JOB_STATE_FAILED ||
-         state == v1::JOB_STATE_CANCELLED || state == v1::JOB_STATE_EXPIRED;
-}
-
 // A pause that comes too late finds the job ended; that is told by the exit code of the job.
 int pause_and_wait(Context& context, const std::string& id) {
   const auto asked = context.client.pause_job(id);
@@ -35,7 +30,8 @@ int pause_and_wait(Context& context, const std::string& id) {
   const base::Status status =
       context.client.watch_job(id, 0, [](const v1::WatchFineTuningJobResponse& message) {
         const auto state = message.snapshot().state();
-        return !message.has_snapshot() || (state != v1::JOB_STATE_PAUSED && !has_ended(state));
+        return !message.has_snapshot() ||
+               (state != v1::JOB_STATE_PAUSED && !client::has_ended(state));
       });
   if (status.code() == base::Code::kCancelled) return kInterrupted;
   if (!status.ok()) return context.output.failure(status);
@@ -43,7 +39,7 @@ int pause_and_wait(Context& context, const std::string& id) {
   const int shown = show_changed(context, job);
   if (shown == kDone && job->state() == v1::JOB_STATE_PAUSED)
     context.output.note("go on: dexctl jobs resume " + id);
-  return shown == kDone && has_ended(job->state()) ? exit_code(*job) : shown;
+  return shown == kDone && client::has_ended(job->state()) ? exit_code(*job) : shown;
 }
 
 struct UpdateArguments {
@@ -72,27 +68,11 @@ int update(Context& context, const UpdateArguments& arguments) {
   return show_changed(context, context.client.update_job(request));
 }
 
-// False: nothing may be deleted; `code` says why.
-bool agreed(Context& context, const std::string& question, int& code) {
-  if (!context.output.terminal().can_ask) {
-    context.output.failure(base::invalid_argument(
-        "MISSING_FIELD", "without a terminal nobody can be asked: give --yes"));
-    code = kUsage;
-    return false;
-  }
-  context.output.err() << question << " [y/N] " << std::flush;
-  std::string answer;
-  std::getline(std::cin, answer);
-  if (answer == "y" || answer == "Y" || answer == "yes") return true;
-  context.output.note("nothing was deleted");
-  code = kInterrupted;
-  return false;
-}
-
 int delete_job(Context& context, const std::string& id, bool with_adapter, bool yes) {
-  int code = kDone;
   const std::string what = with_adapter ? ", its files and its adapter?" : " and its files?";
-  if (!yes && !agreed(context, "Delete the job " + id + what, code)) return code;
+  if (!yes && !can_be_asked(context)) return kUsage;
+  if (!yes && !agreed(context, "Delete the job " + id + what, "nothing was deleted"))
+    return kInterrupted;
   const auto deleted = context.client.delete_job(id, with_adapter);
   if (!deleted.ok()) return context.output.failure(deleted.status());
   context.output.result(*deleted, deleted->id(), {{"DELETED", deleted->id()}});

@@ -1,5 +1,5 @@
 #include <CLI/CLI.hpp>
-#include <iostream>
+#include <ostream>
 
 #include "client/cli/command.h"
 #include "client/cli/exit_code.h"
@@ -10,6 +10,7 @@
 #include "client/cli/job_view.h"
 #include "client/cli/names.h"
 #include "client/cli/progress_view.h"
+#include "client/cli/question.h"
 #include "client/cli/set_field.h"
 #include "client/cli/task_files.h"
 #include "client/cli/watch.h"
@@ -100,13 +101,6 @@ base::Result<v1::FineTuningJobSpec> spec_with_files(Context& context, const Spec
   return spec;
 }
 
-bool confirmed(Context& context) {
-  context.output.err() << "Start the job? [y/N] " << std::flush;
-  std::string answer;
-  std::getline(std::cin, answer);
-  return answer == "y" || answer == "Y" || answer == "yes";
-}
-
 // For people: whose the preset's values are. An estimate is worth showing without, so that nothing
 // is said where the server can't be asked.
 std::string marked_text(Context& context, v1::Estimate estimate) {
@@ -144,11 +138,7 @@ int estimate(Context& context, const EstimateArguments& arguments, Upload upload
 
 int create(Context& context, const CreateArguments& arguments) {
   if (arguments.dry_run) return estimate(context, {arguments.spec, false}, Upload::kRefused);
-  if (!arguments.yes && !context.output.terminal().can_ask) {
-    context.output.failure(base::invalid_argument(
-        "MISSING_FIELD", "without a terminal nobody can be asked: give --yes"));
-    return kUsage;
-  }
+  if (!arguments.yes && !can_be_asked(context)) return kUsage;
   const auto spec = spec_with_files(context, arguments.spec, Upload::kAllowed);
   if (!spec.ok()) return context.output.failure(spec.status());
   const auto estimate = estimate_of(context, *spec, arguments.probe);
@@ -158,10 +148,8 @@ int create(Context& context, const CreateArguments& arguments) {
     context.output.note("nothing was started");
     return kCapacity;
   }
-  if (!arguments.yes && !confirmed(context)) {
-    context.output.note("nothing was started");
+  if (!arguments.yes && !agreed(context, "Start the job?", "nothing was started"))
     return kInterrupted;
-  }
   v1::CreateFineTuningJobRequest request;
   *request.mutable_spec() = *spec;
   const auto job = context.client.create_job(request);

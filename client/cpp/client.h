@@ -139,6 +139,9 @@ class Client {
   std::unique_ptr<v1::AdminService::Stub> admin_;
 };
 
+// Whether a job or an evaluation in this state is over; a paused one may go on.
+bool has_ended(v1::JobState state);
+
 // A request id for a call that must have one effect however often it is sent.
 std::string new_request_id();
 
