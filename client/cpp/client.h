@@ -33,7 +33,7 @@ class Client {
     std::string
         server_origin;  // who named it ("DEX_SERVER", a file), for the error when it is away
     std::chrono::milliseconds timeout{60'000};  // of one call, repeats included
-    // Of one generation, preview, download, import or export.
+    // Of one generation, preview, checkpoint, download, import or export.
     std::chrono::milliseconds generation{600'000};
     std::chrono::milliseconds probe{300'000};  // of one estimate that a worker measures
     std::stop_token stop;                      // ends waits and streams early with CANCELLED
