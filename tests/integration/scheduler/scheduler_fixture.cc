@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "services/base/sha256.h"
+#include "tests/support/eventually.h"
 
 namespace dex::server {
 
@@ -210,6 +211,13 @@ iv1::HeartbeatResponse SchedulerTest::beat(const iv1::ClaimedJob& job, int64_t s
   const auto reply = call(*workers_, &iv1::WorkerService::Stub::Heartbeat, request);
   EXPECT_TRUE(reply.ok()) << reply.status().to_string();
   return reply.ok() ? *reply : iv1::HeartbeatResponse();
+}
+
+bool SchedulerTest::is_told_to_stop(const iv1::ClaimedJob& job) {
+  int64_t sequence = 0;
+  return support::eventually([&] {
+    return beat(job, ++sequence).attempts(0).verdict() == iv1::AttemptVerdict::VERDICT_CANCEL;
+  });
 }
 
 std::string SchedulerTest::publish_files(const iv1::ClaimedJob& job, const std::string& worker,

@@ -60,6 +60,8 @@ class SchedulerTest : public testing::Test {
   iv1::HeartbeatResponse beat(const iv1::ClaimedJob& job, int64_t sequence,
                               const std::string& worker = "w1",
                               std::vector<v1::FineTuningEvent> events = {});
+  // Beats until the answer is to cancel; false: it never is.
+  bool is_told_to_stop(const iv1::ClaimedJob& job);
   // Writes what a worker publishes, with its checksums.json (unless `files` has one), and reports
   // the attempt as a success with `result`. The state that follows.
   std::string publish_files(const iv1::ClaimedJob& job, const std::string& worker,
