@@ -111,10 +111,12 @@ int export_adapter(Context& context, const v1::ExportAdapterRequest& request,
 }
 
 void add_import(CLI::App& noun, Action& action) {
-  auto* verb = add_verb(noun, "import",
-                        "take in an adapter from elsewhere: a folder of ours, or a LoRA as PEFT "
-                        "saved it; a worker checks every tensor",
-                        "dexctl adapters import my-lora --model smollm2-135m-instruct");
+  auto* verb =
+      add_verb(noun, "import",
+               "take in an adapter from elsewhere: a folder of ours, or a LoRA as PEFT "
+               "saved it; a worker checks every tensor",
+               "dexctl adapters import my-lora --model smollm2-135m-instruct\n"
+               "dexctl adapters import my-adapter --model smollm2-135m-instruct --suffix night");
   auto folder = std::make_shared<std::string>();
   auto header = std::make_shared<v1::ImportAdapterRequest::Header>();
   auto base = std::make_shared<std::string>();
@@ -122,7 +124,8 @@ void add_import(CLI::App& noun, Action& action) {
   verb->add_option("folder", *folder, "with adapter_config.json and adapter_model.safetensors")
       ->required();
   verb->add_option("--model,--base", *base, "base model that it was made for")->required();
-  verb->add_option("--suffix", *suffix, "part of its id");
+  verb->add_option("--suffix", *suffix,
+                   "part of its id, for people: letters, digits, '.', '_', '-'");
   verb->callback([&action, folder, header, base, suffix] {
     action = [=](Context& c) {
       header->set_base_model(*base);
@@ -134,9 +137,10 @@ void add_import(CLI::App& noun, Action& action) {
 
 void add_export(CLI::App& noun, Action& action) {
   auto* verb = add_verb(noun, "export",
-                        "make a plain model of an adapter and its base, that any program loads; "
-                        "its own folder, which is in PEFT's layout, is download's",
-                        "dexctl adapters export ft:… --folded --out my-model");
+                        "make one plain model of an adapter and its base, which any program "
+                        "loads; the adapter by itself, in PEFT's layout: adapters download",
+                        "dexctl adapters export ft:… --folded --out my-model\n"
+                        "dexctl adapters export ft:… --folded --dtype bf16 --out my-model");
   auto id = std::make_shared<std::string>();
   auto folder = std::make_shared<std::string>();
   auto folded = std::make_shared<bool>(false);

@@ -84,7 +84,8 @@ void add_pause_and_resume(CLI::App& jobs, Action& action) {
   auto wait = std::make_shared<bool>(false);
   auto* verb = add_verb(jobs, "pause",
                         "hold a job; a running one writes a checkpoint first and loses no step",
-                        "dexctl jobs pause ftjob-01… --wait");
+                        "dexctl jobs pause ftjob-01… --wait\n"
+                        "dexctl jobs resume ftjob-01…");
   verb->add_option("id", *id, "job id")->required();
   verb->add_flag("--wait", *wait, "until it has paused");
   verb->callback([&action, id, wait] {
@@ -104,7 +105,8 @@ void add_pause_and_resume(CLI::App& jobs, Action& action) {
 void add_update(CLI::App& jobs, Action& action) {
   auto updated = std::make_shared<UpdateArguments>();
   auto* verb = add_verb(jobs, "update", "change priority, name or metadata of a job",
-                        "dexctl jobs update ftjob-01… --priority 6 --metadata team=search");
+                        "dexctl jobs update ftjob-01… --priority 6 --metadata team=search\n"
+                        "dexctl jobs update ftjob-01… --name \"second try\" --clear-metadata");
   verb->add_option("id", updated->id, "job id")->required();
   verb->add_option("--priority", updated->priority,
                    "0 to 9, higher first among your own waiting jobs; 7 to 9 need an admin");
@@ -123,6 +125,7 @@ void add_delete_and_redrive(CLI::App& jobs, Action& action) {
   auto yes = std::make_shared<bool>(false);
   auto* verb = add_verb(jobs, "delete",
                         "forget an ended job: record, events, checkpoints; its adapter stays",
+                        "dexctl jobs delete ftjob-01…\n"
                         "dexctl jobs delete ftjob-01… --with-adapter --yes");
   verb->add_option("id", *id, "job id")->required();
   verb->add_flag("--with-adapter", *with_adapter, "the adapter too; it must not be loaded");
@@ -134,9 +137,11 @@ void add_delete_and_redrive(CLI::App& jobs, Action& action) {
   auto deadline = std::make_shared<double>(0);
   verb = add_verb(jobs, "redrive",
                   "give a failed job another life, from its last checkpoint (operators)",
-                  "dexctl jobs redrive ftjob-01…");
+                  "dexctl jobs redrive ftjob-01…\n"
+                  "dexctl jobs redrive ftjob-01… --deadline 86400");
   verb->add_option("id", *id, "job id")->required();
-  verb->add_option("--deadline", *deadline, "seconds from now until it expires; 0, the default: no")
+  verb->add_option("--deadline", *deadline,
+                   "seconds from now until it expires; 0, the default: never")
       ->check(CLI::NonNegativeNumber);
   verb->callback([&action, id, deadline] {
     action = [=](Context& c) { return show_changed(c, c.client.redrive_job(*id, *deadline)); };

@@ -231,7 +231,8 @@ void add_create_and_estimate(CLI::App& noun, Action& action) {
   auto* verb = add_verb(noun, "create",
                         "train an adapter: shows effective values and estimate, asks, starts",
                         "dexctl jobs create --model smollm2-135m-instruct --training-file "
-                        "rows.jsonl --preset code --follow");
+                        "rows.jsonl --preset code --follow\n"
+                        "dexctl jobs create --model ft:… --training-file more.jsonl --probe --yes");
   auto created = std::make_shared<CreateArguments>();
   add_spec_flags(*verb, created->spec);
   auto* dry_run = verb->add_flag(
@@ -249,7 +250,8 @@ void add_create_and_estimate(CLI::App& noun, Action& action) {
 
   verb = add_verb(
       noun, "estimate", "what a job would take: time, memory, sizes; nothing is started",
-      "dexctl jobs estimate --model smollm2-135m-instruct --training-file file-01… --preset paper");
+      "dexctl jobs estimate --model smollm2-135m-instruct --training-file file-01… --preset paper\n"
+      "dexctl jobs estimate --model smollm2-135m-instruct --training-file rows.jsonl --probe");
   auto estimated = std::make_shared<EstimateArguments>();
   add_spec_flags(*verb, estimated->spec);
   verb->add_flag("--probe", estimated->probe,
