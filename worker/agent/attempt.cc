@@ -7,11 +7,11 @@
 
 #include "proto/gate_tasks.h"
 #include "services/base/files.h"
+#include "services/rpc/times.h"
 #include "worker/agent/artefact_start.h"
 #include "worker/agent/earlier_checkpoint.h"
 #include "worker/agent/evaluator_start.h"
 #include "worker/agent/gate_checkpoint.h"
-#include "worker/agent/times.h"
 
 namespace dex::agent {
 
@@ -383,7 +383,7 @@ dex::v1::FineTuningEvent Attempt::event(const std::string& type,
   event.set_message(message);
   event.set_level(level);
   event.set_attempt(job_.attempt());
-  *event.mutable_create_time() = timestamp(clock_.now_ms());
+  *event.mutable_create_time() = rpc::timestamp(clock_.now_ms());
   return event;
 }
 

@@ -10,10 +10,10 @@
 
 #include "proto/gates.h"
 #include "services/base/files.h"
+#include "services/rpc/times.h"
 #include "worker/agent/attempt.h"
 #include "worker/agent/gate_checkpoint.h"
 #include "worker/agent/gate_stage.h"
-#include "worker/agent/times.h"
 
 namespace dex::agent {
 
@@ -117,7 +117,7 @@ void Attempt::offer_trained() {
 void Attempt::take_gate_progress(const iv1::TrainerReport::TrainerProgress& progress) {
   auto figures = trained_->progress();
   figures.set_estimated_remaining_seconds(progress.progress().estimated_remaining_seconds());
-  *figures.mutable_last_updated_time() = timestamp(clock_.now_ms());
+  *figures.mutable_last_updated_time() = rpc::timestamp(clock_.now_ms());
   log_.set_progress(progress.phase(), figures);
 }
 

@@ -4,8 +4,9 @@
 
 #include <cstdint>
 
-namespace dex::agent {
+namespace dex::rpc {
 
+// Milliseconds since 1970, as messages carry them, and back.
 inline google::protobuf::Timestamp timestamp(int64_t unix_ms) {
   google::protobuf::Timestamp time;
   time.set_seconds(unix_ms / 1000);
@@ -13,4 +14,8 @@ inline google::protobuf::Timestamp timestamp(int64_t unix_ms) {
   return time;
 }
 
-}  // namespace dex::agent
+inline int64_t unix_ms(const google::protobuf::Timestamp& time) {
+  return time.seconds() * 1000 + time.nanos() / 1'000'000;
+}
+
+}  // namespace dex::rpc
