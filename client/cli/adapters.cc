@@ -54,10 +54,8 @@ int list(Context& context, const v1::ListAdaptersRequest& request) {
 }
 
 int delete_adapter(Context& context, const std::string& id, bool yes) {
-  if (!yes && !can_be_asked(context)) return kUsage;
-  if (!yes &&
-      !agreed(context, "Delete the adapter " + id + " and its files?", "nothing was deleted"))
-    return kInterrupted;
+  int code = kDone;
+  if (!yes && !agreed(context, "Delete the adapter " + id + " and its files?", code)) return code;
   const auto deleted = context.client.delete_adapter(id);
   if (!deleted.ok()) return context.output.failure(deleted.status());
   context.output.result(*deleted, deleted->id(), {{"DELETED", deleted->id()}});

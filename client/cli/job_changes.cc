@@ -69,10 +69,9 @@ int update(Context& context, const UpdateArguments& arguments) {
 }
 
 int delete_job(Context& context, const std::string& id, bool with_adapter, bool yes) {
+  int code = kDone;
   const std::string what = with_adapter ? ", its files and its adapter?" : " and its files?";
-  if (!yes && !can_be_asked(context)) return kUsage;
-  if (!yes && !agreed(context, "Delete the job " + id + what, "nothing was deleted"))
-    return kInterrupted;
+  if (!yes && !agreed(context, "Delete the job " + id + what, code)) return code;
   const auto deleted = context.client.delete_job(id, with_adapter);
   if (!deleted.ok()) return context.output.failure(deleted.status());
   context.output.result(*deleted, deleted->id(), {{"DELETED", deleted->id()}});

@@ -148,8 +148,10 @@ int create(Context& context, const CreateArguments& arguments) {
     context.output.note("nothing was started");
     return kCapacity;
   }
-  if (!arguments.yes && !agreed(context, "Start the job?", "nothing was started"))
+  if (!arguments.yes && !said_yes(context, "Start the job?")) {
+    context.output.note("nothing was started");
     return kInterrupted;
+  }
   v1::CreateFineTuningJobRequest request;
   *request.mutable_spec() = *spec;
   const auto job = context.client.create_job(request);

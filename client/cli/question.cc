@@ -2,6 +2,8 @@
 
 #include <iostream>
 
+#include "client/cli/exit_code.h"
+
 namespace dex::cli {
 
 bool can_be_asked(Context& context) {
@@ -11,12 +13,21 @@ bool can_be_asked(Context& context) {
   return false;
 }
 
-bool agreed(Context& context, const std::string& question, const std::string& no) {
+bool said_yes(Context& context, const std::string& question) {
   context.output.err() << question << " [y/N] " << std::flush;
   std::string answer;
   std::getline(std::cin, answer);
-  if (answer == "y" || answer == "Y" || answer == "yes") return true;
-  context.output.note(no);
+  return answer == "y" || answer == "Y" || answer == "yes";
+}
+
+bool agreed(Context& context, const std::string& question, int& code) {
+  if (!can_be_asked(context)) {
+    code = kUsage;
+    return false;
+  }
+  if (said_yes(context, question)) return true;
+  context.output.note("nothing was deleted");
+  code = kInterrupted;
   return false;
 }
 

@@ -10,7 +10,7 @@ class BadWorkerTest : public SurfaceTest {
     enlist("w1");
     enlist("w2");
   }
-  iv1::ClaimedJob started() {
+  iv1::ClaimedJob claimed() {
     create_good();
     const auto answer = claim("w1");
     EXPECT_TRUE(answer.has_job());
@@ -27,7 +27,7 @@ class BadWorkerTest : public SurfaceTest {
 };
 
 TEST_F(BadWorkerTest, ABeatThatIsRefusedCostsNoAttemptItsLease) {
-  const auto bad = started(), good = started();
+  const auto bad = claimed(), good = claimed();
   iv1::HeartbeatRequest request;
   request.set_worker_id("w1");
   add_attempt(request, bad, 129);  // one more than a beat may have
@@ -47,7 +47,7 @@ TEST_F(BadWorkerTest, ABeatThatIsRefusedCostsNoAttemptItsLease) {
 }
 
 TEST_F(BadWorkerTest, AnEpochThatIsNotItsOwnIsLost) {
-  const auto job = started();
+  const auto job = claimed();
   for (const int64_t lie : {job.epoch() + 1, job.epoch() - 1, int64_t{0}, int64_t{-1}}) {
     auto liar = job;
     liar.set_epoch(lie);
@@ -62,7 +62,7 @@ TEST_F(BadWorkerTest, AnEpochThatIsNotItsOwnIsLost) {
 }
 
 TEST_F(BadWorkerTest, AnotherOnesJobIsNotItsToReportOf) {
-  const auto job = started();
+  const auto job = claimed();
   EXPECT_EQ(beat(job, 3, "w2", {point(3)}).attempts(0).verdict(),
             iv1::AttemptVerdict::VERDICT_LOST);
   EXPECT_EQ(finish(job, iv1::OUTCOME_CRASH, "", "w2"), "LOST");
@@ -75,7 +75,7 @@ TEST_F(BadWorkerTest, AnotherOnesJobIsNotItsToReportOf) {
 }
 
 TEST_F(BadWorkerTest, ACheckpointElsewhereIsNotTaken) {
-  const auto job = started(), other = started();
+  const auto job = claimed(), other = claimed();
   const std::string own = "jobs/default/" + job.job_id();
   int64_t sequence = 0;
   for (const std::string& uri :
@@ -121,7 +121,7 @@ TEST_F(BadWorkerTest, AClaimThatIsRepeatedForEverIsOneJob) {
 }
 
 TEST_F(BadWorkerTest, AClockTenMinutesOffMovesNoLeaseAndNoOrder) {
-  const auto job = started();
+  const auto job = claimed();
   const auto now = std::chrono::duration_cast<std::chrono::seconds>(
                        std::chrono::system_clock::now().time_since_epoch())
                        .count();

@@ -17,10 +17,14 @@ using testing::HasSubstr;
 // Nobody listens at the client's address: what asks first reaches nobody.
 class QuestionTest : public testing::Test {
  protected:
+  // What `agreed` answers to this typing, at a terminal; `code_` is as it left it.
   bool answered(const std::string& typed) {
+    Output output(Format::kTable, Terminal{.can_ask = true}, false, out_, err_);
+    Context context{client_, output, {}};
     std::istringstream keys(typed);
     auto* keyboard = std::cin.rdbuf(keys.rdbuf());
-    const bool yes = agreed(context_, "Delete it?", "nothing was deleted");
+    code_ = kDone;
+    const bool yes = agreed(context, "Delete it?", code_);
     std::cin.rdbuf(keyboard);  // also forgets that an answer ended early
     return yes;
   }
@@ -37,13 +41,17 @@ class QuestionTest : public testing::Test {
   Output output_{Format::kTable, Terminal{}, false, out_, err_};
   client::Client client_{client::Client::Options{.server = "127.0.0.1:1"}};
   Context context_{client_, output_, {}};
+  int code_ = kDone;
 };
 
 TEST_F(QuestionTest, OnlyAYesIsOne) {
   for (const char* typed : {"y\n", "Y\n", "yes\n", "y"}) EXPECT_TRUE(answered(typed)) << typed;
   EXPECT_THAT(err_.str(), HasSubstr("Delete it? [y/N] "));
   EXPECT_EQ(err_.str().find("nothing"), std::string::npos);
-  for (const char* typed : {"n\n", "\n", "", "yesterday\n"}) EXPECT_FALSE(answered(typed)) << typed;
+  for (const char* typed : {"n\n", "\n", "", "yesterday\n"}) {
+    EXPECT_FALSE(answered(typed)) << typed;
+    EXPECT_EQ(code_, kInterrupted);
+  }
   EXPECT_THAT(err_.str(), HasSubstr("nothing was deleted"));
 }
 
