@@ -15,7 +15,7 @@ enum ExitCode : int {
   kSystemFault = 4,  // try again, or ask the operator
   kJobStopped = 5,   // cancelled or expired
   kCapacity = 6,     // try later, or ask for less
-  kNotPassed = 7,    // a gate of the job
+  kNotPassed = 7,    // a gate of the job; warnings of doctor
   kInterrupted = 130,
 };
 

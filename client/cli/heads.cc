@@ -159,7 +159,8 @@ void add_heads(CLI::App& jobs, Action& action) {
   auto* verb = add_verb(
       jobs, "heads", "the attention heads that a job adapts, or would, as a grid of their scores",
       "dexctl jobs heads --model smollm2-135m-instruct --file rows.jsonl "
-      "--preset code, or dexctl jobs heads ftjob-01…");
+      "--preset code\n"
+      "dexctl jobs heads ftjob-01… --out heads/");
   auto id = std::make_shared<std::string>();
   auto flags = std::make_shared<PreviewFlags>();
   auto* job = verb->add_option("id", *id, "a job that has chosen its heads");

@@ -160,7 +160,8 @@ Table job_details(const v1::FineTuningJob& job) {
   add("name", job.display_name());
   for (const auto& [key, value] : job.metadata()) add("metadata " + key, value);
   constexpr uint32_t kUsualPriority = 4;
-  const bool unusual = job.priority() != kUsualPriority && job.priority() != 0;  // 0: or not said
+  // An older server says none, which reads as 0.
+  const bool unusual = job.priority() != kUsualPriority && job.priority() != 0;
   if (unusual && !job.has_end_time()) add("priority", std::to_string(job.priority()));
   add("preset", job.effective_config().preset_version());
   add("created", local_time(job.create_time()));

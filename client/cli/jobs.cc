@@ -1,5 +1,5 @@
 #include <CLI/CLI.hpp>
-#include <iostream>
+#include <ostream>
 
 #include "client/cli/command.h"
 #include "client/cli/exit_code.h"
@@ -10,6 +10,7 @@
 #include "client/cli/job_view.h"
 #include "client/cli/names.h"
 #include "client/cli/progress_view.h"
+#include "client/cli/question.h"
 #include "client/cli/set_field.h"
 #include "client/cli/task_files.h"
 #include "client/cli/watch.h"
@@ -100,13 +101,6 @@ base::Result<v1::FineTuningJobSpec> spec_with_files(Context& context, const Spec
   return spec;
 }
 
-bool confirmed(Context& context) {
-  context.output.err() << "Start the job? [y/N] " << std::flush;
-  std::string answer;
-  std::getline(std::cin, answer);
-  return answer == "y" || answer == "Y" || answer == "yes";
-}
-
 // For people: whose the preset's values are. An estimate is worth showing without, so that nothing
 // is said where the server can't be asked.
 std::string marked_text(Context& context, v1::Estimate estimate) {
@@ -144,11 +138,7 @@ int estimate(Context& context, const EstimateArguments& arguments, Upload upload
 
 int create(Context& context, const CreateArguments& arguments) {
   if (arguments.dry_run) return estimate(context, {arguments.spec, false}, Upload::kRefused);
-  if (!arguments.yes && !context.output.terminal().can_ask) {
-    context.output.failure(base::invalid_argument(
-        "MISSING_FIELD", "without a terminal nobody can be asked: give --yes"));
-    return kUsage;
-  }
+  if (!arguments.yes && !can_be_asked(context)) return kUsage;
   const auto spec = spec_with_files(context, arguments.spec, Upload::kAllowed);
   if (!spec.ok()) return context.output.failure(spec.status());
   const auto estimate = estimate_of(context, *spec, arguments.probe);
@@ -158,7 +148,7 @@ int create(Context& context, const CreateArguments& arguments) {
     context.output.note("nothing was started");
     return kCapacity;
   }
-  if (!arguments.yes && !confirmed(context)) {
+  if (!arguments.yes && !said_yes(context, "Start the job?")) {
     context.output.note("nothing was started");
     return kInterrupted;
   }
@@ -243,7 +233,8 @@ void add_create_and_estimate(CLI::App& noun, Action& action) {
   auto* verb = add_verb(noun, "create",
                         "train an adapter: shows effective values and estimate, asks, starts",
                         "dexctl jobs create --model smollm2-135m-instruct --training-file "
-                        "rows.jsonl --preset code --follow");
+                        "rows.jsonl --preset code --follow\n"
+                        "dexctl jobs create --model ft:… --training-file more.jsonl --probe --yes");
   auto created = std::make_shared<CreateArguments>();
   add_spec_flags(*verb, created->spec);
   auto* dry_run = verb->add_flag(
@@ -261,7 +252,8 @@ void add_create_and_estimate(CLI::App& noun, Action& action) {
 
   verb = add_verb(
       noun, "estimate", "what a job would take: time, memory, sizes; nothing is started",
-      "dexctl jobs estimate --model smollm2-135m-instruct --training-file file-01… --preset paper");
+      "dexctl jobs estimate --model smollm2-135m-instruct --training-file file-01… --preset paper\n"
+      "dexctl jobs estimate --model smollm2-135m-instruct --training-file rows.jsonl --probe");
   auto estimated = std::make_shared<EstimateArguments>();
   add_spec_flags(*verb, estimated->spec);
   verb->add_flag("--probe", estimated->probe,

@@ -33,7 +33,7 @@ class Client {
     std::string
         server_origin;  // who named it ("DEX_SERVER", a file), for the error when it is away
     std::chrono::milliseconds timeout{60'000};  // of one call, repeats included
-    // Of one generation, preview, download, import or export.
+    // Of one generation, preview, checkpoint, download, import or export.
     std::chrono::milliseconds generation{600'000};
     std::chrono::milliseconds probe{300'000};  // of one estimate that a worker measures
     std::stop_token stop;                      // ends waits and streams early with CANCELLED
@@ -138,6 +138,9 @@ class Client {
   std::unique_ptr<v1::ModelService::Stub> models_;
   std::unique_ptr<v1::AdminService::Stub> admin_;
 };
+
+// Whether a job or an evaluation in this state is over; a paused one may go on.
+bool has_ended(v1::JobState state);
 
 // A request id for a call that must have one effect however often it is sent.
 std::string new_request_id();

@@ -39,8 +39,7 @@ base::Status check_whole(const v1::EvaluationSpec& spec, const v1::Adapter& mode
     const std::string field = "tasks[" + std::to_string(i) + "].head_analysis";
     const std::string what = "compares head by head, and " + model.id() +
                              " of method diff has other heads than its base; leave one of them out";
-    return base::Status(base::Code::kInvalidArgument, "CONFLICTING_FIELDS", field + " " + what)
-        .with_violation(field, what);
+    return base::bad_field("CONFLICTING_FIELDS", field, what);
   }
   return {};
 }
@@ -85,8 +84,7 @@ base::Result<v1::Model> Evaluations::resolve_subjects(const std::string& tenant,
           "has no effect: " + subject.adapter() +
           (whole ? " is a whole model, with whatever branch it had inside its weights"
                  : " of method " + adapter.method() + " has no branch whose λ it scales");
-      return base::Status(base::Code::kInvalidArgument, "UNUSED_FIELD", field + " " + what)
-          .with_violation(field, what);
+      return base::bad_field("UNUSED_FIELD", field, what);
     }
     const std::string base = base_of_adapter(record->id);
     if (!subject.model().empty() && subject.model() != base)
@@ -100,8 +98,7 @@ base::Result<v1::Model> Evaluations::resolve_subjects(const std::string& tenant,
     const std::string what = "must be " + base + " like that of subjects[0], got " +
                              spec.subjects(i).model() +
                              ": the subjects of an evaluation share one base model";
-    return base::Status(base::Code::kInvalidArgument, "INVALID_FIELD", field + " " + what)
-        .with_violation(field, what);
+    return base::bad_field("INVALID_FIELD", field, what);
   }
   auto model = parts_.models.find(base);
   if (model.ok()) return model;
@@ -174,12 +171,8 @@ base::Result<Answer<v1::Evaluation>> Evaluations::create(
   if (options_.durable) DEX_RETURN_IF_ERROR(store_keeps(options_.durable()));
   submission.jobs.push_back(std::move(job).value());
   const auto submitted = parts_.jobs.submit(tenant, submission);
-  if (!submitted.ok()) {
-    const bool quota = submitted.status().code() == base::Code::kResourceExhausted;
-    parts_.metrics.submitted(kEvaluationKind, quota ? "quota" : "refused");
-    return submitted.status();
-  }
-  parts_.metrics.submitted(kEvaluationKind, submitted->replayed ? "replayed" : "created");
+  parts_.metrics.submitted(kEvaluationKind, submitted);
+  DEX_RETURN_IF_ERROR(submitted.status());
   if (options_.changed) options_.changed();
   DEX_ASSIGN_OR_RETURN(const auto record, parts_.jobs.get(tenant, submitted->ids.front()));
   return Answer<v1::Evaluation>{evaluation_view(record), submitted->replayed};

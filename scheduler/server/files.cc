@@ -46,8 +46,7 @@ base::Status check_header(const v1::UploadFileRequest::Header& header, const dat
     if (format || header.has_skip_budget_ratio()) {
       const std::string field = format ? "format" : "skip_budget_ratio";
       const std::string what = "has no effect with FILE_PURPOSE_EVALS: rows are read by the task";
-      return base::Status(base::Code::kInvalidArgument, "UNUSED_FIELD", field + " " + what)
-          .with_violation(field, what);
+      return base::bad_field("UNUSED_FIELD", field, what);
     }
   }
   if (header.size_bytes() < 0 || header.size_bytes() > limits.file_bytes) {

@@ -229,17 +229,17 @@ base::Result<Answer<v1::FineTuningJob>> FineTuningJobs::create(
     DEX_ASSIGN_OR_RETURN(const auto ids, parts_.store.made_by(tenant, submission.request));
     if (!ids.empty()) {
       DEX_ASSIGN_OR_RETURN(const auto record, parts_.jobs.get(tenant, ids.front()));
-      parts_.metrics.submitted("finetune", "replayed");
+      parts_.metrics.submitted(kFineTuningKind, "replayed");
       return Answer<v1::FineTuningJob>{job_view(record), true};
     }
   }
   auto plan = this->plan(tenant, request.spec());
   if (!plan.ok()) {
-    parts_.metrics.submitted("finetune", "refused");
+    parts_.metrics.submitted(kFineTuningKind, "refused");
     return plan.status();
   }
   if (!plan->estimate.allowed_to_proceed()) {
-    parts_.metrics.submitted("finetune", "refused");
+    parts_.metrics.submitted(kFineTuningKind, "refused");
     std::string why;
     for (const std::string& blocker : plan->estimate.blockers())
       why += (why.empty() ? "" : "; ") + blocker;
@@ -259,12 +259,8 @@ base::Result<Answer<v1::FineTuningJob>> FineTuningJobs::create(
 base::Result<Answer<v1::FineTuningJob>> FineTuningJobs::submit(
     const std::string& tenant, store::JobRepository::Submission submission) {
   const auto submitted = parts_.jobs.submit(tenant, submission);
-  if (!submitted.ok()) {
-    const bool quota = submitted.status().code() == base::Code::kResourceExhausted;
-    parts_.metrics.submitted("finetune", quota ? "quota" : "refused");
-    return submitted.status();
-  }
-  parts_.metrics.submitted("finetune", submitted->replayed ? "replayed" : "created");
+  parts_.metrics.submitted(kFineTuningKind, submitted);
+  DEX_RETURN_IF_ERROR(submitted.status());
   if (options_.changed) options_.changed();
   DEX_ASSIGN_OR_RETURN(const auto record, parts_.jobs.get(tenant, submitted->ids.front()));
   return Answer<v1::FineTuningJob>{job_view(record), submitted->replayed};

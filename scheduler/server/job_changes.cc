@@ -22,26 +22,17 @@ base::Status check_job(const auth::Principal& who, auth::Scope scope, const std:
   return check_job_id(id, "ftjob-", "job");
 }
 
-base::Status out_of_range(const std::string& field, const std::string& what) {
-  return base::Status(base::Code::kInvalidArgument, "VALUE_OUT_OF_RANGE", field + " " + what)
-      .with_violation(field, what);
-}
-
-base::Status too_large(const std::string& field, const std::string& what) {
-  return base::Status(base::Code::kInvalidArgument, "TOO_LARGE", field + " " + what)
-      .with_violation(field, what);
-}
-
 // As of a spec (core/check_spec.cc).
 base::Status check_pairs(const v1::UpdateFineTuningJobRequest& request) {
   if (request.metadata_size() > kMostPairs) {
-    return too_large("metadata",
-                     "has " + std::to_string(request.metadata_size()) + " pairs, 16 are allowed");
+    return base::bad_field(
+        "TOO_LARGE", "metadata",
+        "has " + std::to_string(request.metadata_size()) + " pairs, 16 are allowed");
   }
   for (const auto& [key, value] : request.metadata()) {
     if (key.size() > kLongestKey || value.size() > kLongestValue) {
-      return too_large("metadata." + key.substr(0, kLongestKey),
-                       "key ≤ 64 and value ≤ 512 characters");
+      return base::bad_field("TOO_LARGE", "metadata." + key.substr(0, kLongestKey),
+                             "key ≤ 64 and value ≤ 512 characters");
     }
   }
   if (request.clear_metadata() && request.metadata_size() > 0) {
@@ -55,7 +46,8 @@ base::Status check_pairs(const v1::UpdateFineTuningJobRequest& request) {
 base::Status check_priority(const auth::Principal& who,
                             const v1::UpdateFineTuningJobRequest& request) {
   if (!request.has_priority()) return {};
-  if (request.priority() > kHighestPriority) return out_of_range("priority", "must be 0 to 9");
+  if (request.priority() > kHighestPriority)
+    return base::bad_field("VALUE_OUT_OF_RANGE", "priority", "must be 0 to 9");
   return request.priority() < kOperatorsPriority ? base::Status()
                                                  : auth::require(who, auth::Scope::kAdmin);
 }
@@ -113,7 +105,8 @@ JobChanges::JobAnswer JobChanges::redrive(const auth::Principal& who,
   constexpr double kLongestDeadline = 10.0 * 365 * 24 * 3600;
   const double seconds = request.deadline_seconds();
   if (!(seconds >= 0 && seconds <= kLongestDeadline))
-    return out_of_range("deadline_seconds", "must be 0 (none) to ten years");
+    return base::bad_field("VALUE_OUT_OF_RANGE", "deadline_seconds",
+                           "must be 0 (none) to ten years");
   const auto deadline_ms = static_cast<int64_t>(std::ceil(seconds * 1000));
   return answer(who, request.id(),
                 parts_.jobs.redrive(who.tenant(), request.id(), operation, deadline_ms));

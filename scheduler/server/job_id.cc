@@ -5,8 +5,7 @@
 namespace dex::server {
 
 base::Status missing(const std::string& field) {
-  return base::Status(base::Code::kInvalidArgument, "MISSING_FIELD", field + " is missing")
-      .with_violation(field, "is missing");
+  return base::bad_field("MISSING_FIELD", field, "is missing");
 }
 
 base::Status store_keeps(const base::Status& health) {

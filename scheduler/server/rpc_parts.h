@@ -14,6 +14,7 @@
 #include "scheduler/server/job_watches.h"
 #include "scheduler/server/request_key.h"
 #include "scheduler/server/times.h"
+#include "scheduler/server/waiters.h"
 #include "services/auth/principal.h"
 #include "services/rpc/stream.h"
 #include "services/rpc/unary.h"
@@ -27,6 +28,30 @@ base::Result<Reply> marked(rpc::Call& call, base::Result<Answer<Reply>> answer) 
   DEX_RETURN_IF_ERROR(answer.status());
   if (answer->replayed) call.add_trailer("dex-replayed", "true");
   return std::move(answer->reply);
+}
+
+// Answers `pending` once `look` has an end to tell: a reply or a failure. A store that is away is
+// none. `gone` is called once the client is, and again until it answers true.
+template <typename Pending, typename Look, typename Gone>
+void answer_when_ended(Waiters& waiters, std::shared_ptr<Pending> pending, Look look, Gone gone) {
+  waiters.add([pending = std::move(pending), look = std::move(look), gone = std::move(gone)] {
+    if (!pending->alive()) return gone();
+    auto found = look();
+    if (found.ok() && !found->has_value()) return false;
+    if (found.status().code() == base::Code::kUnavailable) return false;
+    if (found.ok()) {
+      pending->answer(std::move(**found));
+    } else {
+      pending->answer(found.status());
+    }
+    return true;
+  });
+}
+
+// The same for what goes on without its client.
+template <typename Pending, typename Look>
+void answer_when_ended(Waiters& waiters, std::shared_ptr<Pending> pending, Look look) {
+  answer_when_ended(waiters, std::move(pending), std::move(look), [] { return true; });
 }
 
 // A watch's client behind a stream of `Message`, which is {event | snapshot | heartbeat}. `View`

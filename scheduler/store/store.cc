@@ -16,14 +16,6 @@ constexpr int64_t kSweepLimit = 50;
 constexpr int kSweepRounds = 200;    // a sweep that never ends would hold up everything else
 constexpr int64_t kOldestRedis = 7;  // major version: flags of scripts, XTRIM MINID, ZADD GT
 
-// A field of INFO's "name:value" lines.
-std::string info_field(const std::string& info, const std::string& field) {
-  size_t at = info.find("\n" + field + ":");
-  if (at == std::string::npos) return "";
-  at += field.size() + 2;
-  return info.substr(at, info.find_first_of("\r\n", at) - at);
-}
-
 base::Status check_version(const std::string& version) {
   if (std::atoll(version.c_str()) >= kOldestRedis) return {};  // "7.0.15": stops at the dot
   return base::failed_precondition("STORE_TOO_OLD",
@@ -71,11 +63,11 @@ const Script& Store::script(std::string_view name) const {
 
 base::Status Store::hello(Connection& connection) {
   const Answer info = connection.call({"INFO", "server"});
-  if (info.ok) DEX_RETURN_IF_ERROR(check_version(info_field(info.reply.text, "redis_version")));
+  if (info.ok) DEX_RETURN_IF_ERROR(check_version(info.reply.info_field("redis_version")));
   // EVAL, not EVALSHA: this call must not depend on what a former life of Redis had loaded.
   const Answer answer =
       info.ok ? connection.call({"EVAL", script("hello").text, "1", prefix_, clock(),
-                                 info_field(info.reply.text, "run_id"),
+                                 info.reply.info_field("run_id"),
                                  std::to_string(options_.times.settle_ms), std::to_string(kSchema)})
               : info;
   if (!answer.ok) {
@@ -114,17 +106,17 @@ base::Result<std::string> Store::durability() {
     if (value == right) return;
     wrong += (wrong.empty() ? "" : "; ") + what + " is '" + value + "', must be '" + right + "'";
   };
-  demand("aof_enabled", info_field(persistence.text, "aof_enabled"), "1");
-  demand("aof_last_write_status", info_field(persistence.text, "aof_last_write_status"), "ok");
-  demand("maxmemory-policy", info_field(memory.text, "maxmemory_policy"), "noeviction");
+  demand("aof_enabled", persistence.info_field("aof_enabled"), "1");
+  demand("aof_last_write_status", persistence.info_field("aof_last_write_status"), "ok");
+  demand("maxmemory-policy", memory.info_field("maxmemory_policy"), "noeviction");
   demand("appendfsync", fsync.str(1), "always");
   return wrong;
 }
 
 base::Result<double> Store::memory_ratio() {
   DEX_ASSIGN_OR_RETURN(const Reply memory, command({"INFO", "memory"}));
-  const double used = std::atof(info_field(memory.text, "used_memory").c_str());
-  const double most = std::atof(info_field(memory.text, "maxmemory").c_str());
+  const double used = std::atof(memory.info_field("used_memory").c_str());
+  const double most = std::atof(memory.info_field("maxmemory").c_str());
   return most > 0 ? used / most : 0.0;
 }
 

@@ -125,28 +125,8 @@ TEST_F(EvaluationTest, PerplexityOfBaseAndAdapterIsThatOfTheEngineAlone) {
 // PreviewHeadSelection shows what a job of the same file and settings chooses, one that leaves
 // lengths and held-out rows to the server.
 TEST_F(EvaluationTest, APreviewShowsTheHeadsAndScoresOfTheJob) {
-  const Outcome trained = platform_->ctl({"jobs",
-                                          "create",
-                                          "--model",
-                                          support::kTinyModel,
-                                          "--training-file",
-                                          *training_,
-                                          "--preset",
-                                          "code",
-                                          "--seed",
-                                          "1",
-                                          "--max-steps",
-                                          "2",
-                                          "--batch-size",
-                                          "2",
-                                          "--set",
-                                          "dex.head_selection.calibration.n_sequences=2",
-                                          "--set",
-                                          "dex.head_selection.calibration.seq_length=128",
-                                          "--set",
-                                          "evaluation.max_tokens=384",
-                                          "--yes",
-                                          "--follow"});
+  const Outcome trained = platform_->ctl(
+      support::with(support::small_job(*training_, "", 2, support::kTinyModel, 0), {"--follow"}));
   ASSERT_EQ(trained.code, 0) << trained.err;
   const std::string job = trained.json().at("id");
   const std::vector<std::string> preview = {"jobs",     "heads",

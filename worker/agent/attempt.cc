@@ -7,6 +7,7 @@
 
 #include "proto/gate_tasks.h"
 #include "services/base/files.h"
+#include "services/rpc/times.h"
 #include "worker/agent/artefact_start.h"
 #include "worker/agent/earlier_checkpoint.h"
 #include "worker/agent/evaluator_start.h"
@@ -377,14 +378,12 @@ StallClock::Options Attempt::stall_options(bool is_trainer) const {
 dex::v1::FineTuningEvent Attempt::event(const std::string& type,
                                         dex::v1::FineTuningEvent::Level level,
                                         const std::string& message) const {
-  const int64_t now_ms = clock_.now_ms();
   dex::v1::FineTuningEvent event;
   event.set_type(type);
   event.set_message(message);
   event.set_level(level);
   event.set_attempt(job_.attempt());
-  event.mutable_create_time()->set_seconds(now_ms / 1000);
-  event.mutable_create_time()->set_nanos(static_cast<int32_t>(now_ms % 1000 * 1'000'000));
+  *event.mutable_create_time() = rpc::timestamp(clock_.now_ms());
   return event;
 }
 

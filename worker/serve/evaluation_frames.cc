@@ -12,11 +12,11 @@
 #include "services/base/sha256.h"
 #include "services/base/version.h"
 #include "worker/evaluate/kept_samples.h"
+#include "worker/model/memory_failure.h"
 #include "worker/serve/artefact_frames.h"
 #include "worker/serve/evaluation_messages.h"
 #include "worker/serve/evaluation_report.h"
 #include "worker/serve/evaluation_run.h"
-#include "worker/serve/memory_failure.h"
 #include "worker/serve/stop_listener.h"
 
 namespace dex::serve {
@@ -320,7 +320,7 @@ EvaluationEnd run_start(const EvaluatorStart& start, base::FrameChannel& channel
   } catch (const DiskFailure& failure) {
     return end_of(failure);
   } catch (const std::exception& error) {
-    if (is_out_of_memory(error)) {
+    if (model::is_out_of_memory(error)) {
       return failed(kOutOfMemory, internal::v1::OUTCOME_OOM, "out_of_memory",
                     "there is not enough memory for the models and this evaluation's lengths");
     }

@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "services/base/files.h"
-#include "services/base/sha256.h"
 #include "tests/integration/scheduler/scheduler_fixture.h"
 #include "tests/support/eventually.h"
 
@@ -43,29 +42,9 @@ class HeadPreviewTest : public SchedulerTest {
       return call(*jobs_, &JobStub::PreviewHeadSelection, request, timeout_ms);
     });
   }
-  iv1::ClaimedJob claimed() {
-    const auto answer = claim("w1", 15'000);
-    EXPECT_TRUE(answer.has_job());
-    return answer.job();
-  }
-  std::string publish(const iv1::ClaimedJob& job, const std::string& report) {
-    const auto folder = directory_ / "data" / job.attempt_dir() / "final";
-    std::filesystem::create_directories(folder);
-    std::ofstream(folder / "head_selection.json") << report;
-    std::ofstream(folder / "head_selection.svg") << kSvg;
-    const std::string manifest = R"({"head_selection.json": ")" + base::sha256_hex(kReport) +
-                                 R"(", "head_selection.svg": ")" + base::sha256_hex(kSvg) + "\"}";
-    std::ofstream(folder / "checksums.json") << manifest;
-    iv1::FinishRequest request;
-    request.set_worker_id("w1");
-    request.set_job_id(job.job_id());
-    request.set_epoch(job.epoch());
-    request.set_outcome(iv1::OUTCOME_SUCCESS);
-    request.mutable_result()->set_uri(job.attempt_dir() + "/final");
-    request.mutable_result()->set_manifest_sha256(base::sha256_hex(manifest));
-    const auto reply = call(*workers_, &iv1::WorkerService::Stub::Finish, request);
-    EXPECT_TRUE(reply.ok()) << reply.status().to_string();
-    return reply.ok() ? reply->state() : "";
+  std::string publish(const iv1::ClaimedJob& job) { return publish_files(job, "w1", of_report()); }
+  static FileContents of_report() {
+    return {{"head_selection.json", kReport}, {"head_selection.svg", kSvg}};
   }
   // What the client hears of a worker that ends with `code`.
   base::Status end(const v1::PreviewHeadSelectionRequest& request, const std::string& code) {
@@ -75,11 +54,7 @@ class HeadPreviewTest : public SchedulerTest {
   }
   void refused(const v1::PreviewHeadSelectionRequest& request, const std::string& reason,
                const std::string& field) {
-    const auto status = call(*jobs_, &JobStub::PreviewHeadSelection, request).status();
-    EXPECT_EQ(status.reason(), reason) << status.to_string();
-    bool named = false;
-    for (const auto& violation : status.violations()) named = named || violation.field == field;
-    EXPECT_TRUE(named) << field << " is not named by " << status.to_string();
+    expect_refused(call(*jobs_, &JobStub::PreviewHeadSelection, request).status(), reason, field);
   }
 };
 
@@ -88,7 +63,7 @@ TEST_F(HeadPreviewTest, IsOnlyGivenToAWorkerThatHasItsModel) {
   auto asked = ask(of_texts());
   EXPECT_FALSE(claim("w2", 1'500).has_job());
   const auto job = claimed();
-  EXPECT_EQ(publish(job, kReport), "SUCCEEDED");
+  EXPECT_EQ(publish(job), "SUCCEEDED");
   EXPECT_TRUE(asked.get().ok());
 }
 
@@ -124,7 +99,7 @@ TEST_F(HeadPreviewTest, AsksAWorkerAsAJobWouldAndHandsItsReportOn) {
   EXPECT_EQ(mine.max_seq_length(), whole_job.max_seq_length());
   EXPECT_EQ(mine.truncation(), whole_job.truncation());
   EXPECT_EQ(mine.train_on_inputs(), whole_job.train_on_inputs());
-  EXPECT_EQ(publish(job, kReport), "SUCCEEDED");
+  EXPECT_EQ(publish(job), "SUCCEEDED");
 
   const Reply report = reply.get();
   ASSERT_TRUE(report.ok()) << report.status().to_string();
@@ -159,7 +134,7 @@ TEST_F(HeadPreviewTest, TextsBecomeRowsOfWhichNoneIsHeldOut) {
   const size_t end = rows->find('\n');
   EXPECT_EQ(nlohmann::json::parse(rows->substr(0, end)).at("text"), "one \"text\"\nof two lines");
   EXPECT_EQ(nlohmann::json::parse(rows->substr(end + 1)).at("text"), "another");
-  publish(job, kReport);
+  publish(job);
   EXPECT_TRUE(reply.get().ok());
 }
 
@@ -167,7 +142,7 @@ TEST_F(HeadPreviewTest, ThePictureComesWhenItIsAskedFor) {
   auto request = of_texts();
   request.set_with_picture(true);
   auto reply = ask(request);
-  publish(claimed(), kReport);
+  publish(claimed());
   const Reply report = reply.get();
   ASSERT_TRUE(report.ok()) << report.status().to_string();
   EXPECT_EQ(report->picture().name(), "head_selection.svg");
@@ -213,7 +188,10 @@ TEST_F(HeadPreviewTest, AJobShowsItsLastSelectionWithItsPicture) {
 
 TEST_F(HeadPreviewTest, WhatIsNotWhatWasPublishedIsNotShown) {
   auto reply = ask(of_texts());
-  publish(claimed(), "[]");
+  auto files = of_report();
+  files["checksums.json"] = checksums_of(files);
+  files["head_selection.json"] = "[]";
+  publish_files(claimed(), "w1", files);
   EXPECT_EQ(reply.get().status().reason(), "ARTIFACT_CORRUPT");
 }
 
@@ -241,10 +219,7 @@ TEST_F(HeadPreviewTest, AClientThatGoesAwayTakesItsPreviewAlong) {
   auto running = ask(of_texts(), 3'000);
   const auto job = claimed();
   EXPECT_EQ(running.get().status().code(), base::Code::kDeadlineExceeded);
-  int64_t sequence = 0;
-  EXPECT_TRUE(support::eventually([&] {
-    return beat(job, ++sequence).attempts(0).verdict() == iv1::AttemptVerdict::VERDICT_CANCEL;
-  }));
+  EXPECT_TRUE(is_told_to_stop(job));
 }
 
 TEST_F(HeadPreviewTest, RefusesByFieldBeforeAnyWorkerIsAsked) {

@@ -15,15 +15,9 @@ using Heard = support::FakeScheduler::Heard;
 using iv1::AttemptVerdict;
 
 TEST_F(SlotTest, AJobThatGoesOnFromAnAdapterIsGivenItsFolder) {
-  iv1::ClaimedJob job;
-  job.set_job_id("ftjob-1");
-  job.set_epoch(5);
-  job.set_attempt(1);
+  iv1::ClaimedJob job = job_of("go-on");
   job.mutable_spec()->set_model("ft:tiny:default::01");
-  job.mutable_spec()->set_suffix("go-on");
   job.set_base_model("tiny");
-  job.set_attempt_dir(kAttemptDir);
-  job.mutable_training_input()->set_path("files/a.jsonl");
   job.mutable_start_adapter()->set_id("ft:tiny:default::01");
   job.mutable_start_adapter()->set_path("jobs/default/ftjob-0/final");
   job.mutable_start_adapter()->set_content_sha256("dd");
@@ -33,14 +27,7 @@ TEST_F(SlotTest, AJobThatGoesOnFromAnAdapterIsGivenItsFolder) {
 }
 
 TEST_F(SlotTest, TheGuardsProbeFileReachesTheTrainer) {
-  iv1::ClaimedJob job;
-  job.set_job_id("ftjob-1");
-  job.set_epoch(5);
-  job.set_attempt(1);
-  job.mutable_spec()->set_model("tiny");
-  job.mutable_spec()->set_suffix("probe");
-  job.set_attempt_dir(kAttemptDir);
-  job.mutable_training_input()->set_path("files/a.jsonl");
+  iv1::ClaimedJob job = job_of("probe");
   job.mutable_probe_input()->set_path("files/p.jsonl");
   job.mutable_probe_input()->set_sha256("ee");
   scheduler_.offer(job);
@@ -49,14 +36,7 @@ TEST_F(SlotTest, TheGuardsProbeFileReachesTheTrainer) {
 }
 
 TEST_F(SlotTest, TheCalibrationFileReachesTheTrainer) {
-  iv1::ClaimedJob job;
-  job.set_job_id("ftjob-1");
-  job.set_epoch(5);
-  job.set_attempt(1);
-  job.mutable_spec()->set_model("tiny");
-  job.mutable_spec()->set_suffix("calibration");
-  job.set_attempt_dir(kAttemptDir);
-  job.mutable_training_input()->set_path("files/a.jsonl");
+  iv1::ClaimedJob job = job_of("calibration");
   job.mutable_calibration_input()->set_path("files/c.jsonl");
   job.mutable_calibration_input()->set_sha256("cc");
   scheduler_.offer(job);
