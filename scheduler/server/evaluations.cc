@@ -1,6 +1,9 @@
 #include "scheduler/server/evaluations.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "scheduler/core/evaluation_spec.h"
@@ -120,6 +123,11 @@ base::Result<store::NewJob> Evaluations::new_job(const std::string& tenant,
     if (names.emplace(id, record->filename).second) job.files.push_back(id);
     bytes[id] = record->bytes;
   }
+  std::set<std::string> adapters;
+  for (const auto& subject : spec.subjects()) {
+    if (!subject.adapter().empty()) adapters.insert(subject.adapter());
+  }
+  job.adapters.assign(adapters.begin(), adapters.end());
   core::fill_evaluation(spec, names);
   job.id = parts_.ids.make("eval-");
   job.kind = kEvaluationKind;
@@ -210,17 +218,20 @@ base::Result<v1::ListEvaluationsResponse> Evaluations::list(
   DEX_ASSIGN_OR_RETURN(const int wanted, page_size(request.page_size()));
   DEX_ASSIGN_OR_RETURN(auto cursor, parse_page_token(request.page_token()));
   v1::ListEvaluationsResponse page;
+  size_t bytes = 0;
   for (int looked_at = 0; looked_at < kMostJobsLookedAt;) {
     DEX_ASSIGN_OR_RETURN(const auto records, parts_.jobs.list(who.tenant(), cursor, kStorePage));
     for (const auto& record : records) {
-      if (page.evaluations_size() == wanted) {  // there may be one more
+      if (page.evaluations_size() == wanted || bytes >= kListBytes) {  // there may be one more
         page.set_next_page_token(page_token(cursor.before_ms, cursor.before_id));
         return page;
       }
       cursor = {record.created_ms, record.id};
       if (record.kind != kEvaluationKind) continue;
       auto view = evaluation_view(record);
-      if (matches(view, request.filter())) *page.add_evaluations() = std::move(view);
+      if (!matches(view, request.filter())) continue;
+      bytes += view.ByteSizeLong();
+      *page.add_evaluations() = std::move(view);
     }
     if (static_cast<int>(records.size()) < kStorePage) return page;
     looked_at += kStorePage;

@@ -205,6 +205,7 @@ base::Result<store::NewJob> FineTuningJobs::new_job(const std::string& tenant, c
   if (calibration.has_file()) files.insert(calibration.file());
   for (const core::NamedFile& file : core::gate_files(spec)) files.insert(file.id);
   job.files.assign(files.begin(), files.end());
+  if (core::goes_on(spec)) job.adapters = {spec.model()};
   if (job.spec.size() > kLargestSpecBytes) {
     return base::Status(base::Code::kInvalidArgument, "TOO_LARGE",
                         "the resolved spec has " + std::to_string(job.spec.size()) + " bytes, " +
@@ -287,11 +288,12 @@ base::Result<v1::ListFineTuningJobsResponse> FineTuningJobs::list(
   DEX_ASSIGN_OR_RETURN(const int wanted, page_size(request.page_size()));
   DEX_ASSIGN_OR_RETURN(auto cursor, parse_page_token(request.page_token()));
   v1::ListFineTuningJobsResponse page;
+  size_t bytes = 0;
   for (int looked_at = 0; looked_at < kMostLookedAt;) {
     const int count = std::min(kStorePage, wanted + 1);
     DEX_ASSIGN_OR_RETURN(const auto records, parts_.jobs.list(who.tenant(), cursor, count));
     for (const auto& record : records) {
-      if (page.jobs_size() == wanted) {  // there is at least one more
+      if (page.jobs_size() == wanted || bytes >= kListBytes) {  // there is at least one more
         page.set_next_page_token(page_token(cursor.before_ms, cursor.before_id));
         return page;
       }
@@ -300,6 +302,7 @@ base::Result<v1::ListFineTuningJobsResponse> FineTuningJobs::list(
       auto job = job_view(record);
       if (!matches(job, request.filter())) continue;
       job.clear_effective_config();
+      bytes += job.ByteSizeLong();
       *page.add_jobs() = std::move(job);
     }
     if (static_cast<int>(records.size()) < count) return page;

@@ -109,14 +109,14 @@ JobChanges::JobAnswer JobChanges::update(const auth::Principal& who,
 JobChanges::JobAnswer JobChanges::redrive(const auth::Principal& who,
                                           const v1::RedriveFineTuningJobRequest& request) {
   DEX_RETURN_IF_ERROR(check_job(who, auth::Scope::kAdmin, request.id()));
-  DEX_ASSIGN_OR_RETURN(const std::string op_id, request_key(request.request_id(), parts_.ids));
+  DEX_ASSIGN_OR_RETURN(const auto operation, identity_of(request, parts_.ids));
   constexpr double kLongestDeadline = 10.0 * 365 * 24 * 3600;
   const double seconds = request.deadline_seconds();
   if (!(seconds >= 0 && seconds <= kLongestDeadline))
     return out_of_range("deadline_seconds", "must be 0 (none) to ten years");
   const auto deadline_ms = static_cast<int64_t>(std::ceil(seconds * 1000));
   return answer(who, request.id(),
-                parts_.jobs.redrive(who.tenant(), request.id(), op_id, deadline_ms));
+                parts_.jobs.redrive(who.tenant(), request.id(), operation, deadline_ms));
 }
 
 base::Result<Answer<v1::DeleteFineTuningJobResponse>> JobChanges::remove(

@@ -208,7 +208,11 @@ store::NewEvent new_event(const v1::FineTuningEvent& event) {
 }
 
 store::Checkpoint checkpoint_of(const iv1::CheckpointRef& ref) {
-  return {ref.uri(), ref.manifest_sha256(), ref.step()};
+  store::Checkpoint checkpoint{ref.uri(), ref.manifest_sha256(), ref.step()};
+  // As agents name what they keep for the gates (worker/agent/gate_checkpoint.h).
+  const std::string folder = ref.uri().substr(ref.uri().rfind('/') + 1);
+  checkpoint.of_training = !folder.starts_with("gates-");
+  return checkpoint;
 }
 
 std::string base_of_adapter(const std::string& id) {

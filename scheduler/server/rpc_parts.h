@@ -126,6 +126,7 @@ template <typename Message>
 rpc::StreamOptions<Message> download_options() {
   rpc::StreamOptions<Message> options;
   options.queue = 8;  // 2 MiB a client
+  options.waits_for_client = true;
   return options;
 }
 

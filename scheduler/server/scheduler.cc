@@ -40,6 +40,7 @@ rpc::Room::Options worker_room() {
   rpc::Room::Options options;
   options.unary = {4, 1024, "worker-rpc"};
   options.streams = {1, 1, "worker-stream"};  // this door has no streams
+  options.transfers = {1, 1, "worker-transfer"};
   return options;
 }
 

@@ -22,9 +22,14 @@ struct Checkpoint {
   std::string uri;  // empty: none
   std::string manifest_sha256;
   int64_t step = 0;
+  // Its state, from which a trainer goes on; only such a one answers whoever asked for a
+  // checkpoint. False: what is kept of a training that is done while its gates are measured. Not
+  // read back.
+  bool of_training = true;
 };
 
-// A job to be. `files` must be READY files of the same tenant.
+// A job to be. `files` must be READY files of the same tenant, `adapters` published ones; nobody
+// can delete either while the job lives.
 struct NewJob {
   std::string id;
   std::string kind = "finetune";
@@ -42,6 +47,7 @@ struct NewJob {
   std::string base_model;   // only workers that have it are given the job; empty: any worker
   std::string spec;         // opaque, ≤ 32 KiB
   std::vector<std::string> files;
+  std::vector<std::string> adapters;  // that it goes on from or measures
   std::string queued_message = "The job is queued.";
 };
 

@@ -8,7 +8,10 @@
 namespace dex::rpc {
 
 Room::Room(const Options& options)
-    : options_(options), unary_(options.unary), streams_(options.streams) {}
+    : options_(options),
+      unary_(options.unary),
+      streams_(options.streams),
+      transfers_(options.transfers) {}
 
 Room::~Room() = default;
 

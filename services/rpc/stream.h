@@ -24,6 +24,9 @@ struct StreamOptions {
   // Makes what is sent when nothing else was for Room::Options::heartbeat; empty = no heartbeats.
   std::function<Message()> heartbeat;
   std::optional<std::chrono::milliseconds> cap;  // none = as long as the client listens
+  // The starter writes everything itself (ServerStream::write), so it may have to wait for a slow
+  // client: it runs on the room's transfer threads.
+  bool waits_for_client = false;
 };
 
 namespace detail {
@@ -198,8 +201,8 @@ class ServerStream {
 
 // Answers a server-streaming call. `starter(std::shared_ptr<ServerStream<Message>>, const
 // Request&)` runs on the room's stream threads. It may hand the stream to others and return
-// (watches, token streams), or write everything itself (downloads). The request passed is a copy
-// that lives as long as the starter.
+// (watches, token streams), or, with `waits_for_client`, write everything itself (downloads). The
+// request passed is a copy that lives as long as the starter.
 template <typename Message, typename Request, typename Starter>
 grpc::ServerWriteReactor<Message>* stream(Room& room, grpc::CallbackServerContext* context,
                                           const Request* in, Starter starter,
@@ -208,6 +211,8 @@ grpc::ServerWriteReactor<Message>* stream(Room& room, grpc::CallbackServerContex
   if (!principal.ok()) {
     return new detail::RefusedStream<Message>(refusal(*context, principal.status()));
   }
+  base::ThreadPool& threads =
+      options.waits_for_client ? room.transfer_threads() : room.stream_threads();
   auto call = std::make_shared<detail::StreamCall<Message>>(
       room, *context, std::move(principal).value(), std::move(options));
   call->open();
@@ -216,9 +221,7 @@ grpc::ServerWriteReactor<Message>* stream(Room& room, grpc::CallbackServerContex
                                 starter = std::move(starter)]() mutable {
     starter(std::move(handle), request);
   };
-  if (!room.stream_threads().try_post(std::move(task))) {
-    call->finish(overloaded(room.stream_threads().queued()));
-  }
+  if (!threads.try_post(std::move(task))) call->finish(overloaded(threads.queued()));
   return call.get();
 }
 

@@ -110,7 +110,9 @@ base::Status run_agent(const AgentOptions& options, base::StopSignals& signals) 
       engines);
 
   // Before the engines' service, after the engines: its calls end before they do.
-  rpc::Room room({});
+  rpc::Room::Options room_options;
+  room_options.transfers.threads = 1;  // nothing is uploaded here, and generations wait for nobody
+  rpc::Room room(room_options);
   InferenceService inference(room, engines, paths, ids);
   rpc::Server::Options server_options;
   server_options.address = options.listen;

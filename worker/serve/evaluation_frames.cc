@@ -43,6 +43,7 @@ enum EvaluationExit : int {
   kBadFile = 11,
   kOutOfMemory = 13,
   kDiskFull = 14,
+  kQuotaUsedUp = 15,
   kStopped = 16,
   kBrokenBase = 17,
   kTryAgain = 18,
@@ -270,8 +271,26 @@ EvaluationEnd end_of(const EvaluationFailure& failure) {
                     failure.param());
     case Kind::kBase:
       return failed(kBrokenBase, internal::v1::OUTCOME_RELEASE, "internal", what);
+    case Kind::kMemory:
+      return failed(kOutOfMemory, internal::v1::OUTCOME_OOM, "out_of_memory", what,
+                    failure.param());
     case Kind::kEngine:
       return failed(kTryAgain, internal::v1::OUTCOME_FAIL_RETRY, "internal", what);
+  }
+  return failed(kTryAgain, internal::v1::OUTCOME_FAIL_RETRY, "internal", what);
+}
+
+EvaluationEnd end_of(const DiskFailure& failure) {
+  using Kind = DiskFailure::Kind;
+  const std::string what = failure.what();
+  switch (failure.kind()) {
+    case Kind::kFull:
+      return failed(kDiskFull, internal::v1::OUTCOME_DISK_FULL, "disk_full", what);
+    case Kind::kQuota:
+      return failed(kQuotaUsedUp, internal::v1::OUTCOME_FAIL_FINAL, "quota_exceeded",
+                    "the results can't be kept, since the storage quota is used up: " + what);
+    case Kind::kOther:
+      break;
   }
   return failed(kTryAgain, internal::v1::OUTCOME_FAIL_RETRY, "internal", what);
 }
@@ -299,9 +318,7 @@ EvaluationEnd run_start(const EvaluatorStart& start, base::FrameChannel& channel
   } catch (const EvaluationFailure& failure) {
     return end_of(failure);
   } catch (const DiskFailure& failure) {
-    if (failure.full())
-      return failed(kDiskFull, internal::v1::OUTCOME_DISK_FULL, "disk_full", failure.what());
-    return failed(kTryAgain, internal::v1::OUTCOME_FAIL_RETRY, "internal", failure.what());
+    return end_of(failure);
   } catch (const std::exception& error) {
     if (is_out_of_memory(error)) {
       return failed(kOutOfMemory, internal::v1::OUTCOME_OOM, "out_of_memory",

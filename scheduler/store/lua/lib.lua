@@ -261,10 +261,11 @@ local function end_attempt(j)
 end
 
 -- The checkpoint that an attempt offers becomes the job's pointer. If the worker has heard of one that a user asked for
--- (`ckreq`, since the beat `ckreq_seq`), the first new one is the answer: it goes to `ckpts` as ms, step, SHA-256, URI.
-local function point_to(j, uri, sha, step)
+-- (`ckreq`, since the beat `ckreq_seq`), the first new one is the answer: it goes to `ckpts` as ms, step, SHA-256, URI. Only one
+-- with the training's state (`of_training` 1) is: what is kept while gates are measured has none.
+local function point_to(j, uri, sha, step, of_training)
   if uri == '' then return end
-  if j.ckreq and j.ckreq_seq and uri ~= j.ckpt_uri then
+  if j.ckreq and j.ckreq_seq and uri ~= j.ckpt_uri and of_training == '1' then
     local key, oldest, oldest_ms = P .. 'ckpts:' .. j.id, nil, math.huge
     local all = call('HGETALL', key)
     for i = 1, #all, 2 do
@@ -297,10 +298,25 @@ local function requeue(j, delay)
   return j.state
 end
 
+-- Adapters that a live job needs (`uses`) are held like its files: nobody deletes one that stands in an `adapteruse:<adapter>`.
+-- The first of them that is not this tenant's, or not there; nil: none.
+local function lacking_adapter(t, uses)
+  for adapter in string.gmatch(uses, '%S+') do
+    if call('HGET', P .. 'adapter:' .. adapter, 'tenant') ~= t then return adapter end
+  end
+  return nil
+end
+
+local function hold_adapters(j, uses)
+  put(j, 'uses', uses)
+  for adapter in string.gmatch(uses, '%S+') do call('ZADD', P .. 'adapteruse:' .. adapter, fmt(now), j.id) end
+end
+
 -- Frees everything that only a live job may hold, then enters the terminal state.
 local function terminal(j, state)
   call('ZREM', P .. 'deadline', j.id)
   for file in string.gmatch(j.files, '%S+') do call('ZREM', P .. 'fileuse:' .. file, j.id) end
+  for adapter in string.gmatch(j.uses or '', '%S+') do call('ZREM', P .. 'adapteruse:' .. adapter, j.id) end
   if j.uniq ~= '' and call('GET', P .. 'uniq:' .. j.tenant .. ':' .. j.uniq) == j.id then
     call('DEL', P .. 'uniq:' .. j.tenant .. ':' .. j.uniq)
   end

@@ -57,8 +57,8 @@ class Reference {
   Expected cancel(const std::string& tenant, const std::string& id, const store::RequestKey& key);
   Expected pause(const std::string& tenant, const std::string& id, const store::RequestKey& key);
   Expected resume(const std::string& tenant, const std::string& id, const store::RequestKey& key);
-  Expected redrive(const std::string& tenant, const std::string& id, const std::string& op_id,
-                   int64_t deadline_ms);
+  Expected redrive(const std::string& tenant, const std::string& id,
+                   const store::RequestKey& operation, int64_t deadline_ms);
   Expected update(const std::string& tenant, const std::string& id, const Jobs::Update& update,
                   const store::RequestKey& key);
   Expected purge_mark(const std::string& tenant, const std::string& id, int64_t retention_ms,

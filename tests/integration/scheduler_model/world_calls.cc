@@ -235,10 +235,11 @@ void World::redrive() {
   std::string op_id = new_name("op-");
   if (again && !fitting.empty()) op_id = text_of(current_.jobs.at(id), "op_id");
   const int64_t deadline_ms = dice_.chance(20) ? 1 + dice_.pick(60000) : 0;
+  const store::RequestKey operation = {op_id, "digest of " + op_id};
   Scheduler& at = scheduler();
   act(
-      "redrive", reference().redrive(who, id, op_id, deadline_ms),
-      [&] { return answer_of(at.jobs.redrive(who, id, op_id, deadline_ms)); }, Repeat::kHalf);
+      "redrive", reference().redrive(who, id, operation, deadline_ms),
+      [&] { return answer_of(at.jobs.redrive(who, id, operation, deadline_ms)); }, Repeat::kHalf);
 }
 
 void World::update() {

@@ -96,7 +96,7 @@ class ScriptsTest : public FullStoreTest {
       EXPECT_TRUE(store_->set_tenant(tenant, 1 + i % 3, 1'000'000, 1000, 0).ok());
     }
     for (const store::ClaimedJob& job : ended_) {
-      (void)jobs_.redrive(job.tenant, job.id, "op-" + std::to_string(round_), 0);
+      (void)jobs_.redrive(job.tenant, job.id, {job.id + "-" + std::to_string(round_), "x"}, 0);
       (void)jobs_.purge_mark(job.tenant, job.id, 0);
       (void)jobs_.purge_commit(job.tenant, job.id);
     }

@@ -1,5 +1,6 @@
 #include "services/rpc/stream.h"
 
+#include <atomic>
 #include <thread>
 
 #include "tests/unit/services/rpc/file_server.h"
@@ -85,6 +86,40 @@ TEST_F(StreamTest, ADownloadWaitsForItsReaderOnlySoLong) {
   while (call->next()) {
   }
   EXPECT_EQ(call->finish().reason(), "DEADLINE");
+}
+
+TEST_F(StreamTest, ADownloadThatNobodyReadsKeepsNoWatchFromStarting) {
+  Room::Options options;
+  options.streams.threads = 1;
+  options.transfers.threads = 1;
+  start(options);
+  Event begun, over;
+  std::atomic<int> calls = 0;
+  files_->download = [&](Files::Chunks chunks) {
+    if (calls++ > 0) {
+      EXPECT_TRUE(chunks->push(chunk("news")));
+      return chunks->finish({});
+    }
+    begun.set();
+    const auto large = chunk(std::string(1 << 20, 'x'));
+    while (chunks->write(large)) {
+    }
+    over.set();
+  };
+  files_->stream_options.queue = 2;
+  files_->stream_options.waits_for_client = true;
+  auto slow = download();
+  ASSERT_TRUE(begun.wait());
+  files_->stream_options.waits_for_client = false;
+  auto watch = download();
+  EXPECT_EQ(watch->next(), "news");
+  EXPECT_EQ(watch->next(), std::nullopt);
+  EXPECT_TRUE(watch->finish().ok());
+  slow->context.TryCancel();
+  while (slow->next()) {
+  }
+  EXPECT_EQ(slow->finish().code(), base::Code::kCancelled);
+  EXPECT_TRUE(over.wait());
 }
 
 TEST_F(StreamTest, SilenceIsFilledWithHeartbeats) {

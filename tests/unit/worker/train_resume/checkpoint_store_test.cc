@@ -182,8 +182,9 @@ TEST_F(CheckpointStoreTest, BrokenOnesHaveAnExitCodeOfTheirOwn) {
   EXPECT_EQ(exit_of(saved.manifest_sha256), Exit::kBrokenCheckpoint);
 }
 
-// A template that was edited while a job waited would otherwise empty the platform slot by slot.
-TEST_F(CheckpointStoreTest, OnlyAnotherBaseIsTheWorkersFault) {
+// A base or a template that was changed while a job waited would otherwise empty the platform slot
+// by slot.
+TEST_F(CheckpointStoreTest, NothingThatWasChangedSinceIsTheWorkersFault) {
   auto store = this->store(directory_.path());
   const fs::path path = save(store, 1, 1).path;
   const auto exit_of = [&](std::string Identity::*changed) {
@@ -198,7 +199,7 @@ TEST_F(CheckpointStoreTest, OnlyAnotherBaseIsTheWorkersFault) {
     }
     return Exit::kSuccess;
   };
-  EXPECT_EQ(exit_of(&Identity::base_weights_sha256), Exit::kBrokenInput);
+  EXPECT_EQ(exit_of(&Identity::base_weights_sha256), Exit::kBadSpec);
   EXPECT_EQ(exit_of(&Identity::tokenizer_sha256), Exit::kRetryable);
   EXPECT_EQ(exit_of(&Identity::chat_template_sha256), Exit::kRetryable);
   EXPECT_EQ(exit_of(&Identity::start_adapter_sha256), Exit::kRetryable);
