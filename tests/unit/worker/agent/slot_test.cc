@@ -373,30 +373,6 @@ TEST_F(SlotTest, DrainGivesTheJobBackWithItsCheckpoint) {
   expect_slot_free();
 }
 
-TEST_F(SlotTest, AnOutageOfTheSchedulerStopsNothing) {
-  start();
-  offer("wait");
-  ASSERT_TRUE(wait_for_step(1));
-  scheduler_.set_outage(Outage::kBefore);
-  const auto before = scheduler_.heard().stored_beats.rbegin()->second.progress().step();
-  ASSERT_TRUE(scheduler_.wait([](const Heard& h) { return h.refused >= 15; }));
-  scheduler_.set_outage(Outage::kNone);
-  EXPECT_TRUE(wait_for_step(before + 5)) << "it trained on meanwhile";
-  EXPECT_TRUE(scheduler_.heard().finishes.empty());
-}
-
-TEST_F(SlotTest, TheOrphanLimitEndsAnOutageWithACheckpoint) {
-  attempt_.orphan_limit_ms = 200;
-  start();
-  offer("wait");
-  ASSERT_TRUE(wait_for_step(1));
-  scheduler_.set_outage(Outage::kBefore);
-  // The trainer ends while nobody answers; its last words are said when somebody does.
-  ASSERT_TRUE(scheduler_.wait([](const Heard& h) { return h.refused >= 40; }));
-  scheduler_.set_outage(Outage::kNone);
-  EXPECT_EQ(finished().outcome(), iv1::OUTCOME_RELEASE);
-}
-
 TEST_F(SlotTest, AForgottenWorkerRegistersAgain) {
   start();
   ASSERT_TRUE(scheduler_.wait([](const Heard& h) { return !h.claims.empty(); }));
