@@ -161,6 +161,7 @@ base::Result<iv1::TrainerStart> Attempt::trainer_start() {
   start.set_job_id(job_.job_id());
   start.set_heads_only(job_.kind() == kHeadSelection);
   start.set_probe_only(job_.kind() == kProbe);
+  start.set_hold(job_.hold());
   *start.mutable_spec() = job_.spec();
   start.set_model_dir(model->folder.string());
   start.set_base_model_name(model->name);

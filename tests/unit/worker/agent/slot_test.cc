@@ -64,6 +64,24 @@ TEST_F(SlotTest, TheCalibrationFileReachesTheTrainer) {
   EXPECT_EQ(finished().outcome(), iv1::OUTCOME_SUCCESS);
 }
 
+TEST_F(SlotTest, AHeldJobsTrainerChecksItAndEndsAsPaused) {
+  iv1::ClaimedJob job;
+  job.set_job_id("ftjob-1");
+  job.set_epoch(5);
+  job.set_attempt(1);
+  job.mutable_spec()->set_model("tiny");
+  job.mutable_spec()->set_suffix("held");
+  job.set_attempt_dir(kAttemptDir);
+  job.mutable_training_input()->set_path("files/a.jsonl");
+  job.set_hold(true);
+  scheduler_.offer(job);
+  start();
+  const auto finish = finished();
+  EXPECT_EQ(finish.outcome(), iv1::OUTCOME_PAUSED);
+  EXPECT_FALSE(finish.has_checkpoint());
+  expect_slot_free();
+}
+
 TEST_F(SlotTest, ThePrefixCacheIsBelowTheDataDirectory) {
   attempt_.prefix_cache_bytes = 5;
   start();
