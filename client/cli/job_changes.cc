@@ -93,7 +93,9 @@ void add_pause_and_resume(CLI::App& jobs, Action& action) {
     };
   });
 
-  verb = add_verb(jobs, "resume", "put a paused job back into the queue; it goes on where it was",
+  verb = add_verb(jobs, "resume",
+                  "put a paused job back into the queue; it goes on where it was, or starts if it "
+                  "was created with --hold",
                   "dexctl jobs resume ftjob-01…");
   verb->add_option("id", *id, "job id")->required();
   verb->callback([&action, id] {

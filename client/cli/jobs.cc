@@ -156,7 +156,9 @@ int create(Context& context, const CreateArguments& arguments) {
   *request.mutable_spec() = *spec;
   const auto job = context.client.create_job(request);
   if (!job.ok()) return context.output.failure(job.status());
-  if (arguments.follow) return follow_job(context, job->id(), 0);
+  const bool held = spec->has_auto_start() && !spec->auto_start();
+  if (arguments.follow)
+    return follow_job(context, job->id(), 0, held ? Until::kChecked : Until::kEnded);
   context.output.result(*job, job->id(), job_details(*job));
   context.output.note("watch it: dexctl jobs watch " + job->id());
   return kDone;
@@ -245,8 +247,12 @@ void add_create_and_estimate(CLI::App& noun, Action& action) {
                  "before anything is queued let a worker do one update, on the longest rows; what "
                  "does not fit is not started")
       ->excludes(dry_run);
+  verb->add_flag("--hold", created->spec.hold,
+                 "a worker only checks it, with one update on the longest rows; then it waits for "
+                 "dexctl jobs resume");
   verb->add_flag("--follow", created->follow,
-                 "watch until the job has ended; the last line is the finished job");
+                 "watch until the job has ended, with --hold until it is checked; the last line is "
+                 "the job");
   verb->add_flag("-y,--yes", created->yes, "don't ask");
   verb->callback([&action, created] { action = [=](Context& c) { return create(c, *created); }; });
 

@@ -48,6 +48,7 @@ FineTuningJobSpec defaults(SizeClass size) {
   spec.set_priority(4);
   spec.set_max_retries(2);
   spec.set_deadline_seconds(0);
+  spec.set_auto_start(true);
   spec.set_skip_budget_ratio(0.01);
   auto& hyper = *spec.mutable_hyperparameters();
   hyper.set_max_steps(0);

@@ -246,6 +246,7 @@ base::Result<Answer<v1::FineTuningJob>> FineTuningJobs::create(
     return base::failed_precondition("DOES_NOT_FIT", "The job can't run here: " + why);
   }
   DEX_ASSIGN_OR_RETURN(auto job, new_job(tenant, *plan));
+  job.hold = !plan->resolved.config.spec().auto_start();
   if (request.validate_only()) {
     v1::FineTuningJob resolved;
     resolved.ParseFromString(job.spec);

@@ -197,6 +197,9 @@ std::unique_ptr<Program> ChaosPlatform::new_agent(int i) {
                   ms(options_.inference_grace_ms),
                   "--min-free-bytes",
                   "1048576"};
+  if (options_.orphan_limit_ms >= 0) {
+    program.args.insert(program.args.end(), {"--orphan-limit-ms", ms(options_.orphan_limit_ms)});
+  }
   if (options_.engine.empty()) {
     program.args.emplace_back("--no-serve");
   } else {

@@ -33,6 +33,7 @@ class ChaosPlatform {
     store::StoreTimes times{3000, 6000, 2000, 0, 0, 9000};
     int64_t sweep_ms = 500, beat_ms = 1000;
     int64_t stop_grace_ms = 5000, kill_grace_ms = 1000, inference_grace_ms = 2000;
+    int64_t orphan_limit_ms = -1;  // of agents; 0: none, -1: their own, 12 leases
     // A relay before the schedulers for every agent and one for the gateway: each then finds any
     // scheduler that lives. Without, agent n and the gateway know one scheduler by its address.
     bool proxies = false;

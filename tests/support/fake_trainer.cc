@@ -23,6 +23,7 @@
 //   heads-only     success if it was told to choose heads and nothing else, else exit code 10
 //   prefix-cache     success if it was told where to keep what frozen layers compute, else 10
 //   no-prefix-cache  success if it was not, else 10
+//   held           ends as paused if it is told to check the job only, else exit code 10
 //   from-start     success if it was given no checkpoint, else exit code 10
 //   where          success, but the result lies outside the attempt's directory
 // As `dex-fake-trainer evaluation` it plays an evaluation's process, and behaves as its first file
@@ -266,6 +267,11 @@ int behave(FrameChannel& channel, const iv1::TrainerStart& start) {
     if (!start.probe_only() || start.oom_retries() != 0) return 10;
     send_probe(channel, start.attempt_dir() + "/final");
     return 0;
+  }
+  if (how == "held") {
+    if (!start.hold()) return 10;
+    send_result(channel, iv1::OUTCOME_PAUSED, "");
+    return 16;
   }
   if (how == "go-on") {
     const bool given = start.start_adapter() == "ft:tiny:default::01" &&

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,7 +35,7 @@ struct AgentOptions {
   int64_t stop_grace_ms = 300'000;  // for a trainer's last checkpoint
   int64_t kill_grace_ms = 10'000;
   int64_t inference_grace_ms = 30'000;            // for open generations when draining
-  int64_t orphan_limit_ms = 0;                    // 0: attempts outlive any outage of the scheduler
+  std::optional<int64_t> orphan_limit_ms;         // as Attempt::Options has it
   int64_t min_free_bytes = 256 << 20;             // less: no claim
   int64_t prefix_cache_bytes = int64_t{4} << 30;  // of DIR/cache/prefix; 0: none
 };

@@ -44,6 +44,7 @@ Attempt::Attempt(iv1::ClaimedJob job, const Options& options, const DataPaths& p
                  WorkerMetrics& metrics)
     : job_(std::move(job)),
       options_(options),
+      orphan_limit_ms_(options.orphan_limit_ms.value_or(kOrphanLeases * options.lease_ms)),
       paths_(paths),
       models_(models),
       clock_(clock),
@@ -161,6 +162,7 @@ base::Result<iv1::TrainerStart> Attempt::trainer_start() {
   start.set_job_id(job_.job_id());
   start.set_heads_only(job_.kind() == kHeadSelection);
   start.set_probe_only(job_.kind() == kProbe);
+  start.set_hold(job_.hold());
   *start.mutable_spec() = job_.spec();
   start.set_model_dir(model->folder.string());
   start.set_base_model_name(model->name);
@@ -222,9 +224,9 @@ AttemptEnd Attempt::supervise(TrainerProcess& trainer, bool is_trainer) {
       break;
     }
     const int64_t now = clock_.steady_ms();
-    if (options_.orphan_limit_ms > 0 && now - last_answer_ms_ > options_.orphan_limit_ms) {
-      order(Order::kDrain);
-    }
+    // Long after its lease ran out another worker has the job, and this attempt can publish
+    // nothing.
+    if (orphan_limit_ms_ > 0 && now - last_answer_ms_ > orphan_limit_ms_) order(Order::kDrain);
     const auto due = stop.due(order_, now);
     push(trainer, due);
     if (due.sigkill) break;

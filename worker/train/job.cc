@@ -55,6 +55,7 @@ Published Job::whole() {
   place_ = MemoryPlace::kOptimizer;
   prepare_training();
   if (spec_.probe_only) return publish_probe();
+  if (spec_.hold) end_checked();
   trains_ = true;
   training_->run();
   trains_ = false;
@@ -247,13 +248,14 @@ void Job::prepare_training() {
                      {"addedParameters", std::to_string(added_parameters())},
                      {"annealSteps", resolved_.anneal_steps},
                      {"resumedFromStep", training_->state().step}};
-  session_.event({Event::Level::kInfo, "training_start",
-                  std::to_string(resolved_.updates) + " updates of " +
-                      std::to_string(resolved_.batch_size) + " sequences, " +
-                      std::to_string(parameters_->trained()) + " trained parameters" +
-                      (spec_.goes_on() ? ", going on from " + spec_.start_adapter : "") +
-                      (fresh ? "" : ", resumed at step " + std::to_string(training_->state().step)),
-                  data.dump()});
+  const Event begins{
+      Event::Level::kInfo, "training_start",
+      std::to_string(resolved_.updates) + " updates of " + std::to_string(resolved_.batch_size) +
+          " sequences, " + std::to_string(parameters_->trained()) + " trained parameters" +
+          (spec_.goes_on() ? ", going on from " + spec_.start_adapter : "") +
+          (fresh ? "" : ", resumed at step " + std::to_string(training_->state().step)),
+      data.dump()};
+  if (!spec_.hold) session_.event(begins);  // advice is worth more before than after the start
   if (fresh && !spec_.goes_on()) {
     training_->advise(
         branch_out_of_reach(spec_, resolved_, model::projected_width(spec_.dex, config_)));

@@ -1,5 +1,5 @@
 // What a job says when it runs out of memory, and the probe that finds out before: one update on
-// the longest rows there are (Estimate.METHOD_PROBE).
+// the longest rows there are, of Estimate.METHOD_PROBE and of a job that is only checked.
 #include <algorithm>
 #include <cstddef>
 #include <memory>
@@ -9,6 +9,7 @@
 
 #include "worker/train/host_memory.h"
 #include "worker/train/job_run.h"
+#include "worker/train/number_text.h"
 
 namespace dex::train::detail {
 
@@ -26,6 +27,18 @@ std::string event_of(const OutOfMemory& out) {
                {"step", out.step}};
   if (out.retry_micro_batch_size)
     data["retryWith"] = {{"hyperparameters.micro_batch_size", *out.retry_micro_batch_size}};
+  return data.dump();
+}
+
+// MemoryProbe (events.proto).
+std::string event_of(const MemoryProbe& probe) {
+  const json data = {{"peakMemoryBytes", std::to_string(probe.peak_memory_bytes)},
+                     {"stepSeconds", probe.step_seconds},
+                     {"stepTokens", std::to_string(probe.step_tokens)},
+                     {"longestRowTokens", std::to_string(probe.longest_row_tokens)},
+                     {"microBatchSize", probe.micro_batch_size},
+                     {"maxSeqLength", probe.max_seq_length},
+                     {"totalSteps", std::to_string(probe.total_steps)}};
   return data.dump();
 }
 
@@ -106,7 +119,7 @@ OutOfMemoryFailure Job::report_out_of_memory() {
   return OutOfMemoryFailure(out);
 }
 
-Published Job::publish_probe() {
+MemoryProbe Job::measure_update() {
   enter(Phase::kProbing);
   const auto batch = static_cast<size_t>(resolved_.batch_size);
   const std::vector<Pack> packs = largest_packs(*plan_, data_.train, batch);
@@ -127,7 +140,21 @@ Published Job::publish_probe() {
   probe.micro_batch_size = resolved_.micro_batch_size;
   probe.max_seq_length = resolved_.max_seq_length;
   probe.total_steps = resolved_.updates;
+  return probe;
+}
 
+void Job::end_checked() {
+  const MemoryProbe probe = measure_update();
+  session_.event({Event::Level::kInfo, "estimate_updated",
+                  "checked: an update on the longest rows took " + number_text(probe.step_seconds) +
+                      " s, the process " + std::to_string(probe.peak_memory_bytes >> 20) +
+                      " MiB; the job has " + std::to_string(probe.total_steps) + " updates",
+                  event_of(probe)});
+  throw Stopped(StopReason::kPause, "checked, ready to start");
+}
+
+Published Job::publish_probe() {
+  const MemoryProbe probe = measure_update();
   enter(Phase::kFinalizing);
   const json report = {{"peak_memory_bytes", probe.peak_memory_bytes},
                        {"step_seconds", probe.step_seconds},

@@ -51,6 +51,7 @@ The folder may be shared by jobs and deleted at any time; results are the same w
 those layers read row by row in every pass, whatever the packing, so that short rows take longer than packed ones would.
 "headsOnly": true ends the job once its heads are chosen: final/ has head_selection.json and its picture, and nothing is trained.
 "probeOnly": true does one update on the longest rows and ends: final/ has probe.json with the memory and the time that it took.
+"hold": true checks everything, does that update, says what it took and ends with 16: nothing is trained and nothing kept.
 SIGTERM and Ctrl-C write a checkpoint at the next step boundary and end with 16.
 
 Exit codes: 0 done · 2 usage · 10 bad spec · 11 bad data · 12 loss not finite · 13 out of memory · 14 disk full ·

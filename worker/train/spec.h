@@ -108,6 +108,7 @@ struct JobSpec {
   uint64_t seed = 0;
   bool heads_only = false;  // choose heads, publish head_selection.json, and end
   bool probe_only = false;  // do one update on the longest rows, publish probe.json, and end
+  bool hold = false;        // check everything, do that update, and end as paused
 
   // Where what frozen layers compute is kept (prefix_store.h), and its bound; empty or 0: nowhere.
   std::filesystem::path prefix_cache_dir;

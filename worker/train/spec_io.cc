@@ -210,6 +210,9 @@ JobSpec from_message(const Start& start) {
   out.probe_only = start.probe_only();
   if (out.probe_only && (out.heads_only || !out.checkpoint_dir.empty()))
     throw bad_spec("probe_only", "can't be together with heads_only or checkpoint_dir");
+  out.hold = start.hold();
+  if (out.hold && (out.heads_only || out.probe_only))
+    throw bad_spec("hold", "can't be together with heads_only or probe_only");
   return out;
 }
 

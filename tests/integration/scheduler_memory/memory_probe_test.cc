@@ -75,7 +75,8 @@ TEST_F(MemoryProbeServerTest, ByFormulaNobodyIsAsked) {
 }
 
 TEST_F(MemoryProbeServerTest, AWorkerDoesOneUpdateAndTheEstimateIsWhatItMeasured) {
-  const auto asked = estimate_request(v1::Estimate::METHOD_PROBE);
+  auto asked = estimate_request(v1::Estimate::METHOD_PROBE);
+  asked.mutable_spec()->set_auto_start(false);
   v1::CreateFineTuningJobRequest whole;
   *whole.mutable_spec() = asked.spec();
   whole.set_validate_only(true);
@@ -87,6 +88,7 @@ TEST_F(MemoryProbeServerTest, AWorkerDoesOneUpdateAndTheEstimateIsWhatItMeasured
   EXPECT_EQ(job.kind(), "probe");
   EXPECT_TRUE(job.job_id().starts_with("probe-")) << job.job_id();
   EXPECT_EQ(job.adapter_id(), "") << "it publishes no adapter";
+  EXPECT_FALSE(job.hold()) << "whoever asked waits for the answer";
   EXPECT_EQ(job.oom_retries(), 0U);
   EXPECT_EQ(job.spec().SerializeAsString(), resolved->effective_config().spec().SerializeAsString())
       << "what the job would run with";

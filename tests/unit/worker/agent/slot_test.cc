@@ -44,6 +44,24 @@ TEST_F(SlotTest, TheCalibrationFileReachesTheTrainer) {
   EXPECT_EQ(finished().outcome(), iv1::OUTCOME_SUCCESS);
 }
 
+TEST_F(SlotTest, AHeldJobsTrainerChecksItAndEndsAsPaused) {
+  iv1::ClaimedJob job;
+  job.set_job_id("ftjob-1");
+  job.set_epoch(5);
+  job.set_attempt(1);
+  job.mutable_spec()->set_model("tiny");
+  job.mutable_spec()->set_suffix("held");
+  job.set_attempt_dir(kAttemptDir);
+  job.mutable_training_input()->set_path("files/a.jsonl");
+  job.set_hold(true);
+  scheduler_.offer(job);
+  start();
+  const auto finish = finished();
+  EXPECT_EQ(finish.outcome(), iv1::OUTCOME_PAUSED);
+  EXPECT_FALSE(finish.has_checkpoint());
+  expect_slot_free();
+}
+
 TEST_F(SlotTest, ThePrefixCacheIsBelowTheDataDirectory) {
   attempt_.prefix_cache_bytes = 5;
   start();
@@ -351,30 +369,6 @@ TEST_F(SlotTest, DrainGivesTheJobBackWithItsCheckpoint) {
   EXPECT_EQ(finish.outcome(), iv1::OUTCOME_RELEASE);
   EXPECT_GE(finish.checkpoint().step(), 2u);
   expect_slot_free();
-}
-
-TEST_F(SlotTest, AnOutageOfTheSchedulerStopsNothing) {
-  start();
-  offer("wait");
-  ASSERT_TRUE(wait_for_step(1));
-  scheduler_.set_outage(Outage::kBefore);
-  const auto before = scheduler_.heard().stored_beats.rbegin()->second.progress().step();
-  ASSERT_TRUE(scheduler_.wait([](const Heard& h) { return h.refused >= 15; }));
-  scheduler_.set_outage(Outage::kNone);
-  EXPECT_TRUE(wait_for_step(before + 5)) << "it trained on meanwhile";
-  EXPECT_TRUE(scheduler_.heard().finishes.empty());
-}
-
-TEST_F(SlotTest, TheOrphanLimitEndsAnOutageWithACheckpoint) {
-  attempt_.orphan_limit_ms = 200;
-  start();
-  offer("wait");
-  ASSERT_TRUE(wait_for_step(1));
-  scheduler_.set_outage(Outage::kBefore);
-  // The trainer ends while nobody answers; its last words are said when somebody does.
-  ASSERT_TRUE(scheduler_.wait([](const Heard& h) { return h.refused >= 40; }));
-  scheduler_.set_outage(Outage::kNone);
-  EXPECT_EQ(finished().outcome(), iv1::OUTCOME_RELEASE);
 }
 
 TEST_F(SlotTest, AForgottenWorkerRegistersAgain) {

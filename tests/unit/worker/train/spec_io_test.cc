@@ -103,6 +103,18 @@ TEST(SpecIoTest, AProbeBeginsAtTheStartAndTrainsMoreThanHeads) {
   expect_refused(with(R"("checkpointDir": "/c", )"), "probe_only: can't be together with");
 }
 
+TEST(SpecIoTest, AHeldJobIsAWholeOne) {
+  const auto with = [](const std::string& more) {
+    return R"({"modelDir": "/m", "trainingPath": "/t.jsonl", "hold": true, )" + more +
+           R"("spec": {}})";
+  };
+  EXPECT_TRUE(parse_spec_json(with(""), "spec.json").hold);
+  EXPECT_FALSE(parse_spec_json(start(R"({"autoStart": false})"), "spec.json").hold)
+      << "whoever starts the trainer says what it is to do";
+  expect_refused(with(R"("headsOnly": true, )"), "hold: can't be together with");
+  expect_refused(with(R"("probeOnly": true, )"), "hold: can't be together with");
+}
+
 TEST(SpecIoTest, ReadsEveryOptionOfTheMethod) {
   const auto dex = [](const std::string& body) {
     return parse_spec_json(start("{\"dex\": {" + body + "}}"), "spec.json").dex;
