@@ -220,6 +220,7 @@ base::Result<Answer<v1::FineTuningJob>> FineTuningJobs::create(
   DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kJobsWrite));
   const std::string& tenant = who.tenant();
   if (!request.has_spec()) return missing("spec");
+  DEX_RETURN_IF_ERROR(check_priority_scope(who, request.spec().priority()));
   store::JobRepository::Submission submission;
   DEX_ASSIGN_OR_RETURN(submission.request, identity_of(request, parts_.ids));
 

@@ -13,7 +13,6 @@ namespace dex::server {
 namespace {
 
 constexpr uint32_t kHighestPriority = 9;
-constexpr uint32_t kOperatorsPriority = 7;  // from here on only operators give it
 constexpr int kMostPairs = 16;
 constexpr size_t kLongestKey = 64, kLongestValue = 512;
 
@@ -48,8 +47,7 @@ base::Status check_priority(const auth::Principal& who,
   if (!request.has_priority()) return {};
   if (request.priority() > kHighestPriority)
     return base::bad_field("VALUE_OUT_OF_RANGE", "priority", "must be 0 to 9");
-  return request.priority() < kOperatorsPriority ? base::Status()
-                                                 : auth::require(who, auth::Scope::kAdmin);
+  return check_priority_scope(who, request.priority());
 }
 
 }  // namespace

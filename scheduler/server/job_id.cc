@@ -23,4 +23,10 @@ base::Status check_job_id(const std::string& id, const std::string& prefix,
       .with_metadata("resource_name", name);
 }
 
+base::Status check_priority_scope(const auth::Principal& who, uint32_t priority) {
+  constexpr uint32_t kOperators = 7, kHighest = 9;
+  const bool operators = priority >= kOperators && priority <= kHighest;
+  return operators ? auth::require(who, auth::Scope::kAdmin) : base::Status();
+}
+
 }  // namespace dex::server

@@ -47,8 +47,8 @@ remember(t, request_id, sha, ttl, table.concat(ids, ' '))
 if auto ~= '' then remember(t, 'auto:' .. auto, sha, auto_ttl, table.concat(ids, ' ')) end
 for _, new in ipairs(jobs) do
   local j = {id = new.id, tenant = t, pool = new.pool}
-  put(j, 'v', '1', 'id', j.id, 'kind', new.kind, 'tenant', t, 'pool', new.pool, 'prio', new.prio, 'req_sha', sha,
-      'files', new.files, 'adapter', new.adapter, 'rev', '0', 'want', new.want, 'epoch', '0', 'attempt', '0',
+  put(j, 'v', '1', 'id', j.id, 'kind', new.kind, 'tenant', t, 'pool', new.pool, 'prio', new.prio, 'files', new.files,
+      'adapter', new.adapter, 'rev', '0', 'want', new.want, 'epoch', '0', 'attempt', '0',
       'failures', '0', 'crashes', '0', 'preempts', '0', 'ooms', '0', 'fulls', '0', 'max_fail', new.max_fail,
       'max_crash', new.max_crash, 'seq', '0', 'cost', new.cost, 'gpus', new.gpus, 'uniq', new.uniq, 'base', new.base,
       'created_ms', stamp, 'enter_ms', fmt(now + new.delay), 'deadline_ms',

@@ -72,14 +72,12 @@ std::string Reference::refused_file(const std::string& tenant, const std::string
   return "";
 }
 
-void Reference::make(const std::string& tenant, const std::string& digest,
-                     const store::NewJob& job) {
+void Reference::make(const std::string& tenant, const store::NewJob& job) {
   Fields made = {{"id", job.id},
                  {"kind", job.kind},
                  {"tenant", tenant},
                  {"pool", job.pool},
                  {"prio", std::to_string(job.priority)},
-                 {"req_sha", digest},
                  {"files", joined(job.files)},
                  {"adapter", job.adapter},
                  {"want", job.hold ? "hold" : "run"},
@@ -126,7 +124,7 @@ Expected Reference::submit(const std::string& tenant, const Jobs::Submission& su
   if (static_cast<double>(waiting + submission.jobs.size()) > limit(tenant, "max_queued", 20)) {
     return refuse("QUOTA", "QUOTA_EXCEEDED");
   }
-  for (const store::NewJob& job : submission.jobs) make(tenant, submission.request.digest, job);
+  for (const store::NewJob& job : submission.jobs) make(tenant, job);
   remember(tenant, submission.request, ids);
   remember(tenant, automatic, ids);
   return answer("OK", "OK " + ids);

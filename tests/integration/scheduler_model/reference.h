@@ -96,7 +96,7 @@ class Reference {
   [[nodiscard]] std::string refused_file(const std::string& tenant, const std::string& files) const;
   [[nodiscard]] std::string head(const std::string& pool, const Fields& worker) const;
 
-  void make(const std::string& tenant, const std::string& digest, const store::NewJob& job);
+  void make(const std::string& tenant, const store::NewJob& job);
   void start(Fields& job, const Jobs::ClaimRequest& request);
   void point_to(Fields& job, const store::Checkpoint& checkpoint);
   void end_attempt(Fields& job);
