@@ -68,6 +68,13 @@ class FamilyGradientsTest : public testing::FamilyFixture {
   }
 };
 
+// method.md §10 item 1 on every attention, bias and norm.
+TEST_P(FamilyGradientsTest, TheStartIsTheBaseBitForBit) {
+  const at::Tensor base = llama().logits(batch);
+  for (const Train train : {Train::kFull, Train::kKvoOnly, Train::kLora, Train::kAdapter})
+    EXPECT_TRUE(base.equal(llama().logits(batch, start_of(train)))) << name(train);
+}
+
 TEST_P(FamilyGradientsTest, FullTrainsEveryParameterOfTransformers) {
   Adaptation adaptation = start_of(Train::kFull);
   const std::vector<Trainable> entries = leaves_of(adaptation);
