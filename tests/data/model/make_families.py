@@ -10,25 +10,31 @@ families/NAME/ holds config.json as transformers writes it and golden.safetensor
                            cross-entropy over both documents
     dex.grad.NAME          its gradient by the k, v and o projections, weights and biases
     dex.I.grad.w_d, .strength, dex.I.mask   of layer I's branch
-Families that can't have a branch (DIFFERENTIAL) have, in place of entropy and the values of a branch,
-    loss, grad.NAME        and its gradient by every parameter
-and as metadata `names`: every tensor's name and shape, sorted by name, and `parameters`.
+    loss, grad.NAME        without a branch, and its gradient by every parameter
+    lora.loss, lora.grad.NAME         with PEFT's LoRA beside all seven linears, and its gradient by both factors
+    adapter.loss, adapter.grad.NAME   with bottleneck adapters (method.md §7) hooked in behind o_proj and down_proj
+and as metadata `names`: every tensor's name and shape, sorted by name, and `parameters`. Families that can't have a
+branch (DIFFERENTIAL) lack entropy and the values of one.
 
 Weights are not stored, both sides make them. Number j of the tensor at place i in `names` is c + s·(2·u − 1) in double,
 rounded to float, with u = random_unit(21, i, j) of worker/kernels/philox.h; c = 1, s = 0.3 for norms, 0 and 0.3 for
 everything else (vectors of λ too), 0 and 1 for the embedding. w_d of layer l: i = 1000 + l, c = 0, s = 0.4; λ = 0.37.
+Tensors of LoRA (r 2, α 3) and of adapters (size 3, relu): i = 4000 + place in their names, sorted; c = 0, s = 0.4. Their
+NAME is that of the artefact: PEFT's without its prefix, "model.layers.0.mlp.adapter.up.bias".
 """
 
 import json
 from pathlib import Path
 
 import numpy as np
+import peft
 import torch
 from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM, DiffLlamaConfig, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
 
 OUT = Path(__file__).resolve().parent / "families"
-SEED, W_D_PLACE, STRENGTH = 21, 1000, 0.37
+SEED, W_D_PLACE, ADDED_PLACE, STRENGTH = 21, 1000, 4000, 0.37
+LINEARS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 LENGTHS = (29, 9)
 SHARED = dict(vocab_size=71, intermediate_size=36, num_hidden_layers=2, max_position_embeddings=64, rms_norm_eps=1e-5,
               bos_token_id=1, eos_token_id=2)
@@ -102,6 +108,17 @@ class Branch(torch.nn.Module):
         return (o - self.strength * self.mask[:, None] * (o @ self.w_d)).flatten(-2)
 
 
+class Adapter(torch.nn.Module):
+    """h + up(relu(down(h))) in place of a linear's output h."""
+
+    def __init__(self, hidden, size=3):
+        super().__init__()
+        self.down, self.up = torch.nn.Linear(hidden, size), torch.nn.Linear(size, hidden)
+
+    def forward(self, linear, inputs, h):
+        return h + self.up(torch.relu(self.down(h)))
+
+
 def build(config):
     model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
     state = model.state_dict()
@@ -129,10 +146,9 @@ def run(model, documents):
     return torch.cat([out.logits[0] for out in outputs]), loss, torch.stack(entropy)
 
 
-def golden_values(model, names):
-    config = model.config
-    documents, golden = random_documents(config)
-    golden["logits"], _, golden["entropy"] = run(model, documents)
+def branch_values(model, documents):
+    config, golden = model.config, {}
+    _, _, golden["entropy"] = run(model, documents)
     branches = []
     for layer, block in enumerate(model.model.layers):
         branches.append(Branch(layer, config.num_attention_heads, block.self_attn.head_dim))
@@ -146,15 +162,51 @@ def golden_values(model, names):
         golden[f"dex.{layer}.mask"] = branch.mask
         for key in ("w_d", "strength"):
             golden[f"dex.{layer}.grad.{key}"] = getattr(branch, key).grad
-    return {name: value.detach().contiguous() for name, value in golden.items()}
+    return golden
 
 
-def differential_values(model, names):
-    documents, golden = random_documents(model.config)
+def full_values(model, documents):
+    golden = {}
     golden["logits"], golden["loss"], _ = run(model, documents)
     golden["loss"].backward()
-    for name, parameter in model.named_parameters():
-        golden[f"grad.{name}"] = parameter.grad
+    return golden | {f"grad.{name}": parameter.grad for name, parameter in model.named_parameters()}
+
+
+def added_values(method, model, documents, added):
+    """`added`: what the method trains, by name of the artefact; gets its numbers here."""
+    with torch.no_grad():
+        for place, name in enumerate(sorted(added)):
+            added[name].copy_(numbers(ADDED_PLACE + place, added[name].shape, 0.0, 0.4))
+    _, loss, _ = run(model, documents)
+    loss.backward()
+    return {f"{method}.loss": loss} | {f"{method}.grad.{name}": tensor.grad for name, tensor in added.items()}
+
+
+def lora_values(model, documents):
+    adapted = peft.get_peft_model(model, peft.LoraConfig(task_type="CAUSAL_LM", r=2, lora_alpha=3,
+                                                         target_modules=LINEARS)).eval()
+    added = {name.removeprefix("base_model.model.").replace(".default.", "."): parameter
+             for name, parameter in adapted.named_parameters() if "lora_" in name}
+    return added_values("lora", adapted, documents, added)
+
+
+def adapter_values(model, documents):
+    added = {}
+    for layer, block in enumerate(model.model.layers):
+        for part, linear in (("self_attn", block.self_attn.o_proj), ("mlp", block.mlp.down_proj)):
+            adapter = Adapter(model.config.hidden_size)
+            linear.register_forward_hook(adapter)
+            added |= {f"model.layers.{layer}.{part}.adapter.{name}": parameter
+                      for name, parameter in adapter.named_parameters()}
+    return added_values("adapter", model, documents, added)
+
+
+def golden_values(config):
+    """Each part from a model of its own, since each changes it."""
+    documents, golden = random_documents(config)
+    parts = [full_values, lora_values, adapter_values] + [branch_values] * (not isinstance(config, DiffLlamaConfig))
+    for part in parts:
+        golden |= part(build(config)[0], documents)
     return {name: value.detach().contiguous() for name, value in golden.items()}
 
 
@@ -167,8 +219,7 @@ def main():
         config.dtype = "float32"
         config.save_pretrained(folder)
         parameters = sum(parameter.numel() for parameter in model.parameters())
-        values = (golden_values if name in FAMILIES else differential_values)(model, names)
-        save_file(values, folder / "golden.safetensors",
+        save_file(golden_values(config), folder / "golden.safetensors",
                   {"names": json.dumps(names), "parameters": str(parameters)})
 
 

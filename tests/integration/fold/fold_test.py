@@ -6,7 +6,8 @@
 `dex-engine fold` makes the export, AutoModelForCausalLM loads it with nothing missing or left over, and its
 log-probabilities must be those of `dex-engine score --adapter` and those of transformers with the same adapter written
 down here (adapters.py; LoRA: PEFT itself). Config and tokenizer must say what the base's do. What can't be folded is
-refused by its sentence and served as an adapter. A checkpoint of dex-trainer (full, full+dex) loads just so.
+refused by its sentence and served as an adapter. A checkpoint of dex-trainer (full, full+dex) loads just so. On families
+that subtract heads by themselves (DiffLlama) no branch has a meaning: LoRA, kvo_only and full are what folds or is whole.
 
 A family gets a third of the branches, another third than the family before; with --all each gets all of them.
 """
@@ -39,8 +40,8 @@ LIMIT = 1e-4
 LENGTH = 48  # beyond mistral_window's 7 tokens and llama3's 32 of its pretraining
 TEMPLATE = "{% for message in messages %}<s>{{ message['content'] }}</s>{% endfor %}"
 # How the base's folder looks, as published models do: in shards, in bf16, with the config.json of transformers 4.
-SHARDED = {"llama_linear", "mistral", "qwen2", "qwen3_biased"}
-BF16, OLD_CONFIG = {"mistral_window", "qwen2"}, {"llama3"}
+SHARDED = {"llama_linear", "mistral", "qwen2", "qwen3_biased", "diffllama"}
+BF16, OLD_CONFIG = {"mistral_window", "qwen2", "diffllama_biased"}, {"llama3"}
 LINEARS = [f"{name}_proj" for name in ("q", "k", "v", "o", "gate", "up", "down")]
 LEFT_BEHIND = "pytorch_model.bin.index.json"  # of weights that are not there
 
@@ -129,7 +130,7 @@ def make_base(name, folder, data):
         for file in ("config.json", "model.safetensors"):
             shutil.copy(data / "model/tied" / file, folder)
     else:
-        model, _ = make_families.build(make_families.FAMILIES[name])
+        model, _ = make_families.build((make_families.FAMILIES | make_families.DIFFERENTIAL)[name])
         model.to(torch.bfloat16 if name in BF16 else torch.float32)
         model.save_pretrained(folder, max_shard_size="9KB" if name in SHARDED else "1GB")
         assert (folder / "model.safetensors.index.json").exists() == (name in SHARDED)
@@ -211,7 +212,8 @@ def check_family(programs, name, turn, everything, data, folder):
     worst = check_lora(programs, base, folder / "lora")
     expect_same_companions(base, folder / "lora/out", "float32")
     check_stored_type(programs, base, folder / "lora/adapter", folder / "lora/out", folder / "stored")
-    cases = list(adapters.foldable(turn, everything))
+    differential = name in make_families.DIFFERENTIAL
+    cases = [adapters.Case("none", "kvo_only")] if differential else list(adapters.foldable(turn, everything))
     for i, case in enumerate(cases):
         worst = max(worst, check_case(programs, base, case, 100 * turn + i, folder / str(i)))
     print(f"{name}: {len(cases) + 1} adapters, largest difference of a log-probability {worst:.2e}", flush=True)
@@ -261,23 +263,36 @@ def check_refusals(programs, base, data, folder):
     print(f"{count} options that don't fold are refused and served")
 
 
-def check_checkpoint(programs, data, folder, name, method):
+def check_checkpoint(programs, base, rows, folder, name, method):
     """Methods that train all weights publish a checkpoint: the branch is in it, and there is nothing to fold."""
     folder.mkdir()
-    spec = {"modelDir": str(data / "train/model"), "trainingPath": str(data / "train/rows.jsonl"), "threads": 1,
-            "attemptDir": str(folder),
+    spec = {"modelDir": str(base.folder), "trainingPath": str(rows), "threads": 1, "attemptDir": str(folder),
             "spec": {"seed": "5", **method, "validationSplit": 0,
                      "hyperparameters": {"maxSteps": 4, "maxSeqLength": 64, "batchSize": 4, "learningRate": 1e-2}}}
     (folder / "spec.json").write_text(json.dumps(spec))
     done = programs.run("dex-trainer", "--spec", folder / "spec.json")
     assert done.returncode == 0, done
-    trained, start = Base(folder / "final", load(folder / "final")), load(data / "train/model")
+    trained = Base(folder / "final", load(folder / "final"))
     found = scores(trained.model, trained.tokens())
-    assert largest(found, scores(start, trained.tokens())) > 0.05, f"{name} changed nothing"
+    assert largest(found, scores(base.model, trained.tokens())) > 0.05, f"{name} changed nothing"
     worst = expect_close(name, found, programs.score(trained))
-    base = Base(data / "train/model", start)
     expect_refused(programs, base, folder / "final", folder / "out", "is a whole model (class MODEL), not an adapter")
     print(f"{name}: checkpoint, largest difference of a log-probability {worst:.2e}")
+
+
+def check_differential(programs, name, data, folder):
+    """A family that subtracts heads by itself, and a checkpoint of all its weights, λ's vectors among them."""
+    folder.mkdir()
+    base = check_family(programs, name, 0, False, data, folder)
+    adapter = folder / "branch"
+    adapters.write(adapter, adapters.Case("paper", "dex_only", "shared"), base.folder, base.model, 1)
+    expect_refused(programs, base, adapter, folder / "never", "train it with kvo_only, lora, adapter or full")
+    rows = folder / "rows.jsonl"
+    sequences = [[(31 * i * i + 7 * i * n + n) % base.model.config.vocab_size for i in range(24)] for n in range(16)]
+    rows.write_text("".join(json.dumps({"input_ids": ids, "labels": ids}) + "\n" for ids in sequences))
+    check_checkpoint(programs, base, rows, folder / "full", f"full on {name}", {"full": {}})
+    before, after = (load(place).state_dict() for place in (base.folder, folder / "full/final"))
+    assert not any(torch.equal(before[key], after[key]) for key in before if "lambda_" in key), "λ was not trained"
 
 
 def main():
@@ -288,15 +303,18 @@ def main():
     names = [*make_families.FAMILIES, "tied"]
     with tempfile.TemporaryDirectory() as directory:
         folder = pathlib.Path(directory)
+        for name in make_families.DIFFERENTIAL:
+            check_differential(programs, name, data, folder / name)
         for turn, name in enumerate(names):
             (folder / f"family{turn}").mkdir()
             base = check_family(programs, name, turn, everything, data, folder / f"family{turn}")
         check_folded_again(programs, base, folder / "again")
         (folder / "refusals").mkdir()
         check_refusals(programs, base, data, folder / "refusals")
-        check_checkpoint(programs, data, folder / "full", "full", {"full": {}})
+        base, rows = Base(data / "train/model", load(data / "train/model")), data / "train/rows.jsonl"
+        check_checkpoint(programs, base, rows, folder / "full", "full", {"full": {}})
         strength = {"schedule": "SCHEDULE_CONSTANT", "value": 0.4}
-        check_checkpoint(programs, data, folder / "full_dex", "full+dex",
+        check_checkpoint(programs, base, rows, folder / "full_dex", "full+dex",
                          {"dex": {"train": "TRAIN_FULL_DEX", "lambda": strength}})
 
 

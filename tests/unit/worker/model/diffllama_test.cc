@@ -1,5 +1,5 @@
-// DiffLlama against transformers' gradients (tests/data/model/make_families.py), and what is
-// refused on a model that subtracts heads by itself.
+// What folds, is shown and is refused on a model that subtracts heads by itself; against
+// transformers it is tested as every family is (families_test.cc, family_gradients_test.cc).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -35,48 +35,6 @@ class DiffLlamaTest : public testing::FamilyFixture {
     return adaptation;
   }
 };
-
-TEST_P(DiffLlamaTest, TrainsEverythingByTransformersGradients) {
-  Adaptation adaptation = start_of(Train::kFull);
-  const at::Tensor loss = testing::next_token_loss(llama(), batch, adaptation);
-  testing::expect_close(loss, golden.tensor("loss"), 1e-5);
-  loss.backward();
-  size_t compared = 0;
-  for (const Trainable& entry : trainables(adaptation)) {
-    const std::string key = "grad." + entry.name;
-    ASSERT_TRUE(golden.has(key)) << key;
-    testing::expect_close(entry.tensor->grad(), golden.tensor(key), 1e-3, key.c_str());
-    ++compared;
-  }
-  for (const auto& [name, info] : golden.tensors()) compared -= name.starts_with("grad.") ? 1 : 0;
-  EXPECT_EQ(compared, 0U);  // each of transformers' parameters, λ's vectors too
-}
-
-TEST_P(DiffLlamaTest, KvoOnlyTrainsThreeProjectionsByTheSameGradients) {
-  Adaptation adaptation = start_of(Train::kKvoOnly);
-  testing::next_token_loss(llama(), batch, adaptation).backward();
-  const auto entries = trainables(adaptation);
-  EXPECT_EQ(entries.size(), static_cast<size_t>(config.layers) * (config.qkv_bias ? 6 : 3));
-  for (const Trainable& entry : entries) {
-    testing::expect_close(entry.tensor->grad(), golden.tensor("grad." + entry.name), 1e-3,
-                          entry.name.c_str());
-  }
-}
-
-// A weight moves by s·B·A, so ∂B = s·∂W·Aᵀ; ∂A = s·Bᵀ·∂W is 0 at the start.
-TEST_P(DiffLlamaTest, LoraTrainsByTheSameGradients) {
-  Adaptation adaptation = start_of(Train::kLora);
-  testing::next_token_loss(llama(), batch, adaptation).backward();
-  for (size_t i = 0; i < adaptation.layers.size(); ++i) {
-    for (const Linear linear : adaptation.options.lora.targets) {
-      const LowRank& term = adaptation.layers[i].lora[linear];
-      const std::string key =
-          "grad.model.layers." + std::to_string(i) + "." + std::string(path(linear)) + ".weight";
-      testing::expect_close(term.b.grad(), term.scale * golden.tensor(key).mm(term.a.detach().t()),
-                            1e-3, key.c_str());
-    }
-  }
-}
 
 TEST_P(DiffLlamaTest, FoldsLoraAndKeepsTheArchitecture) {
   Adaptation adaptation = start_of(Train::kLora);

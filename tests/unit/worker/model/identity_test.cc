@@ -28,7 +28,8 @@ class AllOptionsTest : public ::testing::TestWithParam<DexOptions> {
 TEST_P(AllOptionsTest, TheStartIsTheBaseBitForBit) {
   const Batch batch = pack({kFirst, kSecond});
   const at::Tensor base = llama.logits(batch);
-  for (const Train train : {Train::kKvoDex, Train::kDexOnly}) {
+  for (const Train train : {Train::kKvoDex, Train::kDexOnly, Train::kLoraDex, Train::kFullDex}) {
+    SCOPED_TRACE(std::string(name(train)));
     DexOptions options = GetParam();
     options.train = train;
     const Adaptation start =
@@ -48,6 +49,22 @@ TEST_P(AllOptionsTest, TheStartIsTheBaseBitForBit) {
     for (LayerAdaptation& layer : moved.layers) layer.mask.zero_();
     EXPECT_TRUE(base.equal(llama.logits(batch, moved)));
   }
+}
+
+// Its negative control: the literal start of method.md §3.5 is not the base, and the check above
+// sees it.
+TEST_P(AllOptionsTest, TheLiteralStartIsNotTheBase) {
+  const Batch batch = pack({kFirst, kSecond});
+  DexOptions options = GetParam();
+  options.lambda = {.schedule = Schedule::kConstant, .value = 0.1};
+  const auto start_of = [&](Start start) {
+    options.start = start;
+    return llama.logits(
+        batch, initial_adaptation(options, config, weights, testing::some_heads(config), 1));
+  };
+  const at::Tensor base = llama.logits(batch);
+  EXPECT_TRUE(base.equal(start_of(Start::kIdentity)));
+  EXPECT_FALSE(base.equal(start_of(Start::kLiteral)));
 }
 
 // Item 2.

@@ -13,8 +13,8 @@ namespace dex::serve::testing {
 
 // Where some of the following are in their list.
 inline constexpr int kPaper = 0, kDexOnly = 1, kHeadMean = 2, kPrefixMean = 4, kUniformMap = 5,
-                     kDexOnlyGelu = 7, kAttentionLora = 10, kBottleneckAdapter = 11,
-                     kLoraPaper = 13;
+                     kSilu = 6, kDexOnlyGelu = 7, kAttentionLora = 10, kBottleneckAdapter = 11,
+                     kLoraPaper = 13, kLoraPrefix = 14, kAllLora = 16;
 
 inline std::vector<model::DexOptions> tiny_options() {
   model::DexOptions paper;

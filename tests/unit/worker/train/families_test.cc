@@ -83,10 +83,23 @@ TEST_P(DifferentialJobTest, FullTrainsLambdaToo) {
   }
 }
 
-TEST_P(DifferentialJobTest, LoraPublishesWhatLoadsBack) {
-  JobSpec spec = this->spec();
-  choose(model::Train::kLora, spec);
-  learns_and_publishes(spec);
+// What is added to a base lies beside it, and loads back with every term moved.
+TEST_P(DifferentialJobTest, LoraAndAdaptersPublishWhatLoadsBack) {
+  const auto config = model::load_config(directory_ / "model");
+  for (const auto train : {model::Train::kLora, model::Train::kAdapter}) {
+    JobSpec spec = this->spec("attempt-" + std::string(model::name(train)));
+    choose(train, spec);
+    const Published published = learns_and_publishes(spec);
+    EXPECT_EQ(published.method, model::method_name(train));
+    EXPECT_EQ(published.artifact_class, "LIGHT");
+    auto adapter = model::load_adapter(published.path,
+                                       {config, model::base_weights_sha256(directory_ / "model")});
+    EXPECT_EQ(adapter.adaptation.options.train, train);
+    for (const auto& entry : model::trainables(adapter.adaptation)) {
+      if (!entry.name.ends_with("lora_B.weight") && !entry.name.ends_with("up.weight")) continue;
+      EXPECT_GT(entry.tensor->abs().max().item<double>(), 0) << entry.name << " began at 0";
+    }
+  }
 }
 
 TEST_P(DifferentialJobTest, RefusesDexBeforeItReadsData) {
