@@ -66,9 +66,9 @@ them, {"question", "context"?, "answers"}; "answers" (or NQ-open's "answer") is 
 
 constexpr const char* kHeadAnalysis =
     R"(How the attention heads look, in fp32 on sequences cut from a text: entropy, importance, cosine_distance of two heads'
-maps, cka of two heads' features, sparsity (with negative_share and negative_mass of signed maps, and the directions that
-a folding branch takes away), and on request hessian, the dominant eigenvalue of a sequence's loss with its histogram,
-which takes minutes a sequence. Maps are signed with an adapter of form uniform_map and on models that subtract maps;
+maps, cka of two heads' features (a note says n/d), sparsity (with negative_share and negative_mass of signed maps, and
+the directions that a folding branch takes away), and on request hessian, the dominant eigenvalue of a sequence's loss
+with its histogram, which takes minutes a sequence. Maps are signed with an adapter of form uniform_map and on models that subtract maps;
 their entropy is that of |M| renormalised, which a note says. Rows for each head, each pair, each layer and over all; a difference
 beyond chance is DIFFERENT, since neither more nor less is better.
 
