@@ -8,6 +8,7 @@
 #include "scheduler/core/advice.h"
 #include "scheduler/core/check_spec.h"
 #include "scheduler/core/fields.h"
+#include "scheduler/core/marks.h"
 #include "scheduler/core/methods.h"
 #include "scheduler/core/presets.h"
 #include "scheduler/core/resolve_form.h"
@@ -272,6 +273,7 @@ base::Result<Resolved> resolve(const ResolveInput& input) {
   DEX_RETURN_IF_ERROR(to_status(check_resolved(spec, input.model, updates)));
   result.gate_flops = gate_flops(spec, input.model, input.gate_files);
 
+  mark_sources(spec, size, sources);
   result.config.mutable_sources()->insert(sources.begin(), sources.end());
   fix_annealing(updates, spec, result);
   *result.config.mutable_spec() = std::move(spec);

@@ -46,6 +46,10 @@ std::string Job::metrics_json(const Published& published) const {
               {"trained_parameters", parameters_->trained()},
               {"anneal_steps", resolved_.anneal_steps},
               {"seed", spec_.seed}};
+  if (anneals(spec_)) {
+    out["anneal_ratio"] =
+        static_cast<double>(resolved_.anneal_steps) / static_cast<double>(resolved_.updates);
+  }
   if (spec_.goes_on()) {
     out["start_adapter"] = spec_.start_adapter;
     out["start_adapter_sha256"] = spec_.start_adapter_sha256;
