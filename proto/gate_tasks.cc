@@ -265,6 +265,10 @@ std::vector<BadValue> bad_task_gate(const dex::v1::Gate& gate, const std::string
                                       task + ": use one of " + names_of_metrics(task)});
     return bad;
   }
+  if (gate.evaluation().multi_needle().needle_counts_size() > 1) {
+    bad.push_back({at + "evaluation.multi_needle.needle_counts",
+                   "can't be several in a gate, which judges one figure: give n_needles"});
+  }
   const std::string only = only_metric(gate.evaluation());
   if (!only.empty() && only != gate.metric() && gate.metric() != kAlwaysThere) {
     bad.push_back({at + "metric", "\"" + gate.metric() + "\" is no row of this " + task +

@@ -101,17 +101,6 @@ base::Result<v1::FineTuningJobSpec> spec_with_files(Context& context, const Spec
   return spec;
 }
 
-// For people: whose the preset's values are. An estimate is worth showing without, so that nothing
-// is said where the server can't be asked.
-std::string marked_text(Context& context, v1::Estimate estimate) {
-  auto& config = *estimate.mutable_effective_config();
-  if (!config.preset_version().empty()) {
-    const auto preset = context.client.get_preset(config.preset_version(), config.spec().model());
-    if (preset.ok()) mark_preset_values(*preset, config);
-  }
-  return estimate_text(estimate, context.output.terminal());
-}
-
 struct EstimateArguments {
   SpecFlags spec;
   bool probe = false;
@@ -129,7 +118,7 @@ int estimate(Context& context, const EstimateArguments& arguments, Upload upload
   const auto estimate = estimate_of(context, *spec, arguments.probe);
   if (!estimate.ok()) return context.output.failure(estimate.status());
   if (context.output.format() == Format::kTable) {
-    context.output.out() << marked_text(context, *estimate) << std::flush;
+    context.output.out() << estimate_text(*estimate, context.output.terminal()) << std::flush;
   } else {
     context.output.result(*estimate, "", {});
   }
@@ -143,7 +132,7 @@ int create(Context& context, const CreateArguments& arguments) {
   if (!spec.ok()) return context.output.failure(spec.status());
   const auto estimate = estimate_of(context, *spec, arguments.probe);
   if (!estimate.ok()) return context.output.failure(estimate.status());
-  context.output.note(marked_text(context, *estimate));
+  context.output.note(estimate_text(*estimate, context.output.terminal()));
   if (arguments.probe && !estimate->allowed_to_proceed()) {
     context.output.note("nothing was started");
     return kCapacity;

@@ -142,7 +142,10 @@ Decoding decoding_of(const v1::FineTuningJobSpec& effective) {
   const bool terms = effective.has_lora() || effective.has_adapter() ||
                      (effective.has_dex() && dex.train() == Dex::TRAIN_LORA_DEX);
   if (terms) return {};
-  if (!effective.has_dex() || dex.train() == Dex::TRAIN_FULL_DEX) return {.merged = true};
+  if (effective.has_diff()) return {.whole = true};  // with a second attention map
+  if (effective.has_full() || dex.train() == Dex::TRAIN_FULL_DEX)
+    return {.merged = true, .whole = true};
+  if (!effective.has_dex()) return {.merged = true};
   const auto activation = dex.bottleneck().activation();
   const bool linear = dex.projection() != Dex::PROJECTION_BOTTLENECK ||
                       activation == Dex::Bottleneck::ACTIVATION_UNSPECIFIED ||

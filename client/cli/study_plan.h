@@ -45,6 +45,9 @@ struct Decoding {
   bool merged = false;
   // A generation at another scale of λ takes the branch out of them, so both can be measured.
   bool scaled = false;
+  // A whole model, which nothing serves before an operator has listed it: not measured. Where it is
+  // merged (full, full+dex) it has the base's shape and so its cost.
+  bool whole = false;
 };
 // `effective`: the job's spec with every value filled in.
 Decoding decoding_of(const v1::FineTuningJobSpec& effective);

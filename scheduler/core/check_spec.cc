@@ -253,7 +253,7 @@ std::vector<Problem> drop_unused(FineTuningJobSpec& spec, Sources& sources) {
 }
 
 std::vector<Problem> check_resolved(const FineTuningJobSpec& spec, const dex::v1::Model& model,
-                                    int64_t updates) {
+                                    std::optional<int64_t> updates) {
   Collector check;
   check.add_bad_values(spec);  // also of the values that were chosen here
   check.add_conflicts(spec);

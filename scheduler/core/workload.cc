@@ -46,8 +46,13 @@ Workload workload(const dex::v1::FineTuningJobSpec& spec, const DataFacts& train
   work.tokens_per_update = std::min(tokens, work.tokens_per_sequence * batch);
   const int64_t by_epochs =
       ceil_div(work.sequences_per_pass, batch) * std::max<int64_t>(1, hyper.n_epochs());
-  work.updates = hyper.max_steps() > 0 ? hyper.max_steps() : std::max<int64_t>(1, by_epochs);
+  work.updates_given = hyper.max_steps() > 0;
+  work.updates = work.updates_given ? hyper.max_steps() : std::max<int64_t>(1, by_epochs);
   return work;
+}
+
+std::string updates_text(const Workload& work) {
+  return (work.updates_given ? "" : "about ") + std::to_string(work.updates) + " updates";
 }
 
 }  // namespace dex::core

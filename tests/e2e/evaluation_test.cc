@@ -165,10 +165,18 @@ TEST_F(EvaluationTest, APreviewShowsTheHeadsAndScoresOfTheJob) {
     const auto whole = nlohmann::json::parse(content(folder / "head_selection.json"));
     EXPECT_EQ(whole.at("selected_heads"), report.at("selected_heads")) << folder;
     EXPECT_EQ(whole.at("calibration"), report.at("calibration")) << folder;
+    EXPECT_EQ(whole.at("calibration").at("source"), "training_file") << folder;
+    for (const auto& layer : whole.at("layers"))
+      EXPECT_EQ(layer.at("chosen_by").size(), layer.at("selected").size()) << folder;
+    EXPECT_EQ(whole.at("selections").size(), 1u) << folder;
   }
   const Outcome grid = platform_->plain_ctl(preview);
   EXPECT_THAT(grid.out, HasSubstr("entropy: "));
   EXPECT_THAT(grid.out, HasSubstr("stability: "));
+  for (const std::string& text : {grid.out, platform_->plain_ctl({"jobs", "heads", job}).out}) {
+    EXPECT_THAT(text, HasSubstr("share by layer, %: "));
+    EXPECT_THAT(text, HasSubstr("tokens of the training file, seed 1"));
+  }
 
   const Outcome texts =
       platform_->ctl({"jobs", "heads", "--model", support::kTinyModel, "--text",

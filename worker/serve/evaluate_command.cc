@@ -122,8 +122,8 @@ void show(const EvaluateCommand& command, const evaluate::Evaluation& evaluation
   }
   out << evaluate::rows_as_table(evaluation.rows);
   for (const evaluate::Subject* subject : subjects) {
-    const std::string map = evaluate::heat_map(evaluation.rows, "accuracy", subject->label());
-    if (!map.empty()) out << "\n" << map;
+    for (const auto& map : evaluate::heat_maps_of(evaluation.rows, "accuracy", subject->label()))
+      out << "\n" << map;
   }
   for (const std::string& note : evaluation.notes) out << "note: " << note << "\n";
 }

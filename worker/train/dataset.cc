@@ -175,7 +175,9 @@ void report_warnings(const Dataset& data, const data::EncodedDataset& training, 
   if (tokens.truncated_rows > 0) {
     warn("truncated", counted(tokens.truncated_rows, " row loses ", " rows lose ") +
                           counted(tokens.truncated_tokens, " token", " tokens") +
-                          " to max_seq_length " + std::to_string(data.max_seq_length));
+                          " to max_seq_length " + std::to_string(data.max_seq_length) + ", " +
+                          std::to_string(tokens.truncated_trainable_tokens) +
+                          " of them trained ones");
   }
   for (const data::Finding& finding : training.findings) {
     if (finding.code.starts_with("preset_")) warn(finding.code, finding.message);
@@ -205,7 +207,8 @@ std::vector<Example> general_examples(const TextModel& model) {
   return out;
 }
 
-// As the training rows are encoded, but for their length: heads are measured on the first tokens.
+// As the training rows are encoded, but for their length: heads are measured on the first tokens,
+// where there is something to predict among them.
 std::vector<Example> load_calibration(const JobSpec& spec, const model::Config& config) {
   checked_hash(spec.calibration_path, spec.calibration_sha256);
   JobSpec as_calibration = spec;

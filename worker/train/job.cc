@@ -248,10 +248,15 @@ void Job::prepare_training() {
                      {"addedParameters", std::to_string(added_parameters())},
                      {"annealSteps", resolved_.anneal_steps},
                      {"resumedFromStep", training_->state().step}};
+  const std::string annealing =
+      anneals(spec_)
+          ? "annealing over " + annealing_text(resolved_.anneal_steps, resolved_.updates) + ", "
+          : "";
   const Event begins{
       Event::Level::kInfo, "training_start",
       std::to_string(resolved_.updates) + " updates of " + std::to_string(resolved_.batch_size) +
-          " sequences, " + std::to_string(parameters_->trained()) + " trained parameters" +
+          " sequences, " + annealing + std::to_string(parameters_->trained()) +
+          " trained parameters" +
           (spec_.goes_on() ? ", going on from " + spec_.start_adapter : "") +
           (fresh ? "" : ", resumed at step " + std::to_string(training_->state().step)),
       data.dump()};

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "worker/train/failure.h"
+#include "worker/train/number_text.h"
 
 namespace dex::train {
 namespace {
@@ -84,6 +85,18 @@ DataPlan::Options plan_options(const JobSpec& spec, const Resolved& resolved) {
   options.max_steps = spec.hyperparameters.max_steps;
   options.seed = spec.seed;
   return options;
+}
+
+bool anneals(const JobSpec& spec) {
+  const auto schedule = spec.dex.lambda.schedule;
+  return spec.dex.has_branch() &&
+         (schedule == model::Schedule::kPaperEq4 || schedule == model::Schedule::kSeedCosine);
+}
+
+std::string annealing_text(int64_t steps, int64_t updates) {
+  const double share =
+      static_cast<double>(steps) / static_cast<double>(std::max<int64_t>(1, updates));
+  return std::to_string(steps) + " (T/N " + number_text(share) + ")";
 }
 
 void resolve_schedules(const JobSpec& spec, int64_t updates, Resolved& resolved) {

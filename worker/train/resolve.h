@@ -44,6 +44,12 @@ int64_t frozen_layers(const JobSpec& spec);
 
 DataPlan::Options plan_options(const JobSpec& spec, const Resolved& resolved);
 
+// Whether λ follows T: not one that is constant, learned alone, or of no branch.
+bool anneals(const JobSpec& spec);
+
+// T beside its share of N (method.md §12): "90 (T/N 0.5)".
+std::string annealing_text(int64_t steps, int64_t updates);
+
 // Fills in what depends on N: W, T = round half up(fraction·N) or the steps asked for, clamped to
 // N; evaluation ten times a run, checkpoints with it.
 void resolve_schedules(const JobSpec& spec, int64_t updates, Resolved& resolved);

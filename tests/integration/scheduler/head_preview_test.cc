@@ -14,13 +14,16 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 using Reply = base::Result<v1::HeadSelectionReport>;
 
 constexpr const char* kReport = R"([{
   "step": 0, "rule": {"criterion": "THRESHOLD", "tau": 1.5},
-  "calibration": {"sequences": 3, "tokens": 120, "skip_rows": 8, "seed": 7},
+  "calibration": {"source": "training_file", "sequences": 3, "tokens": 120, "skip_rows": 8,
+                  "seed": 7},
   "entropy_unit": "nats", "entropy": [[0.25, 1.5], [2.0, 0.125]], "importance": [[1, 2], [3, 4]],
   "selected": [[1], []], "selected_ratio": 0.25, "stability_ratio": 0.5,
+  "selected_ratio_by_layer": [0.5, 0], "chosen_by": [[null, "both"], [null, null]],
   "warnings": [{"topic": "calibration_small", "evidence": "3 of 8", "suggestion": "more rows"}]}])";
 
 constexpr const char* kSvg = "<svg>heads</svg>";
@@ -110,6 +113,14 @@ TEST_F(HeadPreviewTest, AsksAWorkerAsAJobWouldAndHandsItsReportOn) {
   EXPECT_THAT(report->layers(0).selected(), ElementsAre(1U));
   EXPECT_EQ(report->selected_heads(), 1U);
   EXPECT_EQ(report->selected_ratio(), 0.25);
+  EXPECT_THAT(report->layers(0).chosen_by(), ElementsAre("both"));
+  EXPECT_THAT(report->layers(1).chosen_by(), IsEmpty());
+  EXPECT_EQ(report->layers(0).selected_ratio(), 0.5);
+  EXPECT_EQ(report->layers(1).selected_ratio(), 0);
+  EXPECT_EQ(report->calibration().source(), "training_file");
+  ASSERT_EQ(report->selections_size(), 1);
+  EXPECT_EQ(report->selections(0).entered(0).layer(), 0U);
+  EXPECT_THAT(report->selections(0).entered(0).heads(), ElementsAre(1U));
   EXPECT_EQ(report->stability_ratio(), 0.5);
   EXPECT_EQ(report->calibration().tokens(), 120);
   EXPECT_EQ(report->calibration().seed(), 7);
@@ -163,8 +174,14 @@ TEST_F(HeadPreviewTest, AJobShowsItsLastSelectionWithItsPicture) {
   auto log = nlohmann::json::parse(kReport);
   log[0].erase("stability_ratio");  // a job does not choose twice
   log.push_back(log[0]);
-  log[1]["step"] = 40;
-  log[1]["selected"] = {{0, 1}, {1}};
+  log[1]["step"] = 20;
+  log[1]["selected"] = nlohmann::json::parse("[[], [0]]");
+  log[1]["chosen_by"] = nlohmann::json::parse(R"([[null, null], ["entropy", null]])");
+  log.push_back(log[0]);
+  log[2]["step"] = 40;
+  log[2]["selected_ratio"] = 0.75;
+  log[2]["selected"] = nlohmann::json::parse("[[0, 1], [0]]");
+  log[2]["chosen_by"] = nlohmann::json::parse(R"([["contribution", "both"], ["kept", null]])");
   std::filesystem::create_directories(attempt);
   std::ofstream(attempt / "head_selection.json") << log;
   std::ofstream(attempt / "head_selection.svg") << kSvg;
@@ -177,6 +194,24 @@ TEST_F(HeadPreviewTest, AJobShowsItsLastSelectionWithItsPicture) {
   EXPECT_EQ(report.step(), 40U);
   EXPECT_EQ(report.selected_heads(), 3U);
   EXPECT_FALSE(report.has_stability_ratio());
+  EXPECT_THAT(report.layers(0).chosen_by(), ElementsAre("contribution", "both"));
+  EXPECT_THAT(report.layers(1).chosen_by(), ElementsAre("kept"));
+  // The first selection, then what each later one changed: 1 of layer 0 leaves and comes back.
+  ASSERT_EQ(report.selections_size(), 3);
+  const auto& second = report.selections(1);
+  EXPECT_EQ(second.step(), 20U);
+  EXPECT_EQ(second.selected_heads(), 1U);
+  ASSERT_EQ(second.entered_size(), 1);
+  EXPECT_EQ(second.entered(0).layer(), 1U);
+  EXPECT_THAT(second.entered(0).heads(), ElementsAre(0U));
+  ASSERT_EQ(second.left_size(), 1);
+  EXPECT_EQ(second.left(0).layer(), 0U);
+  EXPECT_THAT(second.left(0).heads(), ElementsAre(1U));
+  const auto& third = report.selections(2);
+  EXPECT_EQ(third.selected_ratio(), 0.75);
+  ASSERT_EQ(third.entered_size(), 1);
+  EXPECT_THAT(third.entered(0).heads(), ElementsAre(0U, 1U));
+  EXPECT_EQ(third.left_size(), 0);
   EXPECT_EQ(report.picture().svg(), kSvg);
   EXPECT_EQ(report.calibration().seed(), 7);
 

@@ -163,18 +163,43 @@ TEST(JobViewTest, ThePresetsValuesSayWhoseTheyAre) {
   lambda.set_anneal_fraction(0.5);
   config.mutable_spec()->mutable_hyperparameters()->set_learning_rate(2e-5);
   auto& sources = *config.mutable_sources();
-  sources["dex.lambda.schedule"] = sources["dex.lambda.anneal_fraction"] = "PRESET";
+  sources["dex.lambda.schedule"] = "PRESET (paper)";
+  sources["dex.lambda.anneal_fraction"] = "PRESET (ours)";
   sources["hyperparameters.learning_rate"] = "USER";
-  v1::Preset preset;
-  (*preset.mutable_sources())["dex.lambda.schedule"] = "paper";
-  (*preset.mutable_sources())["dex.lambda.anneal_fraction"] = "ours";
-  (*preset.mutable_sources())["hyperparameters.learning_rate"] = "paper";
-  mark_preset_values(preset, config);
+  config.mutable_spec()->set_max_retries(2);
+  sources["max_retries"] = "DEFAULT (ours)";
   const Table expected = {{"FIELD", "VALUE", "FROM"},
                           {"dex.lambda.schedule", "paper_eq4", "preset (paper)"},
                           {"dex.lambda.anneal_fraction", "0.5", "preset (ours)"},
                           {"hyperparameters.learning_rate", "2e-05", "user"}};
   EXPECT_EQ(value_table(config.spec(), config.sources()), expected);
+}
+
+// method.md §12: a number of updates says something beside the number of all.
+TEST(JobViewTest, TheAnnealingIsShownAsItsShareOfTheUpdates) {
+  v1::Estimate estimate;
+  estimate.set_total_steps(180);
+  auto& spec = *estimate.mutable_effective_config()->mutable_spec();
+  EXPECT_THAT(estimate_text(estimate, Terminal{}), testing::Not(HasSubstr("annealing")));
+  spec.mutable_dex()->mutable_lambda()->set_anneal_fraction(0.5);
+  EXPECT_THAT(estimate_text(estimate, Terminal{}),
+              testing::ContainsRegex("updates +about 180 of about "));
+  EXPECT_THAT(estimate_text(estimate, Terminal{}),
+              testing::ContainsRegex("annealing +90 of about 180 updates \\(T/N 0.50\\)\n"));
+  spec.mutable_hyperparameters()->set_max_steps(180);
+  spec.mutable_dex()->mutable_lambda()->set_anneal_steps(60);
+  EXPECT_THAT(estimate_text(estimate, Terminal{}),
+              testing::ContainsRegex("annealing +60 of 180 updates \\(T/N 0.33\\)\n"));
+
+  v1::FineTuningJob job;
+  *job.mutable_effective_config() = estimate.effective_config();
+  EXPECT_THAT(render(job_details(job), Terminal{}), testing::Not(HasSubstr("annealing")));
+  job.mutable_effective_config()->mutable_spec()->mutable_dex()->mutable_lambda()->set_anneal_steps(
+      3000);
+  job.mutable_progress()->set_total_steps(232);  // as the trainer has counted them
+  EXPECT_THAT(
+      render(job_details(job), Terminal{}),
+      testing::ContainsRegex("annealing +232 of 232 updates \\(T/N 1.00\\), asked for 3000"));
 }
 
 TEST(JobViewTest, GatesAreShownAsAskedAndAsFound) {

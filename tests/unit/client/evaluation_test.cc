@@ -94,6 +94,8 @@ TEST(EvaluationViewTest, ShowsIntervalsAndVerdicts) {
   evaluation.set_state(v1::JOB_STATE_SUCCEEDED);
   auto& result = *evaluation.add_results();
   result.set_task("perplexity");
+  result.set_file("file-1");
+  result.set_settings("how it was measured");
   result.add_notes("A sentence.");
   auto& row = *result.add_rows();
   row.set_subject("night");
@@ -105,8 +107,9 @@ TEST(EvaluationViewTest, ShowsIntervalsAndVerdicts) {
   row.set_delta(-1.25);
   row.set_verdict(v1::EvaluationRow::VERDICT_NO_DIFFERENCE);
   const std::string text = evaluation_text(evaluation, Terminal{});
-  for (const char* part : {"eval-1", "succeeded", "tag=news", "17.5000", "16.0000 – 19.0000",
-                           "-1.2500", "no difference", "note: A sentence."})
+  for (const char* part :
+       {"eval-1", "succeeded", "tag=news", "17.5000", "16.0000 – 19.0000", "-1.2500",
+        "no difference", "note: A sentence.", "perplexity, file-1, how it was measured\n"})
     EXPECT_THAT(text, HasSubstr(part));
 }
 

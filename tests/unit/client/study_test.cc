@@ -257,7 +257,12 @@ TEST(StudyPlanTest, WhatIsMergedWhenItIsServedIsKnownFromTheSpec) {
   EXPECT_EQ(dex([](Dex& to) { to.set_form(Dex::FORM_UNIFORM_MAP); }), apart);
   EXPECT_EQ(dex([](Dex& to) { to.set_train(Dex::TRAIN_LORA_DEX); }), apart);
   EXPECT_EQ(dex([](Dex& to) { to.set_train(Dex::TRAIN_FULL_DEX); }), merged);
-  v1::FineTuningJobSpec lora, adapter, kvo;
+  v1::FineTuningJobSpec lora, adapter, kvo, full, diff;
+  full.mutable_full();
+  diff.mutable_diff();
+  EXPECT_TRUE(decoding_of(full).whole && decoding_of(full).merged) << "it has the base's shape";
+  EXPECT_TRUE(decoding_of(diff).whole);
+  EXPECT_FALSE(decoding_of(diff).merged) << "it has a second attention map";
   lora.mutable_lora();
   adapter.mutable_adapter();
   kvo.mutable_kvo_only();
@@ -265,6 +270,23 @@ TEST(StudyPlanTest, WhatIsMergedWhenItIsServedIsKnownFromTheSpec) {
   EXPECT_FALSE(decoding_of(adapter).merged || decoding_of(adapter).scaled);
   EXPECT_TRUE(decoding_of(kvo).merged);
   EXPECT_FALSE(decoding_of(kvo).scaled) << "there is no branch to take out";
+  EXPECT_FALSE(decoding_of(kvo).whole);
+}
+
+// Nothing serves what `full` makes before it is listed as a base model, and there is nothing to
+// measure: its matrices are the base's in shape.
+TEST(StudyReportTest, AWholeModelDecodesAsTheBaseDoes) {
+  auto two = plan();
+  two.methods = {"kvo_only", "full"};
+  std::vector<RunResult> results = {run("kvo_only", 1, 2.2), run("full", 1, 2.1)};
+  results[1].decoding = {.merged = true, .whole = true};
+  const auto rows = summarise(two, results);
+  const std::string report = markdown("d", "c", two, rows);
+  EXPECT_THAT(report, HasSubstr("| base's shape | – |\n"));
+  EXPECT_THAT(report, Not(HasSubstr("decoding not measured")));
+  const auto json = to_json("d", "c", two, rows, results);
+  EXPECT_FALSE(json["methods"][0].contains("base_shape"));
+  EXPECT_EQ(json["methods"][1]["base_shape"], true);
 }
 
 TEST(StudyReportTest, DecodingIsToldMergedAndUnmerged) {

@@ -158,6 +158,10 @@ TEST(TaskGatesTest, RowsThatTheOptionsRuleOutAreRefused) {
                           "1024, got \"2048\""));
   EXPECT_THAT(faults(needles + dim("length", "512") + dim("depth", "30")),
               ElementsAre(HasSubstr("depth must be one that the evaluation measures, 0, 25, 50")));
+  EXPECT_THAT(faults(R"(metric: "accuracy" evaluation { multi_needle { file: "f" needle_counts: 1
+                        needle_counts: 4 } })"),
+              ElementsAre("gates[0].evaluation.multi_needle.needle_counts can't be several in a "
+                          "gate, which judges one figure: give n_needles"));
   const std::string icl = R"(metric: "order_spread" evaluation { icl { file: "f" n_orders: 1 } } )";
   EXPECT_THAT(faults(R"(metric: "accuracy" evaluation { icl { file: "f" } } )" + dim("shots", "8")),
               ElementsAre(HasSubstr("shots must be one that the evaluation measures, 0, 4, 16")));

@@ -16,7 +16,7 @@ TEST(ResolveWatchdogTest, TheWatchdogHasItsDefaultsAndRollsBackOnlyWhereItIsTold
   EXPECT_EQ(config.spec().watchdog().loss_patience(), 20u);
   EXPECT_EQ(config.spec().watchdog().on_trip(), v1::WatchdogOptions::ON_TRIP_ROLLBACK);
   EXPECT_EQ(config.spec().watchdog().max_rollbacks(), 1u);
-  EXPECT_EQ(config.sources().at("watchdog.on_trip"), "DEFAULT");
+  EXPECT_EQ(config.sources().at("watchdog.on_trip"), "DEFAULT (ours)");
   in.spec.mutable_watchdog()->set_on_trip(v1::WatchdogOptions::ON_TRIP_FAIL);
   config = resolved(in).config;
   EXPECT_EQ(config.sources().at("watchdog.on_trip"), "USER");

@@ -137,6 +137,27 @@ TEST_F(EvaluationFramesTest, NeedlesSayWhatAttentionFallsOn) {
   EXPECT_THAT(markdown, HasSubstr("| attention_noise |"));
 }
 
+TEST_F(EvaluationFramesTest, SeveralNumbersOfNeedlesHaveAHeatMapEach) {
+  auto needles = start("attempt-1");
+  needles.mutable_spec()->clear_tasks();
+  auto& task = *needles.mutable_spec()->add_tasks()->mutable_multi_needle();
+  task.set_file("file-1");
+  task.set_format(pb::TEXT_FORMAT_RAW);
+  task.add_lengths(512);
+  task.add_depths_percent(50);
+  for (const uint32_t count : {1U, 3U}) task.add_needle_counts(count);
+  task.set_samples_per_cell(2);
+  const Said said = run(needles);
+  ASSERT_EQ(said.result.outcome(), internal::v1::OUTCOME_SUCCESS) << said.result.message();
+  const auto report = load_report(dir / "attempt-1/final", "checksums.json",
+                                  said.result.result().manifest_sha256());
+  EXPECT_EQ(report.results(0).settings(), "1 needle, 1 asked for; 3 needles, 2 asked for");
+  const auto markdown = support::content_of(dir / "attempt-1/final/report.md");
+  for (const char* title : {"accuracy, base, needles 1 ", "accuracy, base, needles 3 ",
+                            "accuracy, again, needles 1 ", "accuracy, again, needles 3 "})
+    EXPECT_THAT(markdown, HasSubstr(title));
+}
+
 // Scores of heads lie in tables, not in rows, and in a picture a subject.
 TEST_F(EvaluationFramesTest, HeadsAreMeasuredAndPictured) {
   auto heads = start("attempt-1");

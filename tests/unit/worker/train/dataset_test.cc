@@ -71,7 +71,10 @@ TEST_F(DatasetTest, TheLengthLeftOpenIsThatOfAllButTheLongestRows) {
   const Dataset data = load(spec);
   EXPECT_EQ(data.max_seq_length, 40);
   EXPECT_EQ(data.train.size(), 1000u);
-  EXPECT_THAT(warnings(), ElementsAre("truncated: 1 row loses 160 tokens to max_seq_length 40"));
+  EXPECT_THAT(
+      warnings(),
+      ElementsAre(
+          "truncated: 1 row loses 160 tokens to max_seq_length 40, 160 of them trained ones"));
   EXPECT_THAT(summary(),
               StartsWith("1000 examples of at most 40 tokens to train on (40000 tokens), "));
 }
