@@ -20,20 +20,6 @@ std::string number(double value, const char* pattern) {
   return buffer.data();
 }
 
-// Why a queued job does not run yet.
-std::string waiting_text(v1::WaitingReason reason) {
-  switch (reason) {
-    case v1::WAITING_REASON_CAPACITY:
-      return " (for a worker)";
-    case v1::WAITING_REASON_QUOTA:
-      return " (limit of running jobs)";
-    case v1::WAITING_REASON_RETRY_BACKOFF:
-      return " (for the next try)";
-    default:
-      return "";
-  }
-}
-
 // Why a paused job waits for a resume; nothing where the user asked for it.
 std::string pause_text(v1::PauseReason reason) {
   if (reason == v1::PAUSE_REASON_AWAITING_START) return " (checked, waits for its start)";
@@ -147,6 +133,21 @@ void add_values(const google::protobuf::Message& message, const std::string& pre
 }
 
 }  // namespace
+
+std::string waiting_text(v1::WaitingReason reason) {
+  switch (reason) {
+    case v1::WAITING_REASON_CAPACITY:
+      return " (for a worker)";
+    case v1::WAITING_REASON_QUOTA:
+      return " (limit of running jobs)";
+    case v1::WAITING_REASON_RETRY_BACKOFF:
+      return " (for the next try)";
+    case v1::WAITING_REASON_MODEL:
+      return " (no worker has its base model)";
+    default:
+      return "";
+  }
+}
 
 std::string local_time(const google::protobuf::Timestamp& time) {
   if (time.seconds() == 0) return "";

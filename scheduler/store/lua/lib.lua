@@ -399,6 +399,21 @@ local function present_models(pool)
   return all, workers
 end
 
+local models_of_pool = {}  -- what present_models found, for the next job of a script
+
+-- '1': a READY job waits for its base model; workers are up in its pool, and none has it.
+local function lacks_model(id)
+  local j = call('HMGET', P .. 'job:' .. id, 'state', 'pool', 'base')
+  local pool, base = j[2], j[3]
+  if j[1] ~= 'READY' or not base or base == '' then return '0' end
+  if not models_of_pool[pool] then
+    local models, workers = present_models(pool)
+    models_of_pool[pool] = {any = not models or workers == 0, models = models}
+  end
+  local found = models_of_pool[pool]
+  return (found.any or found.models[base]) and '0' or '1'
+end
+
 -- The first job of a tenant's queue that workers of these base models can run (nil: of any); nil: none of the first `most`. Also
 -- how many of `most` are left: 0 means that there may be more behind.
 local function first_fitting(t, pool, models, most)

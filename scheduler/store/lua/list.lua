@@ -19,6 +19,7 @@ while #reply <= count do
         row[4] = call('GET', P .. 'spec:' .. id) or ''
         local pool = call('HGET', P .. 'job:' .. id, 'pool')
         row[5] = pool and call('ZSCORE', P .. 'ring:' .. pool, t) and '1' or '0'
+        row[6] = lacks_model(id)  -- 0|1
       end
       reply[#reply + 1] = row
     end

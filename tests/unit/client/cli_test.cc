@@ -129,6 +129,12 @@ TEST(JobViewTest, TablesShowWordsNotNamesOfEnums) {
   job.set_state(v1::JOB_STATE_QUEUED);
   job.set_waiting_reason(v1::WAITING_REASON_CAPACITY);
   EXPECT_THAT(render(job_table({job}), Terminal{}), HasSubstr("queued (for a worker)"));
+  job.set_waiting_reason(v1::WAITING_REASON_MODEL);
+  EXPECT_THAT(render(job_table({job}), Terminal{}),
+              HasSubstr("queued (no worker has its base model)"));
+  EXPECT_THAT(render(job_details(job), Terminal{}),
+              HasSubstr("queued (no worker has its base model)"));
+  job.set_waiting_reason(v1::WAITING_REASON_UNSPECIFIED);  // as of what does not wait
   job.set_state(v1::JOB_STATE_RUNNING);
   job.set_phase(v1::JOB_PHASE_LOADING_MODEL);
   EXPECT_THAT(render(job_details(job), Terminal{}), HasSubstr("phase  loading model"));
