@@ -288,8 +288,23 @@ dex::v1::GateResult judge_gate(
   if (figure.high) result.set_high(*figure.high);
   result.set_n(figure.n);
   const GateLimit limit{gate.op() == Gate::OP_GE, gate.use() == Gate::USE_BOUND, gate.threshold()};
-  result.set_passed(passes(limit, figure));
+  // Wilson's interval holds for few samples too; differences have a bootstrap's in any case.
+  const bool bootstrapped = gate.against() != Gate::AGAINST_ABSOLUTE ||
+                            row->interval() != dex::v1::EvaluationRow::INTERVAL_WILSON;
+  if (limit.bound && bootstrapped) result.set_not_measured(undecided_bound(figure));
+  result.set_passed(result.not_measured().empty() && passes(limit, figure));
   return result;
+}
+
+std::string undecided_bound(const MeasuredFigure& figure) {
+  if (figure.n >= kFewestForBound) return "";
+  std::ostringstream why;
+  why.precision(5);
+  why << figure.n << (figure.n == 1 ? " row or sample is" : " rows or samples are")
+      << " too few for an interval whose end could decide, " << kFewestForBound
+      << " at least: give more data or use USE_POINT; the value is " << figure.value;
+  if (figure.low && figure.high) why << " (" << *figure.low << " to " << *figure.high << ")";
+  return why.str();
 }
 
 dex::v1::GateResult unmeasured_gate(const Gate& gate, const std::string& why) {

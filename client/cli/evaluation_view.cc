@@ -3,6 +3,7 @@
 #include <map>
 
 #include "client/cli/head_grid.h"
+#include "client/cli/job_view.h"
 #include "client/cli/names.h"
 
 namespace dex::cli {
@@ -20,6 +21,10 @@ std::string where(const Message& message) {
   std::string text;
   for (const auto& [name, value] : dims) text += (text.empty() ? "" : " ") + name + "=" + value;
   return text;
+}
+
+std::string state_of(const v1::Evaluation& evaluation) {
+  return words(short_name(evaluation.state())) + waiting_text(evaluation.waiting_reason());
 }
 
 // The end of a text, where prompts ask and answers stand, as one line of a terminal.
@@ -69,9 +74,8 @@ std::string head_table_text(const v1::HeadTable& table) {
 Table evaluation_table(const std::vector<v1::Evaluation>& evaluations) {
   Table table = {{"ID", "STATE", "TASKS", "DONE", "CREATED"}};
   for (const auto& evaluation : evaluations) {
-    table.push_back({evaluation.id(), words(short_name(evaluation.state())),
-                     tasks_text(evaluation.spec()), tasks_done(evaluation),
-                     local_time(evaluation.create_time())});
+    table.push_back({evaluation.id(), state_of(evaluation), tasks_text(evaluation.spec()),
+                     tasks_done(evaluation), local_time(evaluation.create_time())});
   }
   return table;
 }
@@ -79,7 +83,7 @@ Table evaluation_table(const std::vector<v1::Evaluation>& evaluations) {
 Table evaluation_details(const v1::Evaluation& evaluation) {
   Table table = {{"FIELD", "VALUE"},
                  {"id", evaluation.id()},
-                 {"state", words(short_name(evaluation.state()))},
+                 {"state", state_of(evaluation)},
                  {"tasks", tasks_text(evaluation.spec())},
                  {"done", tasks_done(evaluation)}};
   for (const auto& subject : evaluation.spec().subjects())

@@ -22,20 +22,6 @@ std::string number(double value, const char* pattern) {
   return buffer.data();
 }
 
-// Why a queued job does not run yet.
-std::string waiting_text(v1::WaitingReason reason) {
-  switch (reason) {
-    case v1::WAITING_REASON_CAPACITY:
-      return " (for a worker)";
-    case v1::WAITING_REASON_QUOTA:
-      return " (limit of running jobs)";
-    case v1::WAITING_REASON_RETRY_BACKOFF:
-      return " (for the next try)";
-    default:
-      return "";
-  }
-}
-
 // Why a paused job waits for a resume; nothing where the user asked for it.
 std::string pause_text(v1::PauseReason reason) {
   if (reason == v1::PAUSE_REASON_AWAITING_START) return " (checked, waits for its start)";
@@ -111,6 +97,21 @@ std::string scalar_text(const google::protobuf::Message& message,
   }
 }
 
+// Of a map with scalar values, "key=value" of each entry, by key.
+std::vector<std::string> entry_texts(const google::protobuf::Message& message,
+                                     const google::protobuf::FieldDescriptor& field) {
+  const auto* reflection = message.GetReflection();
+  std::map<std::string, std::string> sorted;
+  for (int i = 0; i < reflection->FieldSize(message, &field); ++i) {
+    const auto& entry = reflection->GetRepeatedMessage(message, &field, i);
+    const auto& type = *entry.GetDescriptor();
+    sorted[scalar_text(entry, *type.map_key())] = scalar_text(entry, *type.map_value());
+  }
+  std::vector<std::string> out;
+  for (const auto& [key, value] : sorted) out.push_back(key + "=" + value);
+  return out;
+}
+
 using Sources = google::protobuf::Map<std::string, std::string>;
 
 // "--set hyperparameters.micro_batch_size=1 …": what to give instead.
@@ -123,8 +124,8 @@ std::string changes_text(const google::protobuf::Map<std::string, uint32_t>& cha
   return text;
 }
 
-// Scalars of a message as rows of path, value, source, depth first. Paths and values are as --set
-// takes them.
+// Scalars and maps of a message as rows of path, value, source, depth first. Paths and values are
+// as --set takes them; a map has a row for each entry.
 void add_values(const google::protobuf::Message& message, const std::string& prefix,
                 const Sources& sources, Table& table) {
   std::vector<const google::protobuf::FieldDescriptor*> fields;
@@ -132,6 +133,12 @@ void add_values(const google::protobuf::Message& message, const std::string& pre
   reflection->ListFields(message, &fields);
   for (const auto* field : fields) {
     const std::string path = prefix + field->name();
+    if (field->is_map()) {
+      const auto source = sources.find(path);
+      for (const std::string& entry : entry_texts(message, *field))
+        table.push_back({path, entry, source == sources.end() ? "" : lower(source->second)});
+      continue;
+    }
     if (field->is_repeated()) continue;
     if (field->cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_MESSAGE) {
       add_values(reflection->GetMessage(message, field), path + ".", sources, table);
@@ -146,6 +153,21 @@ void add_values(const google::protobuf::Message& message, const std::string& pre
 }
 
 }  // namespace
+
+std::string waiting_text(v1::WaitingReason reason) {
+  switch (reason) {
+    case v1::WAITING_REASON_CAPACITY:
+      return " (for a worker)";
+    case v1::WAITING_REASON_QUOTA:
+      return " (limit of running jobs)";
+    case v1::WAITING_REASON_RETRY_BACKOFF:
+      return " (for the next try)";
+    case v1::WAITING_REASON_MODEL:
+      return " (no worker has its base model)";
+    default:
+      return "";
+  }
+}
 
 std::string local_time(const google::protobuf::Timestamp& time) {
   if (time.seconds() == 0) return "";

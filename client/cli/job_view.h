@@ -8,6 +8,8 @@
 
 namespace dex::cli {
 
+// Why a queued job or evaluation does not run yet, to stand behind its state; "": not known.
+std::string waiting_text(v1::WaitingReason reason);
 Table job_table(const std::vector<v1::FineTuningJob>& jobs);
 // One job in full, for people: state, progress, figures, where the result is.
 Table job_details(const v1::FineTuningJob& job);

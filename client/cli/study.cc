@@ -285,6 +285,7 @@ Result<double> estimate_all(Context& context, const StudyPlan& plan) {
     seconds += all;
     effective.emplace_back(method, estimate.effective_config().spec());
   }
+  DEX_RETURN_IF_ERROR(check_same_rows(effective));
   DEX_RETURN_IF_ERROR(check_distinct(effective));
   return seconds;
 }

@@ -81,6 +81,11 @@ std::string noise_partner(const std::vector<std::string>& methods, const std::st
 // Adds kvo_only at the end where dex is compared without it; true: it was.
 bool add_control(std::vector<std::string>& methods);
 
+// Methods with their effective specs, for one seed. INVALID_FIELD names two that draw their rows by
+// other groups or weights (Hyperparameters.group_by): what is compared would be the rows, too.
+base::Status check_same_rows(
+    const std::vector<std::pair<std::string, v1::FineTuningJobSpec>>& effective);
+
 // Methods with their effective specs, for one seed. INVALID_FIELD names two that are the same: a
 // variant that asks for what the preset does anyway would be compared with itself.
 base::Status check_distinct(

@@ -7,6 +7,7 @@
 #include "proto/gates.h"
 #include "scheduler/core/advice.h"
 #include "scheduler/core/check_spec.h"
+#include "scheduler/core/data_groups.h"
 #include "scheduler/core/fields.h"
 #include "scheduler/core/marks.h"
 #include "scheduler/core/methods.h"
@@ -55,6 +56,7 @@ FineTuningJobSpec defaults(SizeClass size) {
   auto& hyper = *spec.mutable_hyperparameters();
   hyper.set_max_steps(0);
   hyper.set_packing(true);
+  hyper.set_group_by(Hyperparameters::GROUP_BY_NONE);
   spec.mutable_checkpoints()->set_every_seconds(900);
   spec.mutable_checkpoints()->set_keep_last(2);
   spec.mutable_checkpoints()->set_keep_best(true);
@@ -272,6 +274,9 @@ base::Result<Resolved> resolve(const ResolveInput& input) {
   const auto updates = given_updates(result.workload);
   fill_cadence(result.workload, spec, sources);
   DEX_RETURN_IF_ERROR(to_status(check_resolved(spec, input.model, updates)));
+  DEX_RETURN_IF_ERROR(to_status(check_groups(spec, input.training)));
+  if (std::string advice = group_advice(spec, input.training); !advice.empty())
+    result.warnings.push_back(std::move(advice));
   result.gate_flops = gate_flops(spec, input.model, input.gate_files);
 
   mark_sources(spec, size, sources);

@@ -17,6 +17,9 @@ DataFacts data_facts(const dex::v1::File& file) {
   facts.rows = file.statistics().rows_good();
   facts.tokens = file.statistics().tokens_guess();
   facts.longest_row_tokens = ceil_div(file.statistics().longest_row_bytes(), 4);
+  for (const auto& [tag, rows] : file.statistics().rows_by_tag()) facts.rows_by_tag[tag] = rows;
+  for (const auto& [language, rows] : file.statistics().rows_by_language())
+    facts.rows_by_language[language] = rows;
   return facts;
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <string>
 
 #include "dex/v1/files.pb.h"
 #include "dex/v1/finetuning.pb.h"
@@ -13,6 +15,8 @@ struct DataFacts {
   int64_t rows = 0;
   int64_t tokens = 0;              // a guess: bytes / 4
   int64_t longest_row_tokens = 0;  // likewise
+  // Rows that carry each, the largest 100; empty: none does.
+  std::map<std::string, int64_t> rows_by_tag = {}, rows_by_language = {};
 };
 
 DataFacts data_facts(const dex::v1::File& file);

@@ -119,7 +119,7 @@ v1::FineTuningJob job_view(const store::JobRecord& record, bool with_config) {
   const core::StoredState stored = stored_state(record, progress);
   job.set_id(record.id);
   job.set_state(core::public_state(stored));
-  job.set_waiting_reason(core::waiting_reason(stored, record.tenant_in_ring));
+  job.set_waiting_reason(core::waiting_reason(stored, record.tenant_in_ring, record.lacks_model));
   if (!record.worker.empty()) job.set_phase(stored.phase);
   job.set_attempt(static_cast<uint32_t>(record.attempt));
   job.set_trained_tokens(progress.trained_tokens());

@@ -86,6 +86,7 @@ base::Result<JobRecord> JobRepository::get(const std::string& tenant, const std:
   job.spec = reply.str(2);
   job.queue_position = reply.num(3);
   job.tenant_in_ring = reply.num(4) == 1;
+  job.lacks_model = reply.num(6) == 1;
   return job;
 }
 
@@ -97,6 +98,7 @@ base::Result<std::vector<JobRecord>> JobRepository::list(const std::string& tena
     jobs.push_back(job_from(row.at(2).fields()));
     jobs.back().spec = row.str(3);
     jobs.back().tenant_in_ring = row.num(4) == 1;
+    jobs.back().lacks_model = row.num(5) == 1;
   }
   return jobs;
 }

@@ -69,6 +69,7 @@ struct JobRecord {
   std::string spec;             // opaque; filled by get and list
   int64_t queue_position = 0;   // READY: 1 = next; else 0
   bool tenant_in_ring = false;  // READY: false means that a quota holds it back
+  bool lacks_model = false;     // READY: workers are up in its pool, and none has its base model
   // As JobRepository::update set them; unset: as the spec has them.
   std::optional<std::string> metadata, name;  // `metadata` is opaque
   int64_t archived = 0;                       // events up to this sequence lie in the archive

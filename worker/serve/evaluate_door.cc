@@ -128,7 +128,7 @@ CLI::App* EvaluateDoor::add_task(const char* name, const char* help) {
       ->check(CLI::IsMember({"bf16", "f32", "int8"}));
   task->add_flag("--against-int8", command_.against_int8,
                  "what eight-bit weights cost: the base, then each adapter, against itself with "
-                 "--dtype int8");
+                 "--dtype int8; with the largest hidden state and attention logit of either");
   task->add_option("--threads", command_.threads, "compute threads (default: all cores)")
       ->check(CLI::Range(1, 1024));
   return task;

@@ -71,6 +71,13 @@ there are whole models.One thread.class EvaluationSubjects {
   void watch_steps(const std::function<void()>& after_step) {
     for (const auto& subject : subjects_) subject->watch_steps(after_step);
   }
+  // As EngineSubject's, of all of them; and of one, by its place in list().
+  void keep_extremes() {
+    for (const auto& subject : subjects_) subject->keep_extremes();
+  }
+  [[nodiscard]] const std::optional<ActivationExtremes>& extremes(size_t subject) const {
+    return subjects_[subject]->extremes();
+  }
 
  private:
   // A model that answers beside the base.

@@ -58,14 +58,8 @@ SizedPack sized(const Pack& pack, const std::vector<Example>& examples) {
   return out;
 }
 
-// Of the first pass: the pack with the longest row, then the fullest ones, at most `most`.
-std::vector<Pack> largest_packs(DataPlan& plan, const std::vector<Example>& examples, size_t most) {
-  std::vector<SizedPack> all;
-  for (int64_t u = 0; u < plan.updates(); ++u) {
-    const DataPlan::Update update = plan.update(u);
-    if (update.pass > 0) break;
-    for (const Pack& pack : update.packs) all.push_back(sized(pack, examples));
-  }
+// Leaves the pack with the longest row, then the fullest ones, at most `most`.
+void keep_largest(std::vector<SizedPack>& all, size_t most) {
   std::iter_swap(all.begin(), std::max_element(all.begin(), all.end(),
                                                [](const SizedPack& a, const SizedPack& b) {
                                                  return a.longest < b.longest;
@@ -73,8 +67,22 @@ std::vector<Pack> largest_packs(DataPlan& plan, const std::vector<Example>& exam
   const auto count = static_cast<std::ptrdiff_t>(std::min(most, all.size()));
   std::partial_sort(all.begin() + 1, all.begin() + count, all.end(),
                     [](const SizedPack& a, const SizedPack& b) { return a.tokens > b.tokens; });
+  all.resize(static_cast<size_t>(count));
+}
+
+// The largest packs of the first pass. Where rows are drawn by group a pass has not all of them, so
+// that the longest may come in a later one: then of every pass.
+std::vector<Pack> largest_packs(DataPlan& plan, const std::vector<Example>& examples, size_t most) {
+  std::vector<SizedPack> all;
+  for (int64_t u = 0; u < plan.updates(); ++u) {
+    const DataPlan::Update update = plan.update(u);
+    if (update.pass > 0 && !plan.groups()) break;
+    for (const Pack& pack : update.packs) all.push_back(sized(pack, examples));
+    if (update.ends_pass) keep_largest(all, most);
+  }
+  keep_largest(all, most);
   std::vector<Pack> packs;
-  for (std::ptrdiff_t i = 0; i < count; ++i) packs.push_back(std::move(all[i].pack));
+  for (SizedPack& each : all) packs.push_back(std::move(each.pack));
   return packs;
 }
 

@@ -43,7 +43,8 @@ int32_t sequence_length(const JobSpec& spec, int64_t usual, int64_t context) {
 }
 
 Resolved resolve_batches(const JobSpec& spec, const std::vector<int32_t>& lengths,
-                         int32_t max_seq_length, int64_t trained_tokens) {
+                         int32_t max_seq_length, int64_t trained_tokens,
+                         const std::optional<GroupSampling>& groups) {
   const Hyperparameters& asked = spec.hyperparameters;
   Resolved out;
   out.max_seq_length = max_seq_length;
@@ -52,7 +53,9 @@ Resolved resolve_batches(const JobSpec& spec, const std::vector<int32_t>& length
     out.batch_size = *asked.batch_size;
   } else {
     PackingOptions packing{.max_tokens = max_seq_length, .packing = asked.packing};
-    const auto packs = static_cast<int64_t>(pack_pass(lengths, packing, spec.seed, 0).size());
+    const auto drawn = examples_of_pass(groups, lengths.size(), 0);
+    const auto packs =
+        static_cast<int64_t>(pack_pass(lengths, drawn, packing, spec.seed, 0).size());
     out.batch_size = auto_batch(packs * out.passes);
   }
   out.micro_batch_size =

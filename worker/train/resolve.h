@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,8 +35,10 @@ inline constexpr int32_t kAutoMaxTokens = 1024;
 //   batch_size: the power of two ≤ 64 that gives about 200 updates
 //   micro_batch_size: what gives about 512 tokens (performance.md §3), halved for each
 //   out-of-memory retry
+// `groups`: as a pass is drawn (DataPlan::Options).
 Resolved resolve_batches(const JobSpec& spec, const std::vector<int32_t>& lengths,
-                         int32_t max_seq_length, int64_t trained_tokens);
+                         int32_t max_seq_length, int64_t trained_tokens,
+                         const std::optional<GroupSampling>& groups = std::nullopt);
 
 // How many of the lowest layers hold nothing that the job trains or changes, whatever its update:
 // below hyperparameters.first_layer, and with dex_only below the first layer that a list of heads

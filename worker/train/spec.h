@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,6 +24,9 @@ struct Calibration {
   int32_t skip_rows = 32;
 };
 
+// What rows are drawn by (group_sampling.h).
+enum class GroupBy { kNone, kTag, kLanguage };
+
 // The numbers of a training run; defaults are those of method.md §2.3 and api.md §3. An empty
 // optional is chosen from the data or the machine (resolve.h).
 struct Hyperparameters {
@@ -36,6 +40,8 @@ struct Hyperparameters {
   bool packing = true;
   std::optional<bool> train_on_inputs;
   text::Truncation truncation = text::Truncation::kAuto;
+  GroupBy group_by = GroupBy::kNone;
+  std::map<std::string, double> group_weights;  // of groups that don't weigh 1
 };
 
 // λ's T before the number of updates is known.

@@ -67,6 +67,9 @@ void read_sizes(const pb::Hyperparameters& in, Hyperparameters& out) {
     default:
       break;
   }
+  if (in.group_by() == pb::Hyperparameters::GROUP_BY_TAG) out.group_by = GroupBy::kTag;
+  if (in.group_by() == pb::Hyperparameters::GROUP_BY_LANGUAGE) out.group_by = GroupBy::kLanguage;
+  for (const auto& [group, weight] : in.group_weights()) out.group_weights[group] = weight;
 }
 
 void read_policies(const pb::FineTuningJobSpec& in, JobSpec& out) {

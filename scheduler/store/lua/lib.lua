@@ -126,6 +126,14 @@ local function ring_sync(t, pool)
   return false
 end
 
+-- A tenant of the ring that nobody present can serve keeps up with those who are served: it has its turn once a worker for its
+-- jobs comes, and no back pay for the time before. Else it would also be the floor at which others enter (ring_sync).
+local function keep_up(t, pool, vt)
+  if num(call('HGET', P .. 'tenant:' .. t, 'vt:' .. pool)) >= vt then return end
+  call('HSET', P .. 'tenant:' .. t, 'vt:' .. pool, fmt6(vt))
+  call('ZADD', P .. 'ring:' .. pool, fmt6(vt), t)
+end
+
 local function ring_sync_all(t)
   for _, pool in ipairs(call('SMEMBERS', P .. 'pools')) do ring_sync(t, pool) end
 end
@@ -389,6 +397,51 @@ local function stop(j, code, text, who)
     ring_sync(j.tenant, j.pool)
   end
   return j.state
+end
+
+-- The base models that the workers of a pool which take jobs can run together, as a set, and how many such workers there are; nil:
+-- any model, since one of them did not say, or there are more workers than a script may look at.
+local function present_models(pool)
+  local all, workers, ids = {}, 0, call('ZRANGE', P .. 'workers', '0', '999')
+  if #ids == 1000 then return nil end
+  for _, id in ipairs(ids) do
+    local w = call('HMGET', P .. 'worker:' .. id, 'state', 'pools', 'models')
+    if w[1] == 'up' and string.find(' ' .. (w[2] or '') .. ' ', ' ' .. pool .. ' ', 1, true) then
+      if not w[3] or w[3] == '' then return nil end
+      workers = workers + 1
+      for name in string.gmatch(w[3], '%S+') do all[name] = true end
+    end
+  end
+  return all, workers
+end
+
+local models_of_pool = {}  -- what present_models found, for the next job of a script
+
+-- '1': a READY job waits for its base model; workers are up in its pool, and none has it.
+local function lacks_model(id)
+  local j = call('HMGET', P .. 'job:' .. id, 'state', 'pool', 'base')
+  local pool, base = j[2], j[3]
+  if j[1] ~= 'READY' or not base or base == '' then return '0' end
+  if not models_of_pool[pool] then
+    local models, workers = present_models(pool)
+    models_of_pool[pool] = {any = not models or workers == 0, models = models}
+  end
+  local found = models_of_pool[pool]
+  return (found.any or found.models[base]) and '0' or '1'
+end
+
+-- The first job of a tenant's queue that workers of these base models can run (nil: of any); nil: none of the first `most`. Also
+-- how many of `most` are left: 0 means that there may be more behind.
+local function first_fitting(t, pool, models, most)
+  local queue, at = P .. 'rq:' .. pool .. ':' .. t, 0
+  while most > 0 do
+    local id = call('ZRANGE', queue, fmt(at), fmt(at))[1]
+    if not id or not models then return id, most end
+    local base = call('HGET', P .. 'job:' .. id, 'base')  -- jobs of before have none
+    if not base or base == '' or models[base] then return id, most end
+    at, most = at + 1, most - 1
+  end
+  return nil, 0
 end
 
 -- A worker that has left or was lost. Its record stays for a day, so that an operator can ask where it is; `register` keeps it.

@@ -22,6 +22,7 @@ while #reply <= count and bytes < MOST_BYTES do
         row[4] = call('GET', P .. 'spec:' .. id) or ''
         local pool = call('HGET', P .. 'job:' .. id, 'pool')
         row[5] = pool and call('ZSCORE', P .. 'ring:' .. pool, t) and '1' or '0'
+        row[6] = lacks_model(id)  -- 0|1
       end
       for _, part in ipairs(fields) do bytes = bytes + #part end
       bytes = bytes + #row[4]

@@ -79,6 +79,20 @@ TEST_F(CycleTest, AJobIsOnlyGivenToAWorkerThatHasItsModel) {
   EXPECT_EQ(claim("w2").job().job_id(), created.id());
 }
 
+TEST_F(CycleTest, AJobWhoseModelNoWorkerHasSaysSo) {
+  enlist("w1", {"other-model"});
+  const auto created = create_good("first");
+  EXPECT_EQ(created.state(), v1::JOB_STATE_QUEUED);
+  EXPECT_EQ(created.waiting_reason(), v1::WAITING_REASON_MODEL);
+  EXPECT_EQ(get(created.id()).waiting_reason(), v1::WAITING_REASON_MODEL);
+  const auto listed = call(*jobs_, &JobStub::ListFineTuningJobs, v1::ListFineTuningJobsRequest{});
+  ASSERT_TRUE(listed.ok());
+  ASSERT_EQ(listed->jobs_size(), 1);
+  EXPECT_EQ(listed->jobs(0).waiting_reason(), v1::WAITING_REASON_MODEL);
+  enlist("w2", {"small-model"});
+  EXPECT_EQ(get(created.id()).waiting_reason(), v1::WAITING_REASON_CAPACITY);
+}
+
 TEST_F(CycleTest, TheCalibrationFileGoesToTheWorkerAndIsInUse) {
   enlist();
   v1::CreateFineTuningJobRequest request;

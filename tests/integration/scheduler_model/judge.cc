@@ -45,6 +45,7 @@ class StepJudge {
     jobs();
     events();
     for (const Expected::Charge& charge : expected_.charges) account(charge);
+    turns();
     workers();
     clocks();
     records();
@@ -144,6 +145,16 @@ class StepJudge {
     if (std::abs(number_of(now, "gpu_used") - day) > 1e-4) {
       say(charge.tenant + " has used " + text_of(now, "gpu_used") + " s today, should be " +
           std::to_string(day));
+    }
+  }
+
+  void turns() {
+    for (const auto& [whose, should] : expected_.turns) {
+      const auto& [tenant, pool] = whose;
+      const double is = number_of(after_.hash("tenant:" + tenant), "vt:" + pool);
+      if (std::abs(is - should) <= 1e-4) continue;
+      say(tenant + " was passed over and has the virtual time " + std::to_string(is) +
+          ", should be " + std::to_string(should));
     }
   }
 

@@ -11,6 +11,7 @@
 #include "client/cli/output.h"
 #include "client/cli/progress_view.h"
 #include "client/cli/sampling_flags.h"
+#include "client/cli/set_field.h"
 
 namespace dex::cli {
 namespace {
@@ -128,6 +129,12 @@ TEST(JobViewTest, TablesShowWordsNotNamesOfEnums) {
   job.set_state(v1::JOB_STATE_QUEUED);
   job.set_waiting_reason(v1::WAITING_REASON_CAPACITY);
   EXPECT_THAT(render(job_table({job}), Terminal{}), HasSubstr("queued (for a worker)"));
+  job.set_waiting_reason(v1::WAITING_REASON_MODEL);
+  EXPECT_THAT(render(job_table({job}), Terminal{}),
+              HasSubstr("queued (no worker has its base model)"));
+  EXPECT_THAT(render(job_details(job), Terminal{}),
+              HasSubstr("queued (no worker has its base model)"));
+  job.set_waiting_reason(v1::WAITING_REASON_UNSPECIFIED);  // as of what does not wait
   job.set_state(v1::JOB_STATE_RUNNING);
   job.set_phase(v1::JOB_PHASE_LOADING_MODEL);
   EXPECT_THAT(render(job_details(job), Terminal{}), HasSubstr("phase  loading model"));
@@ -153,6 +160,24 @@ TEST(JobViewTest, ValuesAreAsSetTakesThemAndDefaultsAreLeftOut) {
                           {"dex.lambda.schedule", "paper_eq4", "preset"},
                           {"hyperparameters.learning_rate", "2e-05", "user"}};
   EXPECT_EQ(value_table(spec, sources), expected);
+}
+
+TEST(JobViewTest, AMapHasARowForEachEntry) {
+  v1::FineTuningJobSpec spec;
+  auto& weights = *spec.mutable_hyperparameters()->mutable_group_weights();
+  weights["en"] = 0.5;
+  weights["cy"] = 2;
+  google::protobuf::Map<std::string, std::string> sources;
+  sources["hyperparameters.group_weights"] = "USER";
+  const Table expected = {{"FIELD", "VALUE", "FROM"},
+                          {"hyperparameters.group_weights", "cy=2", "user"},
+                          {"hyperparameters.group_weights", "en=0.5", "user"}};
+  EXPECT_EQ(value_table(spec, sources), expected);
+  // As --set takes them.
+  v1::FineTuningJobSpec set;
+  ASSERT_TRUE(set_field(set, "hyperparameters.group_weights", "cy=2").ok());
+  ASSERT_TRUE(set_field(set, "hyperparameters.group_weights", "en=0.5").ok());
+  EXPECT_EQ(value_table(set, sources), expected);
 }
 
 // method.md §5: of each value the page says whose it is, the paper's or this project's.

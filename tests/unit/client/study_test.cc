@@ -192,6 +192,21 @@ TEST(StudyPlanTest, AVariantThatIsNoneIsRefused) {
   EXPECT_THAT(status.message(), HasSubstr("take the other sign"));
 }
 
+TEST(StudyPlanTest, MethodsThatWouldReadOtherRowsAreNotCompared) {
+  v1::FineTuningJobSpec dex, lora;
+  dex.mutable_hyperparameters()->set_group_by(v1::Hyperparameters::GROUP_BY_LANGUAGE);
+  lora.mutable_hyperparameters()->set_group_by(v1::Hyperparameters::GROUP_BY_NONE);
+  EXPECT_EQ(check_same_rows({{"dex", dex}, {"kvo_only", dex}, {"lora", lora}}).message(),
+            "--preset: dex has hyperparameters.group_by language and lora has none, so they would "
+            "not be trained on the same rows; give all the same with --set "
+            "hyperparameters.group_by=language (or tag, none)");
+  lora = dex;
+  EXPECT_TRUE(check_same_rows({{"dex", dex}, {"lora", lora}}).ok());
+  (*lora.mutable_hyperparameters()->mutable_group_weights())["cy"] = 2;
+  EXPECT_THAT(check_same_rows({{"dex", dex}, {"lora", lora}}).message(),
+              HasSubstr("and lora has language with other weights"));
+}
+
 RunResult run(const std::string& method, uint64_t seed, double loss) {
   RunResult result;
   result.run = {method, seed};

@@ -312,6 +312,40 @@ TEST(JudgeGateTest, TheRowOfItsDimsAndNoOther) {
                         "9, high end; not measured: the task gave no such row"));
 }
 
+// A bootstrap's interval over two to five samples is no reason to let a gate pass.
+TEST(JudgeGateTest, AHandfulDecidesNoBound) {
+  const auto asked = [](const std::string& gate, const std::string& row) {
+    return judge_gate(
+        filled("metric: \"loss\" " + gate + R"( evaluation { perplexity { file: "f" } })"),
+        parsed<v1::EvaluationResult>("rows { subject: \"adapter\" metric: \"loss\" " + row + " }")
+            .rows());
+  };
+  const auto difference = [](int n) {
+    return "value: 2 delta: -0.5 delta_low: -0.75 delta_high: -0.25 n: " + std::to_string(n);
+  };
+  for (const int n : {2, 5}) {
+    const auto few = asked("threshold: 0", difference(n));
+    EXPECT_FALSE(few.passed()) << n;
+    EXPECT_EQ(few.value(), -0.5);
+    EXPECT_EQ(few.high(), -0.25);
+    EXPECT_EQ(few.not_measured(),
+              std::to_string(n) +
+                  " rows or samples are too few for an interval whose end could "
+                  "decide, 6 at least: give more data or use USE_POINT; the value "
+                  "is -0.5 (-0.75 to -0.25)");
+    EXPECT_THAT(gate_sentence(few), HasSubstr("high end; not measured: " + few.not_measured()));
+    const auto point = asked("threshold: 0 use: USE_POINT", difference(n));
+    EXPECT_TRUE(point.passed());
+    EXPECT_THAT(gate_sentence(point), HasSubstr("fewer than 6 may agree by chance"));
+  }
+  EXPECT_TRUE(asked("threshold: 0", difference(6)).passed());
+  // The figure itself: a share has Wilson's interval, which is as wide as few samples make it.
+  const std::string figure = "value: 2 low: 1 high: 3 n: 5 interval: INTERVAL_";
+  const std::string below = "threshold: 9 against: AGAINST_ABSOLUTE";
+  EXPECT_TRUE(asked(below, figure + "WILSON").passed());
+  EXPECT_FALSE(asked(below, figure + "BOOTSTRAP").passed());
+}
+
 TEST(JudgeGateTest, ThatAHandfulMayAgreeByChanceIsSaid) {
   auto found = judged(R"(metric: "loss" threshold: 0)");
   found.set_n(6);

@@ -475,7 +475,7 @@ TEST(ResolveTest, KvoOnlyTakesTheRatesThatDexHasWithThePreset) {
     EXPECT_EQ(hyper.max_seq_length(), dex.hyperparameters().max_seq_length()) << name;
     EXPECT_FALSE(hyper.has_branch_learning_rate());
     EXPECT_FALSE(hyper.has_lambda_learning_rate());
-    EXPECT_EQ(result.config.preset_version(), std::string(name) + "@1");
+    EXPECT_EQ(result.config.preset_version(), preset(name, SizeClass::kSmall)->version());
     EXPECT_THAT(result.config.sources().at("hyperparameters.learning_rate"), HasSubstr("PRESET"));
     EXPECT_EQ(result.config.sources().at("kvo_only.preset"), "USER");
   }

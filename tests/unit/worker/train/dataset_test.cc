@@ -157,5 +157,25 @@ TEST_F(DatasetTest, PresetsSayWhatTheyExpectOfTheRows) {
   EXPECT_THAT(warnings(), ElementsAre(StartsWith("preset_language_share: no row carries")));
 }
 
+TEST_F(DatasetTest, RowsAreOfTheGroupThatTheJobDrawsBy) {
+  JobSpec spec =
+      on(row(10, 1, R"(, "language": "cy", "tag": "law")") + row(10, 2, R"(, "language": "en")") +
+         row(10, 3) + R"({"input_ids": [5, 6], "labels": [5, -100], "language": "fr"})" + "\n");
+  spec.skip_budget_ratio = 0.5;
+  const auto groups = [this](const JobSpec& job) {
+    std::vector<std::string> out;
+    for (const Example& example : load(job).train) out.push_back(example.group);
+    return out;
+  };
+  EXPECT_THAT(groups(spec), ElementsAre("", "", ""));
+  EXPECT_TRUE(load(spec).groups.empty());
+  spec.hyperparameters.group_by = GroupBy::kLanguage;
+  EXPECT_THAT(groups(spec), ElementsAre("cy", "en", "(none)"));
+  // What the file has, the row without a trained token included.
+  EXPECT_THAT(load(spec).groups, ElementsAre("(none)", "cy", "en", "fr"));
+  spec.hyperparameters.group_by = GroupBy::kTag;
+  EXPECT_THAT(groups(spec), ElementsAre("law", "(none)", "(none)"));
+}
+
 }  // namespace
 }  // namespace dex::train::testing

@@ -94,6 +94,8 @@ std::vector<Way> ways() {
       {"early_stopping", R"({"earlyStopping": {"enabled": true, "patience": 50}})"},
       {"frozen_prefix", R"({"hyperparameters": {"firstLayer": 1}})"},
       {"warm_start", R"({"dex": {"lambda": {"schedule": "SCHEDULE_LEARNED"}}})"},
+      {"by_language", R"({"hyperparameters": {"groupBy": "GROUP_BY_LANGUAGE",
+                                              "groupWeights": {"cy": 3}}})"},
   };
   if (!support::long_form()) std::erase_if(list, [](const Way& way) { return !way.always; });
   return list;
@@ -112,7 +114,7 @@ class ExactResumeProgramTest : public testing::Test {
   }
 
   // Rows of 3 to 40 ids, each mostly a function of the one before; of every fourth the first half
-  // is not trained. 40 updates go over them about seven times.
+  // is not trained, every fifth is in Welsh. 40 updates go over them about seven times.
   void write_rows(const std::string& name, int count, uint32_t seed) const {
     std::ofstream out(directory_ / name);
     uint32_t state = seed;
@@ -135,7 +137,8 @@ class ExactResumeProgramTest : public testing::Test {
         }
         id = draw(10) == 0 ? draw(97) : (id * 5 + 3) % 97;
       }
-      out << R"({"input_ids": [)" << ids.str() << R"(], "labels": [)" << labels.str() << "]}\n";
+      out << R"({"input_ids": [)" << ids.str() << R"(], "labels": [)" << labels.str()
+          << R"(], "language": ")" << (row % 5 == 4 ? "cy" : "en") << "\"}\n";
     }
   }
 
