@@ -10,6 +10,7 @@
 #include "client/cli/exit_code.h"
 #include "client/cli/names.h"
 #include "client/cli/progress_view.h"
+#include "client/cli/question.h"
 #include "client/cli/report_folder.h"
 #include "client/cli/set_field.h"
 #include "client/cli/task_files.h"
@@ -190,6 +191,16 @@ int cancel_evaluation(Context& context, const std::string& id, bool wait) {
   return code == kJobStopped ? kDone : code;
 }
 
+int delete_evaluation(Context& context, const std::string& id, bool yes) {
+  int code = kDone;
+  if (!yes && !agreed(context, "Delete the evaluation " + id + " and its files?", code))
+    return code;
+  const auto deleted = context.client.delete_evaluation(id);
+  if (!deleted.ok()) return context.output.failure(deleted.status());
+  context.output.result(*deleted, deleted->id(), {{"DELETED", deleted->id()}});
+  return kDone;
+}
+
 void add_create_evaluation(CLI::App& noun, Action& action) {
   auto* verb =
       add_verb(noun, "create", "measure a base model, and adapters against it on the same samples",
@@ -304,6 +315,15 @@ void add_evaluations(CLI::App& app, Action& action) {
   verb->callback([&action, id, wait] {
     action = [=](Context& c) { return cancel_evaluation(c, *id, *wait); };
   });
+
+  auto yes = std::make_shared<bool>(false);
+  verb = add_verb(*noun, "delete",
+                  "forget an evaluation that has ended: record, events, results, samples",
+                  "dexctl evaluations delete eval-01… --yes");
+  verb->add_option("id", *id, "evaluation id")->required();
+  verb->add_flag("-y,--yes", *yes, "don't ask");
+  verb->callback(
+      [&action, id, yes] { action = [=](Context& c) { return delete_evaluation(c, *id, *yes); }; });
 }
 
 }  // namespace dex::cli

@@ -1,7 +1,6 @@
 #include "client/cli/job_changes.h"
 
 #include <CLI/CLI.hpp>
-#include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,6 +9,7 @@
 #include "client/cli/exit_code.h"
 #include "client/cli/job_view.h"
 #include "client/cli/names.h"
+#include "client/cli/question.h"
 
 namespace dex::cli {
 
@@ -70,23 +70,6 @@ int update(Context& context, const UpdateArguments& arguments) {
     (*request.mutable_metadata())[pair.substr(0, equals)] = pair.substr(equals + 1);
   }
   return show_changed(context, context.client.update_job(request));
-}
-
-// False: nothing may be deleted; `code` says why.
-bool agreed(Context& context, const std::string& question, int& code) {
-  if (!context.output.terminal().can_ask) {
-    context.output.failure(base::invalid_argument(
-        "MISSING_FIELD", "without a terminal nobody can be asked: give --yes"));
-    code = kUsage;
-    return false;
-  }
-  context.output.err() << question << " [y/N] " << std::flush;
-  std::string answer;
-  std::getline(std::cin, answer);
-  if (answer == "y" || answer == "Y" || answer == "yes") return true;
-  context.output.note("nothing was deleted");
-  code = kInterrupted;
-  return false;
 }
 
 int delete_job(Context& context, const std::string& id, bool with_adapter, bool yes) {

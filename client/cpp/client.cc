@@ -238,6 +238,14 @@ Result<v1::Evaluation> Client::cancel_evaluation(const std::string& id) {
               options_.timeout);
 }
 
+Result<v1::DeleteEvaluationResponse> Client::delete_evaluation(const std::string& id) {
+  v1::DeleteEvaluationRequest request;
+  request.set_id(id);
+  request.set_request_id(new_request_id());
+  return call(*evaluations_, &v1::EvaluationService::Stub::DeleteEvaluation, request,
+              options_.timeout);
+}
+
 Result<v1::File> Client::upload_file(const std::filesystem::path& path,
                                      v1::UploadFileRequest::Header header,
                                      const std::function<void(int64_t, int64_t)>& progress) {

@@ -35,6 +35,14 @@ grpc::ServerUnaryReactor* EvaluationRpc::CancelEvaluation(Context* ctx,
   });
 }
 
+grpc::ServerUnaryReactor* EvaluationRpc::DeleteEvaluation(Context* ctx,
+                                                          const v1::DeleteEvaluationRequest* in,
+                                                          v1::DeleteEvaluationResponse* out) {
+  return rpc::run(room_, ctx, in, out, [=, this](rpc::Call& call) {
+    return marked(call, evaluations_.remove(call.principal(), *in));
+  });
+}
+
 grpc::ServerUnaryReactor* EvaluationRpc::ListEvaluationSamples(
     Context* ctx, const v1::ListEvaluationSamplesRequest* in,
     v1::ListEvaluationSamplesResponse* out) {
