@@ -230,6 +230,12 @@ Result<v1::ListEvaluationSamplesResponse> Client::list_evaluation_samples(
               options_.timeout);
 }
 
+Result<v1::CompareEvaluationsResponse> Client::compare_evaluations(
+    const v1::CompareEvaluationsRequest& request) {
+  return call(*evaluations_, &v1::EvaluationService::Stub::CompareEvaluations, request,
+              options_.timeout);
+}
+
 Result<v1::Evaluation> Client::cancel_evaluation(const std::string& id) {
   v1::CancelEvaluationRequest request;
   request.set_id(id);

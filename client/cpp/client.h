@@ -75,6 +75,9 @@ class Client {
   Status download_evaluation(const std::string& id, const std::filesystem::path& folder);
   Result<v1::ListEvaluationSamplesResponse> list_evaluation_samples(
       const v1::ListEvaluationSamplesRequest& request);
+  // What b has measured against a, item by item.
+  Result<v1::CompareEvaluationsResponse> compare_evaluations(
+      const v1::CompareEvaluationsRequest& request);
   // As watch_job.
   using EvaluationCallback = std::function<bool(const v1::WatchEvaluationResponse&)>;
   Status watch_evaluation(const std::string& id, int64_t after_sequence,

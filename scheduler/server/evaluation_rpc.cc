@@ -51,6 +51,14 @@ grpc::ServerUnaryReactor* EvaluationRpc::ListEvaluationSamples(
   });
 }
 
+grpc::ServerUnaryReactor* EvaluationRpc::CompareEvaluations(Context* ctx,
+                                                            const v1::CompareEvaluationsRequest* in,
+                                                            v1::CompareEvaluationsResponse* out) {
+  return rpc::run(room_, ctx, in, out, [=, this](rpc::Call& call) {
+    return evaluations_.compare(call.principal(), *in);
+  });
+}
+
 grpc::ServerWriteReactor<v1::WatchEvaluationResponse>* EvaluationRpc::WatchEvaluation(
     Context* ctx, const v1::WatchEvaluationRequest* in) {
   return watch_job<v1::WatchEvaluationResponse>(

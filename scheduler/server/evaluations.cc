@@ -5,6 +5,7 @@
 
 #include "scheduler/core/evaluation_spec.h"
 #include "scheduler/server/artefact_tar.h"
+#include "scheduler/server/evaluation_comparison.h"
 #include "scheduler/server/evaluation_samples.h"
 #include "scheduler/server/evaluation_view.h"
 #include "scheduler/server/file_view.h"
@@ -236,6 +237,18 @@ base::Result<v1::ListEvaluationSamplesResponse> Evaluations::samples(
   DEX_RETURN_IF_ERROR(check_evaluation_id(request.id()));
   DEX_ASSIGN_OR_RETURN(const auto record, parts_.jobs.get(who.tenant(), request.id()));
   return evaluation_samples(record, parts_.layout, request);
+}
+
+base::Result<v1::CompareEvaluationsResponse> Evaluations::compare(
+    const auth::Principal& who, const v1::CompareEvaluationsRequest& request) {
+  DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kEvalRead));
+  if (request.a().empty()) return missing("a");
+  if (request.b().empty()) return missing("b");
+  DEX_RETURN_IF_ERROR(check_evaluation_id(request.a()));
+  DEX_RETURN_IF_ERROR(check_evaluation_id(request.b()));
+  DEX_ASSIGN_OR_RETURN(const auto a, parts_.jobs.get(who.tenant(), request.a()));
+  DEX_ASSIGN_OR_RETURN(const auto b, parts_.jobs.get(who.tenant(), request.b()));
+  return compare_evaluations(a, b, parts_.models, parts_.layout, request);
 }
 
 base::Result<Answer<v1::Evaluation>> Evaluations::cancel(

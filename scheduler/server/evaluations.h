@@ -62,6 +62,9 @@ class Evaluations {
   // evaluation_samples.h.
   base::Result<v1::ListEvaluationSamplesResponse> samples(
       const auth::Principal& who, const v1::ListEvaluationSamplesRequest& request);
+  // evaluation_comparison.h.
+  base::Result<v1::CompareEvaluationsResponse> compare(
+      const auth::Principal& who, const v1::CompareEvaluationsRequest& request);
   base::Result<Answer<v1::Evaluation>> cancel(const auth::Principal& who,
                                               const v1::CancelEvaluationRequest& request);
   // JOB_STATE_CONFLICT before it has ended. Also waits for the disk.

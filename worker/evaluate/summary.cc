@@ -111,7 +111,7 @@ std::vector<Group> groups_of(int32_t metric, const std::vector<std::string>& key
 
 // Rows of heads and of pairs of heads are tables, and too many.
 bool is_of_heads(const std::vector<std::string>& keys) {
-  return std::ranges::find(keys, "head") != keys.end();
+  return std::find(keys.begin(), keys.end(), "head") != keys.end();
 }
 
 statistics::ItemRow item_row(const std::string& subject, const Metric& metric, const Group& group,
