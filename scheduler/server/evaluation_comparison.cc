@@ -235,7 +235,7 @@ class Differences {
  public:
   Differences(const v1::EvaluationSpec& a, const std::vector<SubjectPair>& subjects)
       : subjects_(subjects),
-        options_({.confidence = a.confidence(), .seed = static_cast<uint64_t>(a.seed())}) {}
+        options_{.confidence = a.confidence(), .seed = static_cast<uint64_t>(a.seed())} {}
 
   // Fails where the same row is over other items.
   base::Status add(const TaskPair& tasks) {
