@@ -57,7 +57,9 @@ class Side {
     return Items(std::move(items).value());
   }
 
-  [[nodiscard]] const std::string& base_model() const { return spec.subjects(0).model(); }
+  [[nodiscard]] std::string base_model() const {
+    return spec.subjects().empty() ? "" : spec.subjects(0).model();
+  }
   [[nodiscard]] const std::string& id() const { return record_.id; }
 
   const v1::EvaluationSpec spec;
