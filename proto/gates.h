@@ -55,7 +55,9 @@ inline constexpr int64_t kFewestForBound = 6;
 std::string undecided_bound(const MeasuredFigure& figure);
 
 // What a filled gate says of its task's rows (gate_tasks.h, gate_evaluation): the adapter's row of
-// its metric and dims, or that row's difference to the base. Where there is none it has not passed.
+// its metric and dims, or that row's difference. The rows of a gate that compares with another
+// adapter have the difference to that one in place of the base's. Where there is none it has not
+// passed.
 dex::v1::GateResult judge_gate(
     const dex::v1::Gate& gate,
     const google::protobuf::RepeatedPtrField<dex::v1::EvaluationRow>& rows);
@@ -64,8 +66,9 @@ dex::v1::GateResult unmeasured_gate(const dex::v1::Gate& gate, const std::string
 
 // "gate quality passed: perplexity.loss - base <= 0, high end; -0.12 (-0.2 to -0.05) over 40 rows"
 std::string gate_sentence(const dex::v1::GateResult& result);
-// What goes behind the figure where its interval is over too few samples to be trusted, whatever
-// the gate made of it; "" elsewhere.
+// What goes behind the figure, whatever the gate made of it, where its interval is over too few
+// samples to be trusted, or where it is a difference of two single runs that their seeds may have
+// made; "" elsewhere.
 std::string gate_caveat(const dex::v1::GateResult& result);
 
 }  // namespace dex::proto

@@ -112,6 +112,29 @@ Table row_table(const std::vector<v1::EvaluationRow>& rows) {
   return table;
 }
 
+std::string comparison_text(const v1::CompareEvaluationsResponse& comparison,
+                            const Terminal& terminal) {
+  const Table head = {
+      {"METRIC", "WHERE", "A", "B", "VALUE A", "VALUE B", "B - A", "INTERVAL", "N", "VERDICT"}};
+  std::string text;
+  const auto& rows = comparison.differences();
+  for (int begin = 0; begin < rows.size();) {
+    Table table = head;
+    int end = begin;
+    for (; end < rows.size() && rows[end].task_a() == rows[begin].task_a(); ++end) {
+      const auto& row = rows[end];
+      table.push_back({row.metric(), where(row), row.subject_a(), row.subject_b(),
+                       fixed(row.value_a(), 4), fixed(row.value_b(), 4), fixed(row.delta(), 4),
+                       between(row.has_delta_low(), row.delta_low(), row.delta_high()),
+                       std::to_string(row.n()), words(short_name(row.verdict()))});
+    }
+    text += (text.empty() ? "" : "\n") + rows[begin].task() + "\n" + render(table, terminal);
+    begin = end;
+  }
+  for (const auto& note : comparison.notes()) text += "note: " + note + "\n";
+  return text;
+}
+
 std::string sample_text(const v1::EvaluationSample& sample, const Terminal& terminal) {
   std::string head = sample.task();
   if (const std::string place = where(sample); !place.empty()) head += ", " + place;

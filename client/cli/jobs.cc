@@ -64,7 +64,10 @@ void add_spec_flags(CLI::App& verb, SpecFlags& flags) {
           "evaluations with its file and options, measured on base and adapter after the "
           "training, as a difference to the base: \"perplexity(wiki.test.raw).loss<=0\", "
           "\"multiple_choice(mmlu.csv, samples=500).acc_norm>=-0.02\", \"multi_needle(book.txt, "
-          "lengths=1024,2048).accuracy[length=2048]>=-0.05\" (may be repeated)")
+          "lengths=1024,2048).accuracy[length=2048]>=-0.05\"; or to another adapter of the base, "
+          "paired by sample: \"perplexity(wiki.test.raw).loss<=0 against ft:…\", and with "
+          "\"against kvo_only ft:…\" to the control, trained by --method kvo_only on the same rows "
+          "with the same seed (may be repeated)")
       ->allow_extra_args(false);
   verb.add_option("--set", flags.sets,
                   "any field of the spec: --set dex.lambda.end=0.5 (may be repeated)")

@@ -70,10 +70,14 @@ class Client {
   Result<v1::Evaluation> get_evaluation(const std::string& id, bool with_pictures = false);
   Result<v1::ListEvaluationsResponse> list_evaluations(const v1::ListEvaluationsRequest& request);
   Result<v1::Evaluation> cancel_evaluation(const std::string& id);
+  Result<v1::DeleteEvaluationResponse> delete_evaluation(const std::string& id);
   // What a SUCCEEDED one has published, as download_adapter.
   Status download_evaluation(const std::string& id, const std::filesystem::path& folder);
   Result<v1::ListEvaluationSamplesResponse> list_evaluation_samples(
       const v1::ListEvaluationSamplesRequest& request);
+  // What b has measured against a, item by item.
+  Result<v1::CompareEvaluationsResponse> compare_evaluations(
+      const v1::CompareEvaluationsRequest& request);
   // As watch_job.
   using EvaluationCallback = std::function<bool(const v1::WatchEvaluationResponse&)>;
   Status watch_evaluation(const std::string& id, int64_t after_sequence,

@@ -8,11 +8,13 @@
 
 #include "scheduler/core/evaluation_spec.h"
 #include "scheduler/server/artefact_tar.h"
+#include "scheduler/server/evaluation_comparison.h"
 #include "scheduler/server/evaluation_samples.h"
 #include "scheduler/server/evaluation_view.h"
 #include "scheduler/server/file_view.h"
 #include "scheduler/server/job_id.h"
 #include "scheduler/server/job_view.h"
+#include "scheduler/server/leftovers.h"
 #include "scheduler/server/page.h"
 
 namespace dex::server {
@@ -241,6 +243,18 @@ base::Result<v1::ListEvaluationSamplesResponse> Evaluations::samples(
   return evaluation_samples(record, parts_.layout, request);
 }
 
+base::Result<v1::CompareEvaluationsResponse> Evaluations::compare(
+    const auth::Principal& who, const v1::CompareEvaluationsRequest& request) {
+  DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kEvalRead));
+  if (request.a().empty()) return missing("a");
+  if (request.b().empty()) return missing("b");
+  DEX_RETURN_IF_ERROR(check_evaluation_id(request.a()));
+  DEX_RETURN_IF_ERROR(check_evaluation_id(request.b()));
+  DEX_ASSIGN_OR_RETURN(const auto a, parts_.jobs.get(who.tenant(), request.a()));
+  DEX_ASSIGN_OR_RETURN(const auto b, parts_.jobs.get(who.tenant(), request.b()));
+  return compare_evaluations(a, b, parts_.models, parts_.layout, request);
+}
+
 base::Result<Answer<v1::Evaluation>> Evaluations::cancel(
     const auth::Principal& who, const v1::CancelEvaluationRequest& request) {
   DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kEvalWrite));
@@ -254,6 +268,24 @@ base::Result<Answer<v1::Evaluation>> Evaluations::cancel(
   if (options_.changed) options_.changed();
   DEX_ASSIGN_OR_RETURN(const auto record, parts_.jobs.get(who.tenant(), request.id()));
   return Answer<v1::Evaluation>{evaluation_view(record), cancelled.replayed};
+}
+
+base::Result<Answer<v1::DeleteEvaluationResponse>> Evaluations::remove(
+    const auth::Principal& who, const v1::DeleteEvaluationRequest& request) {
+  using Deleted = Answer<v1::DeleteEvaluationResponse>;
+  DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kEvalWrite));
+  DEX_RETURN_IF_ERROR(check_evaluation_id(request.id()));
+  DEX_ASSIGN_OR_RETURN(const auto key, identity_of(request, parts_.ids));
+  v1::DeleteEvaluationResponse response;
+  response.set_id(request.id());
+  // A repeat finds no record any more, so this comes first.
+  DEX_ASSIGN_OR_RETURN(const auto made, parts_.store.made_by(who.tenant(), key));
+  if (!made.empty()) return Deleted{response, true};
+  DEX_ASSIGN_OR_RETURN(const auto record, parts_.jobs.get(who.tenant(), request.id()));
+  DEX_ASSIGN_OR_RETURN(const bool replayed,
+                       delete_ended_job(parts_.layout, parts_.jobs, parts_.adapters, record, key));
+  if (options_.changed) options_.changed();
+  return Deleted{response, replayed};
 }
 
 }  // namespace dex::server

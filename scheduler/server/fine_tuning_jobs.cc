@@ -164,6 +164,7 @@ base::Result<FineTuningJobs::Plan> FineTuningJobs::plan(const std::string& tenan
                int64_t{seed[3] & 0x7f} << 24;
   Plan plan;
   DEX_ASSIGN_OR_RETURN(plan.resolved, core::resolve(input));
+  DEX_RETURN_IF_ERROR(check_gate_adapters(tenant, plan.resolved.config.spec(), model));
   plan.model = model;
   plan.device = device();
   plan.estimate = core::estimate(plan.resolved, model, plan.device);

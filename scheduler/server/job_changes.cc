@@ -130,17 +130,10 @@ base::Result<Answer<v1::DeleteFineTuningJobResponse>> JobChanges::remove(
     const auto removed = parts_.adapters.remove(tenant, job.adapter);
     if (!removed.ok() && removed.status().code() != base::Code::kNotFound) return removed.status();
   }
-  const auto marked = parts_.jobs.purge_mark(tenant, job.id, 0, key);
-  DEX_RETURN_IF_ERROR(marked.status());
-  if (*marked == store::JobRepository::Purge::kReplayed) return Deleted{response, true};
-  DEX_ASSIGN_OR_RETURN(const std::string kept, published_adapter(parts_.adapters, job));
-  DEX_RETURN_IF_ERROR(remove_job_artefacts(parts_.layout, job, kept));
-  const auto committed = parts_.jobs.purge_commit(tenant, job.id, key);
-  // Retention may have finished what it found marked.
-  if (!committed.ok() && committed.status().code() != base::Code::kNotFound)
-    return committed.status();
+  DEX_ASSIGN_OR_RETURN(const bool replayed,
+                       delete_ended_job(parts_.layout, parts_.jobs, parts_.adapters, job, key));
   if (changed_) changed_();
-  return Deleted{response, committed.ok() && *committed == store::JobRepository::Purge::kReplayed};
+  return Deleted{response, replayed};
 }
 
 base::Result<store::JobRepository::Asked> JobChanges::ask_checkpoint(

@@ -60,6 +60,7 @@ class Workers {
   // What only a job of that kind has.
   base::Status add_training(const store::ClaimedJob& claimed, iv1::ClaimedJob& job);
   base::Status add_gate_files(const std::string& tenant, iv1::ClaimedJob& job);
+  base::Status add_gate_adapters(const std::string& tenant, iv1::ClaimedJob& job);
   base::Status add_evaluation(const store::ClaimedJob& claimed, iv1::ClaimedJob& job);
   base::Status add_import(const store::ClaimedJob& claimed, iv1::ClaimedJob& job);
   base::Status add_export(const store::ClaimedJob& claimed, iv1::ClaimedJob& job);

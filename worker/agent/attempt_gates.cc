@@ -124,7 +124,7 @@ void Attempt::take_gate_progress(const iv1::TrainerReport::TrainerProgress& prog
 Verdict Attempt::judge_gates(const AttemptEnd& end) {
   const Verdict verdict = judge(end);
   if (verdict.outcome == iv1::OUTCOME_SUCCESS) {
-    const auto report = read_gate_report(end.result->result(), paths_);
+    const auto report = read_gate_report(end.result->result(), tasks_with_others(job_), paths_);
     if (!report.ok()) {
       result_.reset();
       return try_again(report.status());

@@ -137,6 +137,49 @@ TEST(EvaluationViewTest, SamplesAreShownByTheirEndsInOneLine) {
             "icl, night: 0.0000\n  prompt    short\n  output    three\n");
 }
 
+TEST(EvaluationViewTest, AComparisonHasATableATaskAndItsNotes) {
+  v1::CompareEvaluationsResponse comparison;
+  for (const uint32_t task : {0U, 0U, 1U}) {
+    auto& row = *comparison.add_differences();
+    row.set_task(task == 0 ? "perplexity" : "answers");
+    row.set_task_a(task);
+    row.set_metric(task == 0 ? "loss" : "f1");
+    row.set_subject_a("old");
+    row.set_subject_b("new");
+    row.set_value_a(2.5);
+    row.set_value_b(2.25);
+    row.set_delta(-0.25);
+    row.set_n(8);
+    row.set_verdict(v1::EvaluationRow::VERDICT_BETTER);
+  }
+  comparison.mutable_differences(0)->set_delta_low(-0.5);
+  comparison.mutable_differences(0)->set_delta_high(-0.125);
+  (*comparison.mutable_differences(1)->mutable_dims())["tag"] = "news";
+  comparison.add_notes("A sentence.");
+  const std::string text = comparison_text(comparison, Terminal{});
+  for (const char* part :
+       {"perplexity\n", "\nanswers\n", "B - A", "old", "new", "2.5000", "2.2500", "-0.2500",
+        "-0.5000 – -0.1250", "tag=news", "better", "note: A sentence."})
+    EXPECT_THAT(text, HasSubstr(part));
+  EXPECT_EQ(text.find("METRIC"), text.rfind("METRIC", text.find("answers"))) << "a head a task";
+}
+
+TEST(EvaluationViewTest, AComparisonEndsWithSevenWhereBIsSurelyWorse) {
+  v1::CompareEvaluationsResponse comparison;
+  auto& whole = *comparison.add_differences();
+  auto& part = *comparison.add_differences();
+  (*part.mutable_dims())["tag"] = "news";
+  whole.set_verdict(v1::EvaluationRow::VERDICT_BETTER);
+  part.set_verdict(v1::EvaluationRow::VERDICT_WORSE);
+  EXPECT_EQ(exit_code(comparison), kDone) << "one of many groups may be so by chance";
+  whole.set_verdict(v1::EvaluationRow::VERDICT_WORSE);
+  EXPECT_EQ(exit_code(comparison), kNotPassed);
+  whole.set_verdict(v1::EvaluationRow::VERDICT_DIFFERENT);
+  EXPECT_EQ(exit_code(comparison), kDone);
+  part.set_task_a(1);  // of a task that has no row over everything
+  EXPECT_EQ(exit_code(comparison), kNotPassed);
+}
+
 TEST(EvaluationViewTest, ExitCodesAreThoseOfJobs) {
   v1::Evaluation evaluation;
   evaluation.set_state(v1::JOB_STATE_FAILED);

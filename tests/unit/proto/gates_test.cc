@@ -236,6 +236,93 @@ TEST(TaskGatesTest, OnlyHeadsOfMethodDiffHaveNoCounterpartInTheBase) {
   }
 }
 
+TEST(OtherAdapterTest, AnAdaptersNameIsEnoughAndTheOneGoneOnFromNeedsNone) {
+  const std::string loss = R"(metric: "loss" evaluation { perplexity { file: "f" } } )";
+  const auto named = filled(loss + R"(adapter: "ft:m:t:old:01")");
+  EXPECT_EQ(named.against(), v1::Gate::AGAINST_ADAPTER);
+  EXPECT_EQ(gate_condition(named), "perplexity.loss - ft:m:t:old:01 <= 0, high end");
+  EXPECT_EQ(gate_condition(filled(loss + R"(against: AGAINST_KVO_ONLY adapter: "ft:m:t:k:01")")),
+            "perplexity.loss - kvo_only ft:m:t:k:01 <= 0, high end");
+  auto spec = with_gate(loss + "against: AGAINST_ADAPTER");
+  ASSERT_EQ(bad_gates(spec).size(), 1u);
+  EXPECT_EQ(bad_gates(spec)[0].path, "gates[0].adapter");
+  spec.set_model("ft:m:t:start:01");
+  EXPECT_TRUE(bad_gates(spec).empty());
+  fill_gates(spec);
+  EXPECT_EQ(spec.gates(0).adapter(), "ft:m:t:start:01");
+  spec.mutable_gates(0)->clear_adapter();
+  spec.mutable_gates(0)->set_against(v1::Gate::AGAINST_KVO_ONLY);
+  ASSERT_EQ(bad_gates(spec).size(), 1u) << "what a job goes on from is no control";
+}
+
+TEST(OtherAdapterTest, WhatHasNoMeaningIsRefused) {
+  const std::string loss = R"(metric: "loss" evaluation { perplexity { file: "f" } } )";
+  EXPECT_THAT(faults(loss + R"(against: AGAINST_BASE adapter: "ft:m:t::01")"),
+              ElementsAre("gates[0].adapter has no effect without AGAINST_ADAPTER or "
+                          "AGAINST_KVO_ONLY"));
+  EXPECT_THAT(faults(loss + R"(against: AGAINST_ADAPTER adapter: "")"),
+              ElementsAre("gates[0].adapter must be the id of an adapter"));
+  EXPECT_THAT(faults(loss + "against: AGAINST_KVO_ONLY"),
+              ElementsAre(HasSubstr("gates[0].adapter is missing: name the adapter of a job of "
+                                    "method kvo_only")));
+  EXPECT_THAT(
+      faults(R"(task: "held_out" metric: "loss" against: AGAINST_ADAPTER adapter: "ft:m:t::01")"),
+      ElementsAre(HasSubstr("gates[0].against needs an evaluation")));
+  EXPECT_THAT(faults(R"(task: "held_out" metric: "loss" adapter: "ft:m:t::01")"),
+              ElementsAre(HasSubstr("gates[0].adapter needs an evaluation")));
+  EXPECT_THAT(faults(R"(metric: "directions_below_zero" evaluation { head_analysis { file: "f" } }
+                        against: AGAINST_KVO_ONLY adapter: "ft:m:t::01")"),
+              ElementsAre("gates[0].against must be AGAINST_ABSOLUTE: the control has no branch"));
+
+  auto control = with_gate(loss + R"(against: AGAINST_KVO_ONLY adapter: "ft:m:t::01")");
+  EXPECT_TRUE(gate_conflicts(control).empty());
+  control.mutable_kvo_only();
+  ASSERT_EQ(gate_conflicts(control).size(), 1u);
+  EXPECT_EQ(gate_conflicts(control)[0].path, "gates[0].against");
+  EXPECT_THAT(gate_conflicts(control)[0].what, HasSubstr("use AGAINST_ADAPTER"));
+}
+
+// An evaluation has four subjects.
+TEST(OtherAdapterTest, TwoAreMeasuredBesideBaseAndResultEachOnce) {
+  v1::FineTuningJobSpec spec;
+  for (const char* adapter : {"ft:m:t:a:01", "ft:m:t:b:01", "ft:m:t:a:01"}) {
+    *spec.add_gates() = with_gate(R"(metric: "loss" evaluation { perplexity { file: "f" } } )"
+                                  R"(against: AGAINST_ADAPTER adapter: ")" +
+                                  std::string(adapter) + "\"")
+                            .gates(0);
+  }
+  EXPECT_TRUE(bad_gates(spec).empty());
+  const auto evaluation = gate_evaluation(spec, "m", "ft:m:t::99");
+  ASSERT_EQ(evaluation.subjects_size(), 4);
+  EXPECT_EQ(evaluation.subjects(2).adapter(), "ft:m:t:a:01");
+  EXPECT_EQ(evaluation.subjects(3).adapter(), "ft:m:t:b:01");
+  EXPECT_EQ(evaluation.subjects(3).model(), "m");
+  EXPECT_EQ(label_of_other(evaluation, spec.gates(1)), evaluation.subjects(3).label());
+  EXPECT_EQ(label_of_other(evaluation, spec.gates(2)), evaluation.subjects(2).label());
+  EXPECT_NE(evaluation.subjects(2).label(), evaluation.subjects(3).label());
+  spec.mutable_gates(2)->set_adapter("ft:m:t:c:01");
+  ASSERT_EQ(bad_gates(spec).size(), 1u);
+  EXPECT_EQ(bad_gates(spec)[0].path, "gates[2].adapter");
+  EXPECT_TRUE(bad_gates(spec)[0].out_of_range);
+}
+
+// The control is one run, and so is the job.
+TEST(OtherAdapterTest, AVerdictAgainstTheControlSaysWhatItLeavesOut) {
+  const auto gate = filled(R"(metric: "loss" against: AGAINST_KVO_ONLY adapter: "ft:m:t:k:01"
+                              evaluation { perplexity { file: "f" } })");
+  const auto found = judge_gate(gate, report().results(0).rows());
+  EXPECT_TRUE(found.passed());
+  EXPECT_EQ(gate_sentence(found),
+            "gate perplexity.loss passed: perplexity.loss - kvo_only ft:m:t:k:01 <= 0, high end; "
+            "-0.5 (-0.75 to -0.25) over 8 rows; of one seed each: how far seeds spread is not in "
+            "it, dexctl study measures that");
+  google::protobuf::RepeatedPtrField<v1::EvaluationRow> rows;
+  rows.Add()->set_subject(kAdapterSubject);
+  rows[0].set_metric("loss");
+  EXPECT_THAT(judge_gate(gate, rows).not_measured(),
+              HasSubstr("ft:m:t:k:01 and the adapter have no sample of it in common"));
+}
+
 TEST(TaskGatesTest, EqualTasksRunOnce) {
   const auto spec = parsed<v1::FineTuningJobSpec>(R"(
     gates { task: "held_out" metric: "loss" }
