@@ -30,6 +30,7 @@ void Room::cut() {
 void Room::close() {
   unary_.close();
   streams_.close();
+  transfers_.close();
 }
 
 std::vector<std::shared_ptr<LiveCall>> Room::open() const {

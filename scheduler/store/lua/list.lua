@@ -2,7 +2,7 @@
 -- A page of a tenant's records, newest first. The cursor is the last row seen, so no row is skipped or repeated.
 -- ARGV: clock, kind job|file|adapter, tenant, before_ms or '', before_id, count (≤ 100)
 -- Replies: OK row…: all that there are, or `count` of them | MORE row…: at least one, and the next page goes on behind the last
---   each row: {id, created_ms, record {field, value, …}, spec-or-'', in_ring 0|1}
+--   each row: {id, created_ms, record {field, value, …}, spec-or-'', in_ring 0|1, of jobs lacks_model 0|1 (READY: lib.lua)}
 local MOST_BYTES = 1048576  -- a record may have tens of kilobytes: a reply ends once it has so many
 local kind, t, before_ms, before_id, count = arg(), arg(), arg(), arg(), math.min(num(arg()), 100)
 local index = P .. 't' .. kind .. 's:' .. t
@@ -22,7 +22,7 @@ while #reply <= count and bytes < MOST_BYTES do
         row[4] = call('GET', P .. 'spec:' .. id) or ''
         local pool = call('HGET', P .. 'job:' .. id, 'pool')
         row[5] = pool and call('ZSCORE', P .. 'ring:' .. pool, t) and '1' or '0'
-        row[6] = lacks_model(id)  -- 0|1
+        row[6] = lacks_model(id)
       end
       for _, part in ipairs(fields) do bytes = bytes + #part end
       bytes = bytes + #row[4]

@@ -10,7 +10,7 @@ class BadWorkerTest : public SurfaceTest {
     enlist("w1");
     enlist("w2");
   }
-  iv1::ClaimedJob claimed() {
+  iv1::ClaimedJob claim_new() {
     create_good();
     const auto answer = claim("w1");
     EXPECT_TRUE(answer.has_job());
@@ -27,7 +27,7 @@ class BadWorkerTest : public SurfaceTest {
 };
 
 TEST_F(BadWorkerTest, ABeatThatIsRefusedCostsNoAttemptItsLease) {
-  const auto bad = claimed(), good = claimed();
+  const auto bad = claim_new(), good = claim_new();
   iv1::HeartbeatRequest request;
   request.set_worker_id("w1");
   add_attempt(request, bad, 129);  // one more than a beat may have
@@ -47,7 +47,7 @@ TEST_F(BadWorkerTest, ABeatThatIsRefusedCostsNoAttemptItsLease) {
 }
 
 TEST_F(BadWorkerTest, AnEpochThatIsNotItsOwnIsLost) {
-  const auto job = claimed();
+  const auto job = claim_new();
   for (const int64_t lie : {job.epoch() + 1, job.epoch() - 1, int64_t{0}, int64_t{-1}}) {
     auto liar = job;
     liar.set_epoch(lie);
@@ -62,7 +62,7 @@ TEST_F(BadWorkerTest, AnEpochThatIsNotItsOwnIsLost) {
 }
 
 TEST_F(BadWorkerTest, AnotherOnesJobIsNotItsToReportOf) {
-  const auto job = claimed();
+  const auto job = claim_new();
   EXPECT_EQ(beat(job, 3, "w2", {point(3)}).attempts(0).verdict(),
             iv1::AttemptVerdict::VERDICT_LOST);
   EXPECT_EQ(finish(job, iv1::OUTCOME_CRASH, "", "w2"), "LOST");
@@ -75,7 +75,7 @@ TEST_F(BadWorkerTest, AnotherOnesJobIsNotItsToReportOf) {
 }
 
 TEST_F(BadWorkerTest, ACheckpointElsewhereIsNotTaken) {
-  const auto job = claimed(), other = claimed();
+  const auto job = claim_new(), other = claim_new();
   const std::string own = "jobs/default/" + job.job_id();
   int64_t sequence = 0;
   for (const std::string& uri :
@@ -103,7 +103,7 @@ TEST_F(BadWorkerTest, ACheckpointElsewhereIsNotTaken) {
 
 // Refused, it would be left to its lease, and what was no crash be counted as one.
 TEST_F(BadWorkerTest, AnEndWithACheckpointElsewhereIsTheEndThatItIs) {
-  const auto job = claimed();
+  const auto job = claim_new();
   beat_as(job, 1, [&](iv1::AttemptBeat& beat) { offer(job, 1, *beat.mutable_checkpoint()); });
   const auto ended = finish_as(job, iv1::OUTCOME_RELEASE, [&](iv1::FinishRequest& request) {
     request.mutable_checkpoint()->set_uri("/etc/passwd");
@@ -135,7 +135,7 @@ TEST_F(BadWorkerTest, AClaimThatIsRepeatedForEverIsOneJob) {
 }
 
 TEST_F(BadWorkerTest, AClockTenMinutesOffMovesNoLeaseAndNoOrder) {
-  const auto job = claimed();
+  const auto job = claim_new();
   const auto now = std::chrono::duration_cast<std::chrono::seconds>(
                        std::chrono::system_clock::now().time_since_epoch())
                        .count();
