@@ -95,8 +95,8 @@ class DexdDrainTest : public testing::Test {
 
 TEST_F(DexdDrainTest, ItEndsUnderLoadInTimeAndTheJobIsGivenBack) {
   constexpr int64_t kPromise_ms = 12'000;
-  // Most generations are still at it when the signal comes, and may then come to their end.
-  constexpr uint32_t kTokens = 400;
+  // Generations are still at it when the signal comes, and may then come to their end.
+  constexpr uint32_t kTokens = 900;
   double slowest_s = 0;
   for (int round = 0; round < (support::long_form() ? 20 : 1); ++round) {
     if (round > 0) platform_.start();

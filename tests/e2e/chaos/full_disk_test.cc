@@ -54,7 +54,7 @@ class FullDataDirectoryTest : public testing::Test {
 
 TEST_F(FullDataDirectoryTest, CostsNoCheckpointAndNoRetryAndTheJobGoesOnWhenThereIsRoom) {
   const auto job =
-      platform_.api().create_job(support::real_job(platform_, 60, /*checkpoint_every=*/5));
+      platform_.api().create_job(support::real_job(platform_, 40, /*checkpoint_every=*/5));
   ASSERT_TRUE(job.ok()) << job.status().to_string();
   const std::string id = job->id();
   ASSERT_TRUE(eventually([&] { return platform_.number(id, "ckpt_step") >= 5; }, 120'000));

@@ -94,7 +94,7 @@ class SubmitKillTest : public testing::Test {
 };
 
 TEST_F(SubmitKillTest, WhatASchedulerAcknowledgedOutlivesItAndIsThereOnce) {
-  const int kills = support::long_form() ? 200 : 12;
+  const int kills = support::long_form() ? 200 : 8;
   const base::SystemClock clock;
   double slowest_s = 0;
   Submitters submitters(platform_, platform_.grpc());

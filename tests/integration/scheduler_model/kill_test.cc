@@ -232,7 +232,7 @@ class EverySecondKillTest : public KillTest {
 // acknowledges to itself, and a kill takes that along: the last of a life, never one before it
 // alone, and the store that is left contradicts itself in nothing.
 TEST_F(EverySecondKillTest, OnlyTheLastWordsAreLostAndTheRestIsWhole) {
-  const int kills = support::long_form() ? 500 : 30;
+  const int kills = support::long_form() ? 500 : 25;
   suffer(kills);
   const auto store = judged_store();
   int64_t jobs_lost = 0;
