@@ -18,6 +18,7 @@
 #include "services/base/files.h"
 #include "services/base/version.h"
 #include "services/monitor/monitor_server.h"
+#include "services/rpc/live_call.h"
 #include "services/rpc/server.h"
 
 namespace dex::server {
@@ -64,6 +65,10 @@ struct Scheduler::Parts {
   }
   // Asked by RPCs only, which come when everything is made.
   [[nodiscard]] base::Status health() const { return sweeper->health(); }
+  // Whoever sends work here should look elsewhere from the first moment of a drain.
+  [[nodiscard]] base::Status ready() const {
+    return room.draining() ? rpc::server_draining() : health();
+  }
 
   const SchedulerOptions options;
   const ModelCatalog catalog;
@@ -172,7 +177,7 @@ base::Result<std::unique_ptr<Scheduler>> Scheduler::start(const SchedulerOptions
                        rpc::Server::start(worker_door, parts.workers_room, parts.registry));
   DEX_ASSIGN_OR_RETURN(parts.monitor,
                        monitor::start_monitor_server(options.metrics_listen, parts.registry,
-                                                     [&parts] { return parts.sweeper->health(); }));
+                                                     [&parts] { return parts.ready(); }));
 
   if (!options.endpoints_file.empty()) {
     const nlohmann::json endpoints = {{"grpc", scheduler->grpc_address()},
@@ -198,7 +203,7 @@ std::string Scheduler::metrics_address() const {
   return parts_->monitor->address();
 }
 base::Status Scheduler::ready() const {
-  return parts_->sweeper->health();
+  return parts_->ready();
 }
 
 void Scheduler::stop(std::chrono::milliseconds grace) {

@@ -64,7 +64,7 @@ void pass_time(int64_t ms) {
 
 ChaosPlatform::ChaosPlatform(const Options& options)
     : options_(options),
-      data_dir_(directory_ / "data"),
+      data_dir_(options.data_dir.empty() ? directory_ / "data" : options.data_dir),
       models_file_(write_tiny_model(directory_ / "models")),
       redis_("", options.redis_launcher) {
   fs::create_directories(data_dir_);
@@ -112,6 +112,7 @@ std::unique_ptr<Program> ChaosPlatform::new_scheduler(int i) {
   program.program = binary("dex-scheduler");
   program.log_file = directory_ / (name + ".log");
   program.metrics = free_address();
+  program.grpc = scheduler_grpc_.back();
   const auto& times = options_.times;
   program.args = {"--redis",
                   "unix:" + redis_.socket(),
@@ -152,6 +153,7 @@ std::unique_ptr<Program> ChaosPlatform::new_gateway() {
   program.program = binary("dex-gateway");
   program.log_file = directory_ / "gateway.log";
   program.metrics = free_address();
+  program.grpc = grpc_;
   program.args = {
       "--scheduler",      options_.proxies ? gateway_link_->address() : scheduler_grpc_.front(),
       "--listen",         grpc_,
@@ -166,13 +168,22 @@ std::unique_ptr<Program> ChaosPlatform::new_agent(int i) {
     agent_links_.push_back(std::make_unique<CutProxy>(scheduler_worker_));
   }
   const size_t own = static_cast<size_t>(i) % scheduler_worker_.size();
+  std::string scheduler =
+      options_.proxies ? agent_links_.back()->address() : scheduler_worker_[own];
   Program::Options program;
   program.name = name;
   program.program = binary("dex-worker");
   program.log_file = directory_ / (name + ".log");
   program.metrics = free_address();
+  program.grpc = free_address();
+  if (is_far(i)) {
+    // Schedulers listen on loopback only, so their end of the cable has a relay.
+    far_link_ = std::make_unique<CutProxy>(scheduler_worker_, FarNetwork::kHere);
+    scheduler = far_link_->address();
+    program.there = [far = options_.far](const auto& act) { far->visit(act); };
+  }
   program.args = {"--scheduler",
-                  options_.proxies ? agent_links_.back()->address() : scheduler_worker_[own],
+                  scheduler,
                   "--data-dir",
                   data_dir_.string(),
                   "--models",
@@ -186,7 +197,7 @@ std::unique_ptr<Program> ChaosPlatform::new_agent(int i) {
                   "--threads",
                   "1",
                   "--listen",
-                  free_address(),
+                  program.grpc,
                   "--metrics-listen",
                   program.metrics,
                   "--stop-grace-ms",

@@ -11,6 +11,7 @@
 #include "dex/v1/finetuning.pb.h"
 #include "scheduler/store/store.h"
 #include "tests/support/cut_proxy.h"
+#include "tests/support/far_network.h"
 #include "tests/support/program.h"
 #include "tests/support/redis_server.h"
 #include "tests/support/temporary_directory.h"
@@ -19,7 +20,8 @@ namespace dex::support {
 
 // The programs of a platform without dexd, each in the hand of the test: Redis, schedulers, a
 // gateway and agents, which train the toy (toy_trainer.cc) on a tiny model. Everything it starts
-// dies with the thread that made it, which alone may use it, but for redis().call() and state().
+// dies with the thread that made it, which alone may use it, but for redis().call(), request() and
+// state().
 class ChaosPlatform {
  public:
   // For tests in which scheduler and Redis live: a lease that runs out is noticed from the start.
@@ -40,6 +42,11 @@ class ChaosPlatform {
     std::filesystem::path trainer;  // default: the toy
     std::filesystem::path engine;   // default: none; agents then serve nothing
     std::vector<std::string> redis_launcher;
+    // Where the data lies, which outlives the platform; empty: a directory of its own.
+    std::filesystem::path data_dir;
+    // The last agent lives there, and reaches the schedulers over the cable. It outlives the
+    // platform; null: all live here. No engines then: gateways do not reach it.
+    const FarNetwork* far = nullptr;
   };
   // Starts everything, waits until it is ready and uploads a training file. Throws.
   explicit ChaosPlatform(const Options& options);
@@ -103,6 +110,9 @@ class ChaosPlatform {
   std::unique_ptr<Program> new_gateway();
   std::unique_ptr<Program> new_agent(int i);
   std::string upload(const std::string& side, int rows);
+  [[nodiscard]] bool is_far(int agent) const {
+    return options_.far != nullptr && agent == options_.agents - 1;
+  }
 
   const Options options_;
   const TemporaryDirectory directory_;
@@ -112,7 +122,7 @@ class ChaosPlatform {
   std::vector<std::string> scheduler_grpc_, scheduler_worker_;  // addresses
   std::string grpc_;
   std::vector<std::unique_ptr<CutProxy>> agent_links_;
-  std::unique_ptr<CutProxy> gateway_link_;
+  std::unique_ptr<CutProxy> gateway_link_, far_link_;
   std::vector<std::unique_ptr<Program>> schedulers_, agents_;
   std::unique_ptr<Program> gateway_;
   std::unique_ptr<client::Client> client_;

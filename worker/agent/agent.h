@@ -41,9 +41,9 @@ struct AgentOptions {
 };
 
 // The whole worker: engines, inference door, heartbeat and slots. Blocks until a stop signal, then
-// drains: running trainers write a checkpoint and their jobs are given back, open generations end
-// or are cut at the grace. Fails when it cannot start, and when none of the models that it serves
-// can be loaded (then it stops as after a signal).
+// drains: health and /readyz say so at once, running trainers write a checkpoint and their jobs are
+// given back, open generations end or are cut at the grace. Fails when it cannot start, and when
+// none of the models that it serves can be loaded (then it stops as after a signal).
 base::Status run_agent(const AgentOptions& options, base::StopSignals& signals);
 
 }  // namespace dex::agent
