@@ -103,7 +103,8 @@ base::Status Workers::add_gate_files(const std::string& tenant, iv1::ClaimedJob&
   return {};
 }
 
-// One that was deleted since costs the job no training: its gates have not passed, and say so.
+// They are held while the job lives. One that is gone all the same (of a job that was queued before
+// they were) costs it no training: its gates have not passed, and say so.
 base::Status Workers::add_gate_adapters(const std::string& tenant, iv1::ClaimedJob& job) {
   std::set<std::string> known;
   for (const auto& gate : job.spec().gates()) {

@@ -4,7 +4,9 @@
 #include <array>
 #include <cmath>
 #include <set>
+#include <vector>
 
+#include "proto/gate_tasks.h"
 #include "scheduler/core/gate_tasks.h"
 #include "scheduler/core/presets.h"
 #include "scheduler/server/file_view.h"
@@ -28,6 +30,17 @@ std::string lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return text;
+}
+
+// Of a resolved spec: the one that it goes on from, and those that its gates compare with, without
+// which the training would end with a gate that can't be measured.
+std::vector<std::string> needed_adapters(const v1::FineTuningJobSpec& spec) {
+  std::set<std::string> adapters;
+  if (core::goes_on(spec)) adapters.insert(spec.model());
+  for (const v1::Gate& gate : spec.gates()) {
+    if (proto::compares_with_other(gate)) adapters.insert(gate.adapter());
+  }
+  return {adapters.begin(), adapters.end()};
 }
 
 bool matches(const v1::FineTuningJob& job, const v1::ListFineTuningJobsRequest::Filter& filter) {
@@ -206,7 +219,7 @@ base::Result<store::NewJob> FineTuningJobs::new_job(const std::string& tenant, c
   if (calibration.has_file()) files.insert(calibration.file());
   for (const core::NamedFile& file : core::gate_files(spec)) files.insert(file.id);
   job.files.assign(files.begin(), files.end());
-  if (core::goes_on(spec)) job.adapters = {spec.model()};
+  job.adapters = needed_adapters(spec);
   if (job.spec.size() > kLargestSpecBytes) {
     return base::Status(base::Code::kInvalidArgument, "TOO_LARGE",
                         "the resolved spec has " + std::to_string(job.spec.size()) + " bytes, " +

@@ -67,11 +67,10 @@ class GateAdaptersTest : public EvaluationTest {
     EXPECT_EQ(status.violations()[0].field, field);
     EXPECT_THAT(status.message(), HasSubstr(words));
   }
-  void delete_adapter(const std::string& id) {
+  base::Status delete_adapter(const std::string& id) {
     v1::DeleteAdapterRequest request;
     request.set_id(id);
-    const auto gone = call(*adapters_, &AdapterStub::DeleteAdapter, request);
-    EXPECT_TRUE(gone.ok()) << gone.status().to_string();
+    return call(*adapters_, &AdapterStub::DeleteAdapter, request).status();
   }
 
   std::string training_, file_;
@@ -112,14 +111,36 @@ TEST_F(GateAdaptersTest, TheyTravelWithTheJobOnce) {
   EXPECT_TRUE(std::filesystem::exists(directory_ / "data" / job.evaluated_adapters(0).path()));
 }
 
-// Hours of training are not lost with it.
-TEST_F(GateAdaptersTest, OneThatWasDeletedMeanwhileIsLeftOut) {
+// Else hours of training would end with a gate that can't be measured.
+TEST_F(GateAdaptersTest, OneStaysWhileAJobThatComparesWithItLives) {
   const std::string other = trained(seeded("lora"), "lora");
   auto asked = seeded();
   add_gate(asked, file_, v1::Gate::AGAINST_ADAPTER, other);
   const auto made = submit(asked);
   ASSERT_TRUE(made.ok()) << made.status().to_string();
-  delete_adapter(other);
+  const auto expect_refused = [&](const base::Status& status) {
+    EXPECT_EQ(status.reason(), "ADAPTER_IN_USE") << status.to_string();
+    EXPECT_THAT(status.message(), HasSubstr(made->id()));
+  };
+  expect_refused(delete_adapter(other));
+  const auto claimed = claim();
+  ASSERT_EQ(claimed.job().job_id(), made->id());
+  expect_refused(delete_adapter(other));
+  EXPECT_EQ(finish_well(claimed.job(), "w1", "KVO", "none", "dex"), "SUCCEEDED");
+  const auto gone = delete_adapter(other);
+  EXPECT_TRUE(gone.ok()) << gone.to_string();
+}
+
+// As of a job that was created before they were held: hours of training are not lost with it.
+TEST_F(GateAdaptersTest, OneThatIsGoneAllTheSameIsLeftOut) {
+  const std::string other = trained(seeded("lora"), "lora");
+  auto asked = seeded();
+  add_gate(asked, file_, v1::Gate::AGAINST_ADAPTER, other);
+  const auto made = submit(asked);
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  redis_.call({"DEL", "dex:{s0}:adapteruse:" + other});
+  const auto gone = delete_adapter(other);
+  ASSERT_TRUE(gone.ok()) << gone.to_string();
   const auto claimed = claim();
   ASSERT_TRUE(claimed.has_job());
   EXPECT_EQ(claimed.job().job_id(), made->id());
