@@ -192,6 +192,8 @@ base::Result<std::optional<store::JobRecord>> AdapterJobs::ended(const std::stri
   DEX_ASSIGN_OR_RETURN(auto record, parts_.jobs.get(tenant, id));
   if (record.state == "PAUSED") {  // nobody can resume what nobody sees
     const auto cancelled = parts_.jobs.cancel(tenant, id, "The workers' disks are full.");
+    if (cancelled.ok() && cancelled->ended)
+      parts_.metrics.job_finished(record.pool, record.kind, "cancelled");
     if (!cancelled.ok() && cancelled.status().code() == base::Code::kUnavailable)
       return cancelled.status();
     return base::Status(base::Code::kResourceExhausted, "STORAGE_FULL",

@@ -332,9 +332,7 @@ base::Result<Answer<v1::FineTuningJob>> FineTuningJobs::cancel(
   DEX_ASSIGN_OR_RETURN(const auto before, parts_.jobs.get(who.tenant(), request.id()));
   DEX_ASSIGN_OR_RETURN(const auto cancelled, parts_.jobs.cancel(who.tenant(), request.id(),
                                                                 "Cancelled by its owner.", key));
-  if (cancelled.state == "CANCELLED" && before.state != cancelled.state) {
-    parts_.metrics.job_finished(before.pool, before.kind, "cancelled");
-  }
+  if (cancelled.ended) parts_.metrics.job_finished(before.pool, before.kind, "cancelled");
   if (options_.changed) options_.changed();
   DEX_ASSIGN_OR_RETURN(const auto record, parts_.jobs.get(who.tenant(), request.id()));
   return Answer<v1::FineTuningJob>{job_view(record), cancelled.replayed};

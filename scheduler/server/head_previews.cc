@@ -240,7 +240,7 @@ base::Result<std::optional<v1::HeadSelectionReport>> HeadPreviews::look(const au
 bool HeadPreviews::abandon(const auth::Principal& who, const std::string& id) {
   const auto cancelled =
       parts_.jobs.cancel(who.tenant(), id, "Whoever asked for the preview has gone.");
-  if (cancelled.ok() && cancelled->state == "CANCELLED")
+  if (cancelled.ok() && cancelled->ended)
     parts_.metrics.job_finished(options_.pool, kHeadSelectionKind, "cancelled");
   if (cancelled.ok() && options_.changed) options_.changed();
   return cancelled.status().code() != base::Code::kUnavailable;

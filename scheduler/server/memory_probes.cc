@@ -118,7 +118,7 @@ bool MemoryProbes::abandon(const auth::Principal& who, const Begun& begun) {
   if (begun.id.empty()) return true;
   const auto cancelled =
       parts_.jobs.cancel(who.tenant(), begun.id, "Whoever asked for the probe has gone.");
-  if (cancelled.ok() && cancelled->state == "CANCELLED")
+  if (cancelled.ok() && cancelled->ended)
     parts_.metrics.job_finished(begun.plan.resolved.config.spec().pool(), kProbeKind, "cancelled");
   if (cancelled.ok() && options_.changed) options_.changed();
   return cancelled.status().code() != base::Code::kUnavailable;

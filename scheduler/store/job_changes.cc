@@ -41,7 +41,9 @@ base::Result<JobRepository::Changed> JobRepository::change(std::string_view scri
               {request.id, request.digest, std::to_string(store_.times().idempotency_ms)});
   DEX_ASSIGN_OR_RETURN(const Reply reply, store_.run(script, std::move(more)));
   const std::string& word = reply.str(0);
-  if (word == "OK") return Changed{reply.str(1), false};
+  // A cancel says OK CANCELLED only when it has ended the job itself, else TERMINAL.
+  const bool ended = script == "cancel" && reply.str(1) == "CANCELLED";
+  if (word == "OK") return Changed{reply.str(1), false, ended};
   if (word == "DUP") return Changed{"", true};
   // The second cancel of a job finds what the first one asked for.
   if (script == "cancel" && word == "TERMINAL" && reply.str(1) == "CANCELLED")

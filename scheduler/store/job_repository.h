@@ -44,6 +44,7 @@ class JobRepository {
   struct Changed {
     std::string state;      // stored, afterwards; of a replay: empty
     bool replayed = false;  // `request` was known: nothing was done, whatever the job is now
+    bool ended = false;     // by this cancel, of all that there were: who counts ends counts it
   };
   base::Result<Changed> cancel(const std::string& tenant, const std::string& id,
                                const std::string& why, const RequestKey& request = {});

@@ -149,16 +149,22 @@ TEST_F(TransitionTest, HundredAndFirstReleaseFails) {
 
 TEST_F(TransitionTest, CancelOfAWaitingJobIsImmediate) {
   const auto id = submit();
-  EXPECT_EQ(jobs_->cancel("default", id, "changed my mind")->state, "CANCELLED");
+  const auto first = jobs_->cancel("default", id, "changed my mind");
+  EXPECT_EQ(first->state, "CANCELLED");
+  EXPECT_TRUE(first->ended);
   EXPECT_EQ(job(id).why, "changed my mind");
-  EXPECT_EQ(jobs_->cancel("default", id, "again")->state, "CANCELLED");  // may be repeated
+  const auto again = jobs_->cancel("default", id, "again");  // may be repeated
+  EXPECT_EQ(again->state, "CANCELLED");
+  EXPECT_FALSE(again->ended) << "that was the first one";
   EXPECT_EQ(jobs_->cancel("other", id, "").status().reason(), "RESOURCE_NOT_FOUND");
   EXPECT_EQ(claim("w1").answer, ClaimAnswer::kNone);
 }
 
 TEST_F(TransitionTest, CancelOfARunningJobIsOrderedAtTheNextBeat) {
   const auto claimed = running();
-  EXPECT_EQ(jobs_->cancel("default", claimed.id, "stop")->state, "CANCELLING");
+  const auto asked = jobs_->cancel("default", claimed.id, "stop");
+  EXPECT_EQ(asked->state, "CANCELLING");
+  EXPECT_FALSE(asked->ended);
   EXPECT_EQ(beat(claimed, "w1", 1).verdict, Verdict::kCancel);
   EXPECT_EQ(finish(claimed, "w1", "cancelled").state, "CANCELLED");
   EXPECT_EQ(log_types(claimed.id).back(), "job_cancelled");

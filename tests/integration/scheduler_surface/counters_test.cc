@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/integration/scheduler_surface/surface_fixture.h"
@@ -67,6 +68,11 @@ class CountersTest : public SurfaceTest {
     const auto waiting = create_good();
     cancel_job(waiting.id());
     cancel_job(waiting.id());  // may be repeated, and counts once
+    const auto crowded = create_good();
+    {
+      std::vector<std::jthread> crowd;  // at once, too
+      for (int i = 0; i < 8; ++i) crowd.emplace_back([&] { cancel_job(crowded.id()); });
+    }
     const auto running = started();
     cancel_job(running.job_id());
     EXPECT_EQ(finish(running, iv1::OUTCOME_CANCELLED), "CANCELLED");
