@@ -126,10 +126,16 @@ base::Result<std::vector<std::string>> FileRepository::contents() {
 }
 
 base::Result<int64_t> FileRepository::set_bytes(const std::string& sha256, bool there) {
-  DEX_ASSIGN_OR_RETURN(const Reply reply,
-                       store_.run("file", {"bytes", "", sha256, there ? "1" : "0"}));
-  if (reply.str(0) != "OK") return unexpected("file", reply);
-  return reply.num(1);
+  int64_t changed = 0;
+  std::string at = "0";
+  do {
+    DEX_ASSIGN_OR_RETURN(const Reply page,
+                         store_.run("file", {"bytes", "", sha256, there ? "1" : "0", at}));
+    if (page.str(0) != "OK") return unexpected("file", page);
+    changed += page.num(1);
+    at = page.str(2);
+  } while (at != "0");
+  return changed;
 }
 
 }  // namespace dex::store

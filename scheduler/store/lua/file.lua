@@ -4,13 +4,15 @@
 --   put, delete: request_id or '', req_sha, ttl_ms, then
 --     put: max_files, id, number of fields, field, value, …  (sha256, state, bytes, … opaque here)
 --     delete: id
---   bytes: sha256, there 0|1 (no tenant: every record that names them; LOST while they are gone, then as it was before)
+--   bytes: sha256, there 0|1 (no tenant: every record that names them; LOST while they are gone, then as it was before),
+--     cursor ('0' first, then as the last reply had it): a few hundred records at a time
 -- Replies: put: OK | QUOTA count max | IDTAKEN · delete: OK last 0|1 (no other record names the bytes) sha256 | NOTFOUND |
---   INUSE job · both: DUP id | CONFLICT id · bytes: OK changed
+--   INUSE job · both: DUP id | CONFLICT id · bytes: OK changed cursor ('0': all were seen)
 local op, t = arg(), arg()
 if op == 'bytes' then
-  local sha256, there, changed = arg(), arg(), 0
-  for _, id in ipairs(call('SMEMBERS', P .. 'blob:' .. sha256)) do
+  local sha256, there, cursor_in_set, changed = arg(), arg(), arg(), 0
+  local page = call('SSCAN', P .. 'blob:' .. sha256, cursor_in_set, 'COUNT', '200')
+  for _, id in ipairs(page[2]) do
     local key = P .. 'file:' .. id
     local state, before = unpack(call('HMGET', key, 'state', 'before'))
     if there == '0' and state and state ~= 'LOST' then
@@ -22,7 +24,7 @@ if op == 'bytes' then
       changed = changed + 1
     end
   end
-  return {'OK', fmt(changed)}
+  return {'OK', fmt(changed), page[1]}
 end
 
 local request_id, sha, ttl = arg(), arg(), arg()

@@ -75,6 +75,35 @@ TEST_F(RecordsTest, RecordsWithoutBytesAreLostUntilTheyAreBackAndTakeNoJobs) {
   EXPECT_FALSE(*files_->exists("file-9"));
 }
 
+// Every tenant may have a hundred of them, and no script may be long (P17).
+TEST_F(RecordsTest, ManyRecordsOfOneContentAreToldBySeveralScripts) {
+  constexpr int kRecords = 500;
+  server().call({"EVAL", R"(for i = 1, tonumber(ARGV[1]) do
+      local id = 'file-' .. string.format('%d', i)
+      redis.call('HSET', KEYS[1] .. 'file:' .. id, 'id', id, 'tenant', 'a', 'sha256', 'abc', 'state', 'READY',
+                 'created_ms', '1')
+      redis.call('ZADD', KEYS[1] .. 'tfiles:a', '1', id)
+      redis.call('SADD', KEYS[1] .. 'blob:abc', id)
+    end)",
+                 "1", store_->key(""), std::to_string(kRecords)});
+  int scripts = 0;
+  Store::Options options;
+  options.redis.address = server().address();
+  options.clock_ms = [this] { return clock_.now_ms(); };
+  options.redis.observe = [&scripts](std::string_view name, double, std::string_view) {
+    scripts += name == "file" ? 1 : 0;
+  };
+  Store counting(options);
+  FileRepository files(counting);
+  EXPECT_EQ(*files.set_bytes("abc", false), kRecords);
+  EXPECT_GE(scripts, 2);
+  for (const char* id : {"file-1", "file-250", "file-500"})
+    EXPECT_EQ(files.get("a", id)->state, "LOST") << id;
+  EXPECT_EQ(*files.set_bytes("abc", false), 0);
+  EXPECT_EQ(*files.set_bytes("abc", true), kRecords);
+  EXPECT_EQ(files.get("a", "file-250")->state, "READY");
+}
+
 TEST_F(RecordsTest, ARepeatedDeletionIsTheFirstOne) {
   ASSERT_TRUE(files_->put("a", {"1", "x"}, file("file-1"), 100).ok());
   const RequestKey request{"delete-1", "body"};
