@@ -164,7 +164,11 @@ base::Result<Answer<v1::DeleteAdapterResponse>> Adapters::remove(
   const auto record = adapters_.get(who.tenant(), request.id());
   DEX_ASSIGN_OR_RETURN(const auto removed, adapters_.remove(who.tenant(), request.id(), key));
   changed_();
-  if (!removed.replayed) remove_files(removed.uri, record.ok() ? record->job : "", who.tenant());
+  if (!removed.replayed) {
+    remove_files(removed.uri, record.ok() ? record->job : "", who.tenant());
+  } else if (record.ok()) {  // it was there a moment ago: this call's first try, unheard of
+    remove_files(record->uri, record->job, who.tenant());
+  }
   v1::DeleteAdapterResponse response;
   response.set_id(request.id());
   return Answer<v1::DeleteAdapterResponse>{std::move(response), removed.replayed};

@@ -156,8 +156,13 @@ base::Result<bool> delete_ended_job(const DataLayout& layout, store::JobReposito
   const auto marked = jobs.purge_mark(job.tenant, job.id, 0, request);
   DEX_RETURN_IF_ERROR(marked.status());
   if (*marked == Purge::kReplayed) return true;
-  DEX_ASSIGN_OR_RETURN(const std::string kept, published_adapter(adapters, job));
-  DEX_RETURN_IF_ERROR(remove_job_artefacts(layout, job, kept));
+  // As it is now, when it changes no more: since it was looked at it may have been redriven, and
+  // have published an adapter.
+  const auto record = jobs.get(job.tenant, job.id);
+  if (record.status().code() == base::Code::kNotFound) return false;  // Retention was quicker
+  DEX_RETURN_IF_ERROR(record.status());
+  DEX_ASSIGN_OR_RETURN(const std::string kept, published_adapter(adapters, *record));
+  DEX_RETURN_IF_ERROR(remove_job_artefacts(layout, *record, kept));
   const auto committed = jobs.purge_commit(job.tenant, job.id, request);
   // Retention may have finished what it found marked.
   if (!committed.ok() && committed.status().code() != base::Code::kNotFound)

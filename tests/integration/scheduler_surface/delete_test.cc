@@ -1,8 +1,11 @@
 // What goes with a deleted job and a deleted adapter, and what stays.
 #include <fstream>
 #include <future>
+#include <utility>
 
 #include "dex/v1/evaluation.grpc.pb.h"
+#include "scheduler/server/leftovers.h"
+#include "scheduler/server/request_key.h"
 #include "tests/integration/scheduler_surface/surface_fixture.h"
 #include "tests/support/eventually.h"
 
@@ -85,6 +88,33 @@ TEST_F(DeleteTest, AJobGoesAndItsAdapterStaysAndCanBeGoneOnFrom) {
   EXPECT_FALSE(fs::exists(folder_of(trained.job))) << "with the last of it the folder goes";
 }
 
+// Between the look at a failed job and its mark it has had another life, and published.
+TEST_F(DeleteTest, AnAdapterThatCameSinceTheLookStays) {
+  enlist();
+  const auto job = create_good();
+  ASSERT_EQ(finish(claim().job(), iv1::OUTCOME_FAIL_FINAL, "loss_diverged"), "FAILED");
+  store::Store::Options options;
+  options.redis.address = redis_.address();
+  store::Store redis(std::move(options));
+  store::JobRepository jobs(redis);
+  store::AdapterRepository adapters(redis);
+  const auto seen = jobs.get("default", job.id());
+  ASSERT_TRUE(seen.ok()) << seen.status().to_string();
+  ASSERT_TRUE(redrive(job.id()).ok());
+  const auto again = claim().job();
+  ASSERT_EQ(finish_well(again), "SUCCEEDED");
+  const std::string adapter = get(job.id()).fine_tuned_model();
+
+  const DataLayout layout(directory_ / "data");
+  const auto deleted = delete_ended_job(layout, jobs, adapters, *seen, {"delete", "digest"});
+  ASSERT_TRUE(deleted.ok()) << deleted.status().to_string();
+  EXPECT_FALSE(*deleted);
+  EXPECT_EQ(status_of(job.id()).reason(), "RESOURCE_NOT_FOUND");
+  EXPECT_TRUE(status_of_adapter(adapter).ok());
+  EXPECT_TRUE(
+      fs::exists(directory_ / "data" / again.attempt_dir() / "final/adapter_model.safetensors"));
+}
+
 TEST_F(DeleteTest, WithItsAdapterEverythingGoes) {
   const Trained trained = train();
   ASSERT_TRUE(remove(trained.job, true).ok());
@@ -134,6 +164,18 @@ TEST_F(DeleteTest, ARepeatIsAReplay) {
   EXPECT_FALSE(replayed);
   ASSERT_TRUE(remove_adapter(trained.adapter, "adapter-gone", &replayed).ok());
   EXPECT_TRUE(replayed);
+}
+
+// Redis has done it, and its answer was lost: the store asks again and hears that it is done.
+TEST_F(DeleteTest, AnAnswerThatWasLostLeavesNoFiles) {
+  const Trained trained = train();
+  v1::DeleteAdapterRequest body;
+  body.set_id(trained.adapter);
+  redis_.call({"HSET", "dex:{s0}:idem:default:unheard", "ids", trained.adapter, "sha",
+               request_sha256(body)});
+  ASSERT_TRUE(remove_adapter(trained.adapter, "unheard").ok());
+  EXPECT_FALSE(fs::exists(trained.attempt / "final"));
+  EXPECT_TRUE(fs::exists(trained.attempt / "trainer.log")) << "that is the job's";
 }
 
 TEST_F(DeleteTest, AnotherTenantsJobAndAdapterAreNotThere) {
