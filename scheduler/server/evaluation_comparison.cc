@@ -235,11 +235,13 @@ v1::EvaluationDifference difference_message(const TaskPair& tasks, const statist
 // Collects what the reply says.
 class Differences {
  public:
-  Differences(const v1::EvaluationSpec& a, const std::vector<SubjectPair>& subjects)
+  Differences(const v1::EvaluationSpec& a, const std::vector<SubjectPair>& subjects,
+              const std::stop_token& stop)
       : subjects_(subjects),
+        stop_(stop),
         options_{.confidence = a.confidence(), .seed = static_cast<uint64_t>(a.seed())} {}
 
-  // Fails where the same row is over other items.
+  // Fails where the same row is over other items, and once nobody waits any more.
   base::Status add(const TaskPair& tasks) {
     int added = 0, alone = 0, left_out = 0;
     std::vector<statistics::Comparison> comparisons;
@@ -255,6 +257,7 @@ class Differences {
           ++left_out;
           continue;
         }
+        if (stop_.stop_requested()) return nobody_waits();
         const auto pairs = statistics::pairs_of(row, *other);
         if (!pairs.complete) return other_items(tasks, row, *other, pairs);
         const auto found = statistics::compare(pairs.base, pairs.subject, row.rule, options_);
@@ -291,7 +294,13 @@ class Differences {
                          std::to_string(pairs.base.size()) + " are the same");
   }
 
+  // Its call has ended: that is what it was told.
+  static base::Status nobody_waits() {
+    return {base::Code::kCancelled, "CLIENT_CANCELLED", "nobody waits for the comparison any more"};
+  }
+
   const std::vector<SubjectPair>& subjects_;
+  const std::stop_token stop_;
   const statistics::BootstrapOptions options_;
 };
 
@@ -299,14 +308,15 @@ class Differences {
 
 base::Result<v1::CompareEvaluationsResponse> compare_evaluations(
     const store::JobRecord& record_a, const store::JobRecord& record_b, const ModelCatalog& models,
-    const DataLayout& layout, const v1::CompareEvaluationsRequest& request) {
+    const DataLayout& layout, const v1::CompareEvaluationsRequest& request,
+    const std::stop_token& stop) {
   Side a(record_a, layout), b(record_b, layout);
   DEX_RETURN_IF_ERROR(a.open());
   DEX_RETURN_IF_ERROR(b.open());
   DEX_ASSIGN_OR_RETURN(const auto subjects, subject_pairs(a.spec, b.spec, request));
   DEX_RETURN_IF_ERROR(check_models(a, b, models));
   DEX_RETURN_IF_ERROR(check_seeds(a, b));
-  Differences differences(a.spec, subjects);
+  Differences differences(a.spec, subjects, stop);
   std::string reasons;
   for (int task = 0; task < a.spec.tasks_size(); ++task) {
     DEX_ASSIGN_OR_RETURN(const TaskPair pair, counterpart(a, b, task));

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <stop_token>
+
 #include "dex/v1/evaluation.pb.h"
 #include "scheduler/server/data_layout.h"
 #include "scheduler/server/model_catalog.h"
@@ -13,9 +15,10 @@ namespace dex::server {
 // evaluation of both subjects would say. INVALID_FIELD for a label that one of them has not;
 // JOB_STATE_CONFLICT before both have SUCCEEDED; CONFLICTING_FIELDS with the reasons when they have
 // no items in common; ARTIFACT_CORRUPT. Reads up to 16 MiB a task, and computes for seconds where
-// there are many thousand items.
+// there are many thousand items; CANCELLED between two rows once `stop` is requested.
 base::Result<v1::CompareEvaluationsResponse> compare_evaluations(
     const store::JobRecord& a, const store::JobRecord& b, const ModelCatalog& models,
-    const DataLayout& layout, const v1::CompareEvaluationsRequest& request);
+    const DataLayout& layout, const v1::CompareEvaluationsRequest& request,
+    const std::stop_token& stop);
 
 }  // namespace dex::server

@@ -55,7 +55,7 @@ grpc::ServerUnaryReactor* EvaluationRpc::CompareEvaluations(Context* ctx,
                                                             const v1::CompareEvaluationsRequest* in,
                                                             v1::CompareEvaluationsResponse* out) {
   return rpc::run(room_, ctx, in, out, [=, this](rpc::Call& call) {
-    return evaluations_.compare(call.principal(), *in);
+    return evaluations_.compare(call.principal(), *in, call.stop());
   });
 }
 

@@ -46,6 +46,17 @@ base::Status check_whole(const v1::EvaluationSpec& spec, const v1::Adapter& mode
   return {};
 }
 
+// One of those who compare at the same time.
+struct ComparisonPlace {
+  explicit ComparisonPlace(std::atomic<int>& all) : all(all), taken(++all) {}
+  ~ComparisonPlace() { --all; }
+  ComparisonPlace(const ComparisonPlace&) = delete;
+  ComparisonPlace& operator=(const ComparisonPlace&) = delete;
+
+  std::atomic<int>& all;
+  const int taken;  // how many there were with this one
+};
+
 bool matches(const v1::Evaluation& evaluation, const v1::ListEvaluationsRequest::Filter& filter) {
   const auto& states = filter.states();
   if (!states.empty() &&
@@ -244,7 +255,8 @@ base::Result<v1::ListEvaluationSamplesResponse> Evaluations::samples(
 }
 
 base::Result<v1::CompareEvaluationsResponse> Evaluations::compare(
-    const auth::Principal& who, const v1::CompareEvaluationsRequest& request) {
+    const auth::Principal& who, const v1::CompareEvaluationsRequest& request,
+    const std::stop_token& stop) {
   DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kEvalRead));
   if (request.a().empty()) return missing("a");
   if (request.b().empty()) return missing("b");
@@ -252,7 +264,12 @@ base::Result<v1::CompareEvaluationsResponse> Evaluations::compare(
   DEX_RETURN_IF_ERROR(check_evaluation_id(request.b()));
   DEX_ASSIGN_OR_RETURN(const auto a, parts_.jobs.get(who.tenant(), request.a()));
   DEX_ASSIGN_OR_RETURN(const auto b, parts_.jobs.get(who.tenant(), request.b()));
-  return compare_evaluations(a, b, parts_.models, parts_.layout, request);
+  const ComparisonPlace place(comparing_);
+  if (place.taken > options_.comparisons) {
+    return base::Status(base::Code::kResourceExhausted, "RATE_LIMITED",
+                        "the server computes other comparisons just now; try again in a moment");
+  }
+  return compare_evaluations(a, b, parts_.models, parts_.layout, request, stop);
 }
 
 base::Result<Answer<v1::Evaluation>> Evaluations::cancel(

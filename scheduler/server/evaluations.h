@@ -1,7 +1,9 @@
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
+#include <stop_token>
 #include <string>
 
 #include "dex/v1/evaluation.pb.h"
@@ -40,6 +42,9 @@ class Evaluations {
     std::function<void()> changed;
     // As FineTuningJobs::Options.
     std::function<base::Status()> durable;
+    // compare() at a time. It computes, on the threads that answer everybody's calls, so half of
+    // them are left for others.
+    int comparisons = 4;
   };
   Evaluations(Parts parts, Options options) : parts_(parts), options_(std::move(options)) {}
 
@@ -62,9 +67,10 @@ class Evaluations {
   // evaluation_samples.h.
   base::Result<v1::ListEvaluationSamplesResponse> samples(
       const auth::Principal& who, const v1::ListEvaluationSamplesRequest& request);
-  // evaluation_comparison.h.
-  base::Result<v1::CompareEvaluationsResponse> compare(
-      const auth::Principal& who, const v1::CompareEvaluationsRequest& request);
+  // evaluation_comparison.h. RATE_LIMITED while Options::comparisons are computed already.
+  base::Result<v1::CompareEvaluationsResponse> compare(const auth::Principal& who,
+                                                       const v1::CompareEvaluationsRequest& request,
+                                                       const std::stop_token& stop);
   base::Result<Answer<v1::Evaluation>> cancel(const auth::Principal& who,
                                               const v1::CancelEvaluationRequest& request);
   // JOB_STATE_CONFLICT before it has ended. Also waits for the disk.
@@ -78,6 +84,7 @@ class Evaluations {
 
   Parts parts_;
   Options options_;
+  std::atomic<int> comparing_{0};
 };
 
 }  // namespace dex::server

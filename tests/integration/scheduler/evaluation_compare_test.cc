@@ -5,9 +5,16 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "scheduler/server/evaluations.h"
+#include "services/auth/authenticator.h"
+#include "services/base/clock.h"
+#include "services/base/random.h"
+#include "services/monitor/registry.h"
 #include "services/statistics/item_rows.h"
 #include "tests/integration/scheduler/evaluation_fixture.h"
 
@@ -199,6 +206,47 @@ TEST_F(EvaluationCompareTest, LabelsAndStatesAreChecked) {
   EXPECT_EQ(compare(queued, one).status().reason(), "JOB_STATE_CONFLICT");
   EXPECT_EQ(compare(one, "").status().reason(), "MISSING_FIELD");
   EXPECT_EQ(compare(create_good().id(), one).status().reason(), "RESOURCE_NOT_FOUND");
+}
+
+// It may take seconds: for a call that has ended, or beside too many others, not even a row.
+TEST_F(EvaluationCompareTest, NothingIsComputedForNobodyOrBesideTooMany) {
+  const auto id = measured(items({loss("base", 3)}));
+  store::Store::Options to_redis;
+  to_redis.redis.address = redis_.address();
+  store::Store store(std::move(to_redis));
+  store::JobRepository jobs(store);
+  store::FileRepository files(store);
+  store::AdapterRepository adapters(store);
+  const auto models = ModelCatalog::load(directory_ / "models/models.json");
+  ASSERT_TRUE(models.ok()) << models.status().to_string();
+  const DataLayout layout(directory_ / "data");
+  monitor::Registry registry{"test", "0", "0"};
+  Metrics metrics{registry};
+  base::SystemClock clock;
+  base::SystemRandom random;
+  base::UlidGenerator ids{clock, random};
+  const Evaluations::Parts parts{store, jobs, files, adapters, *models, layout, metrics, ids};
+  Evaluations::Options options;
+  options.comparisons = 1;
+  Evaluations ours(parts, options);
+  options.comparisons = 0;
+  Evaluations busy(parts, options);
+
+  const auto who = auth::Authenticator("default", {auth::Scope::kEvalRead}).authenticate({});
+  v1::CompareEvaluationsRequest request;
+  request.set_a(id);
+  request.set_b(id);
+  std::stop_source client;
+  for (int i = 0; i < 2; ++i) {  // each gives its place back
+    const auto found = ours.compare(*who, request, client.get_token());
+    ASSERT_TRUE(found.ok()) << found.status().to_string();
+    EXPECT_EQ(found->differences_size(), 1);
+  }
+  const auto refused = busy.compare(*who, request, client.get_token()).status();
+  EXPECT_EQ(refused.reason(), "RATE_LIMITED") << refused.to_string();
+  client.request_stop();
+  const auto ended = ours.compare(*who, request, client.get_token()).status();
+  EXPECT_EQ(ended.code(), base::Code::kCancelled) << ended.to_string();
 }
 
 TEST_F(EvaluationCompareTest, NumbersThatChangedOnTheDiskAreNotCompared) {
