@@ -192,7 +192,7 @@ TEST_F(ForwardTest, ADeadlineThatPassesStopsTheScheduler) {
     return base::Result<v1::File>(rpc::deadline_passed());
   };
   grpc::ClientContext context;
-  rpc::set_timeout(context, std::chrono::milliseconds(300));
+  rpc::set_timeout(context, std::chrono::seconds(2));  // by then it has reached the scheduler
   EXPECT_EQ(get(context).code(), base::Code::kDeadlineExceeded);
   EXPECT_TRUE(stopped.wait());
 }

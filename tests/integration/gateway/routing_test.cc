@@ -329,7 +329,7 @@ TEST_F(RoutingTest, AWorkerThatIsKilledEndsItsStreamsAtOnce) {
   a_.kill();
   EXPECT_EQ(tokens->next(), "");
   EXPECT_EQ(tokens->finish().code(), base::Code::kUnavailable);
-  EXPECT_LT(steady_clock::now() - before, seconds(5));
+  EXPECT_LT(steady_clock::now() - before, seconds(15));
   EXPECT_EQ(generate("smol").status().reason(), "ENGINE_LOST");  // still routed, nobody there
 }
 
@@ -376,7 +376,7 @@ TEST_F(RoutingTest, InferenceOutlivesTheScheduler) {
   add_adapter(routes, "new");
   scheduler_->set_routes(routes);
   while (!generate("new").ok()) {
-    ASSERT_LT(steady_clock::now() - before, seconds(15));
+    ASSERT_LT(steady_clock::now() - before, seconds(30));
   }
 }
 

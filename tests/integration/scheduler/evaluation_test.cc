@@ -148,9 +148,6 @@ TEST_F(EvaluationTest, SameRequestIdGivesTheSameEvaluation) {
 }
 
 TEST_F(EvaluationTest, ALostWorkersEvaluationGoesOnBehindItsLastStep) {
-  lease_ms_ = 2000;
-  restart();
-  reconnect();
   enlist("w1");
   enlist("w2");
   const auto made = created();
@@ -166,7 +163,8 @@ TEST_F(EvaluationTest, ALostWorkersEvaluationGoesOnBehindItsLastStep) {
   attempt.mutable_checkpoint()->set_step(1);
   ASSERT_TRUE(call(*workers_, &iv1::WorkerService::Stub::Heartbeat, offer).ok());
 
-  const auto second = claim("w2", 20000);  // waits for the lease to run out
+  let_lease_run_out(first.job_id());
+  const auto second = claim("w2", 20000);  // waits for the sweep
   ASSERT_TRUE(second.has_job());
   EXPECT_EQ(second.job().job_id(), made.id());
   EXPECT_EQ(second.job().attempt(), 2U);

@@ -12,6 +12,10 @@ using support::eventually;
 
 class OutageTest : public SchedulerTest {
  protected:
+  OutageTest() {
+    store_patience_ = std::chrono::milliseconds(500);
+    restart();
+  }
   void wait_ready() {
     ASSERT_TRUE(eventually([&] { return scheduler_->ready().ok(); }));
   }

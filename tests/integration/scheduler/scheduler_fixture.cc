@@ -69,7 +69,7 @@ SchedulerOptions SchedulerTest::options() {
   options.times.worker_timeout_ms = 60'000;
   options.sweep_ms = 100;
   options.archive_after_ms = archive_after_ms_;
-  options.store_patience = std::chrono::milliseconds(500);
+  options.store_patience = store_patience_;
   return options;
 }
 
@@ -211,6 +211,11 @@ iv1::HeartbeatResponse SchedulerTest::beat(const iv1::ClaimedJob& job, int64_t s
   const auto reply = call(*workers_, &iv1::WorkerService::Stub::Heartbeat, request);
   EXPECT_TRUE(reply.ok()) << reply.status().to_string();
   return reply.ok() ? *reply : iv1::HeartbeatResponse();
+}
+
+void SchedulerTest::let_lease_run_out(const std::string& job) {
+  redis_.call({"HSET", "dex:{s0}:job:" + job, "lease_ms", "1"});
+  redis_.call({"ZADD", "dex:{s0}:lease", "1", job});
 }
 
 bool SchedulerTest::is_told_to_stop(const iv1::ClaimedJob& job) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -60,6 +61,8 @@ class SchedulerTest : public testing::Test {
   iv1::HeartbeatResponse beat(const iv1::ClaimedJob& job, int64_t sequence,
                               const std::string& worker = "w1",
                               std::vector<v1::FineTuningEvent> events = {});
+  // As if nothing had been heard of its worker for long: the next sweep takes the job from it.
+  void let_lease_run_out(const std::string& job);
   // Beats until the answer is to cancel; false: it never is.
   bool is_told_to_stop(const iv1::ClaimedJob& job);
   // Writes what a worker publishes, with its checksums.json (unless `files` has one), and reports
@@ -109,7 +112,9 @@ class SchedulerTest : public testing::Test {
   std::unique_ptr<iv1::RouteService::Stub> routes_;
   int next_ = 0;
   int64_t lease_ms_ = 20'000;          // takes effect at the next restart()
-  int64_t archive_after_ms_ = 60'000;  // likewise
+  int64_t archive_after_ms_ = 60'000;  // likewise, as the next
+  // Long, since a busy disk may keep Redis for seconds; short where a test takes Redis away.
+  std::chrono::milliseconds store_patience_{10'000};
 
   void connect();  // to a scheduler that a test put in place itself
 };

@@ -131,18 +131,13 @@ TEST_F(FailureClassTest, NoneEatsAnothersBudget) {
 }
 
 // An agent that dies is a crash, whatever the job's failures were.
-class LostWorkerTest : public FailureClassTest {
- protected:
-  LostWorkerTest() {
-    lease_ms_ = 3'000;
-    restart();
-  }
-};
+class LostWorkerTest : public FailureClassTest {};
 
 TEST_F(LostWorkerTest, ALeaseThatRunsOutCountsAsACrash) {
   const std::string id = create_good().id();
   finish(next_attempt(), iv1::OUTCOME_FAIL_RETRY, "internal");
-  ASSERT_EQ(next_attempt().attempt(), 2U);  // and nothing more is heard of it
+  ASSERT_EQ(next_attempt().attempt(), 2U);
+  let_lease_run_out(id);
   ASSERT_TRUE(support::eventually([&] { return used(id).at("crashes") == 1; }));
   EXPECT_EQ(used(id),
             (Budget{{"failures", 1}, {"crashes", 1}, {"ooms", 0}, {"fulls", 0}, {"preempts", 0}}));
@@ -154,6 +149,7 @@ TEST_F(LostWorkerTest, TheThirdTimeTheJobIsPoisonAndOthersGoOn) {
   const std::string id = create_good().id();
   for (int death = 1; death <= 3; ++death) {
     ASSERT_EQ(next_attempt().job_id(), id);
+    let_lease_run_out(id);
     ASSERT_TRUE(support::eventually([&] { return used(id).at("crashes") == death; }));
   }
   EXPECT_EQ(get(id).state(), v1::JOB_STATE_FAILED);

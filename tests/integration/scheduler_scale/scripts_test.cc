@@ -15,8 +15,12 @@
 namespace dex::scale {
 namespace {
 
-constexpr double kLongest_ms = 50;
 constexpr int kAttempts = 3;  // the machine has other work too, but not thrice at the same script
+
+// What is promised, as long_form.h holds measured times against it.
+double longest_ms() {
+  return 50.0 * support::slack();
+}
 
 constexpr int kAdapters = 5000;
 constexpr int kOfEachKind = 60;  // more than a sweep takes at once
@@ -344,7 +348,7 @@ TEST_F(ScriptsTest, NoScriptIsLong) {
     bool all_short = true;
     for (const auto& [script, ms] : times) {
       best[script] = best.contains(script) ? std::min(best[script], ms) : ms;
-      all_short = all_short && best[script] <= kLongest_ms;
+      all_short = all_short && best[script] <= longest_ms();
     }
     if (all_short) break;
   }
@@ -355,7 +359,7 @@ TEST_F(ScriptsTest, NoScriptIsLong) {
   for (std::string script; expected >> script;)
     EXPECT_TRUE(best.contains(script)) << script << " was not measured";
   for (const auto& [script, ms] : best) {
-    EXPECT_LE(ms, kLongest_ms) << script;
+    EXPECT_LE(ms, longest_ms()) << script;
     support::figure("P17", script + "_max_ms", ms);
   }
 }
@@ -380,7 +384,7 @@ TEST_F(ScriptsTest, ReconcileFindsNothingToRepair) {
     ASSERT_TRUE(fixes.ok()) << fixes.status().to_string();
     EXPECT_EQ(*fixes, 0);
   });
-  EXPECT_LE(times["reconcile"], kLongest_ms);
+  EXPECT_LE(times["reconcile"], longest_ms());
   support::figure("P17", "reconcile_max_ms", times["reconcile"]);
 }
 

@@ -6,6 +6,11 @@ namespace {
 
 class HealthTest : public SurfaceTest {
  protected:
+  HealthTest() {
+    store_patience_ = std::chrono::milliseconds(500);
+    restart();
+    reconnect();
+  }
   v1::Health health() {
     const auto found = call(*admin_, &AdminStub::GetHealth, v1::GetHealthRequest());
     EXPECT_TRUE(found.ok()) << found.status().to_string();

@@ -66,7 +66,6 @@ class LimitsTest : public SurfaceTest {
 
 TEST_F(LimitsTest, AJobThatNobodyTakesExpiresAtItsDeadline) {
   const auto job = create_with_deadline(0.3);
-  EXPECT_EQ(job.state(), v1::JOB_STATE_QUEUED);
   ASSERT_TRUE(expires(job.id()));
   const auto ended = get(job.id());
   EXPECT_GE(TimeUtil::DurationToMilliseconds(ended.end_time() - ended.create_time()), 300);
@@ -90,7 +89,7 @@ TEST_F(LimitsTest, AJobThatNobodyTakesExpiresAtItsDeadline) {
 
 TEST_F(LimitsTest, ARunningJobIsStoppedAtItsDeadline) {
   enlist();
-  const auto job = create_with_deadline(2);
+  const auto job = create_with_deadline(5);  // until then somebody has claimed it
   const auto claimed = claim().job();
   ASSERT_EQ(claimed.job_id(), job.id());
   int64_t sequence = 0;
@@ -104,7 +103,7 @@ TEST_F(LimitsTest, ARunningJobIsStoppedAtItsDeadline) {
   EXPECT_EQ(finish(claimed, iv1::OUTCOME_CANCELLED), "CANCELLED");
   const auto ended = get(job.id());
   EXPECT_EQ(ended.state(), v1::JOB_STATE_EXPIRED);
-  EXPECT_GE(TimeUtil::DurationToMilliseconds(ended.end_time() - ended.create_time()), 2000);
+  EXPECT_GE(TimeUtil::DurationToMilliseconds(ended.end_time() - ended.create_time()), 5000);
   EXPECT_EQ(ended.error().code(), "deadline_exceeded");
   EXPECT_EQ(ended.attempt(), 1U);
   EXPECT_EQ(last_event(job.id()), "job_expired");
@@ -119,7 +118,6 @@ TEST_F(LimitsTest, ARedrivenJobHasTheDeadlineOfItsNewLife) {
   request.set_deadline_seconds(0.3);
   const auto redriven = call(*admin_, &AdminStub::RedriveFineTuningJob, request);
   ASSERT_TRUE(redriven.ok()) << redriven.status().to_string();
-  EXPECT_EQ(redriven->state(), v1::JOB_STATE_QUEUED);
   ASSERT_TRUE(expires(job.id()));
   EXPECT_EQ(get(job.id()).error().code(), "deadline_exceeded") << "not that of its first life";
 }

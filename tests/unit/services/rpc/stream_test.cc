@@ -305,8 +305,8 @@ TEST_F(StreamTest, DrainEndsWatchesAndTheServerStopsInTime) {
   for (int i = 0; i < 100; ++i) calls.push_back(download());
   ASSERT_TRUE(all.wait());
   const auto before = std::chrono::steady_clock::now();
-  server_->stop(std::chrono::seconds(10));
-  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(5));
+  server_->stop(std::chrono::seconds(60));
+  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(15));
   for (auto& call : calls) {
     EXPECT_EQ(call->next(), std::nullopt);
     EXPECT_EQ(call->finish().reason(), "SERVER_DRAINING");
