@@ -184,6 +184,10 @@ base::Result<iv1::ClaimResponse> Workers::claim(const iv1::ClaimRequest& request
     case Answer::kJob:
       break;
   }
+  // The claim stands, whatever becomes of the answer; a replayed one was counted then.
+  if (!answer.replayed) {
+    parts_.metrics.claimed(answer.job.pool, static_cast<double>(answer.job.waited_ms) / 1000);
+  }
   auto job = granted(answer.job);
   if (job.status().code() == base::Code::kNotFound) {
     DEX_RETURN_IF_ERROR(give_up(claim, answer.job, job.status()));
@@ -194,7 +198,6 @@ base::Result<iv1::ClaimResponse> Workers::claim(const iv1::ClaimRequest& request
   DEX_ASSIGN_OR_RETURN(*response.mutable_job(), std::move(job));
   if (answer.replayed) return response;  // the answer was lost on its way, not a second claim
   spdlog::info("job {} attempt {} runs on {}", answer.job.id, answer.job.attempt, claim.worker);
-  parts_.metrics.claimed(answer.job.pool, static_cast<double>(answer.job.waited_ms) / 1000);
   options_.changed();
   return response;
 }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -11,6 +12,7 @@
 #include "dex/v1/finetuning.pb.h"
 #include "scheduler/store/store.h"
 #include "tests/support/cut_proxy.h"
+#include "tests/support/event_counts.h"
 #include "tests/support/far_network.h"
 #include "tests/support/program.h"
 #include "tests/support/redis_server.h"
@@ -100,9 +102,12 @@ class ChaosPlatform {
   bool ready(int64_t limit_ms = 60'000);
   // Stops agents, gateway and schedulers by SIGTERM; false when one of them had to be killed.
   bool stop();
-  // stop(), then what is wrong with the store (jobs.md §14), with any artefact, or with a published
-  // chain; empty: nothing.
+  // stop(), then what is wrong with the store (jobs.md §14), with any artefact, with a published
+  // chain, or with what the schedulers have counted; empty: nothing.
   std::vector<std::string> wrong();
+  // What the schedulers count while `work` is done and the events of that time say otherwise (P18).
+  // First waits until every job has ended.
+  std::vector<std::string> miscounted_during(const std::function<void()>& work);
 
  private:
   void start_redis_side();
@@ -113,6 +118,13 @@ class ChaosPlatform {
   [[nodiscard]] bool is_far(int agent) const {
     return options_.far != nullptr && agent == options_.agents - 1;
   }
+  bool stop_agents_and_gateway();
+  bool stop_schedulers();
+  CounterValues counted();  // over all schedulers that run, since they were started
+  // What they have counted since `before` and `events` say otherwise, once they have had the time.
+  std::vector<std::string> miscounted(EventCounts& events, const CounterValues& before);
+  // Schedulers were killed with what they had counted, or did not get an answer of the store's.
+  bool lost_counts();
 
   const Options options_;
   const TemporaryDirectory directory_;

@@ -20,6 +20,7 @@
 namespace dex::support {
 
 void Program::start() {
+  ++starts_;
   base::Subprocess::Options process;
   // As dexd starts its children: what it execs dies with this thread, however the test ends.
   process.program = (build_dir() / "bin/dexd").string();

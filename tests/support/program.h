@@ -41,6 +41,7 @@ class Program {
   [[nodiscard]] const std::string& name() const { return options_.name; }
   [[nodiscard]] const std::string& grpc() const { return options_.grpc; }
   [[nodiscard]] bool running() const;
+  [[nodiscard]] int starts() const { return starts_; }  // how often it was started
   [[nodiscard]] pid_t pid() const { return process_->pid(); }
   // /readyz answers 200. Waits up to 20 s for a frozen one.
   [[nodiscard]] bool ready() const;
@@ -56,6 +57,7 @@ class Program {
 
   const Options options_;
   std::unique_ptr<base::Subprocess> process_;
+  int starts_ = 0;
 };
 
 // A free port of loopback below those that the kernel gives to connections, so that nobody takes it

@@ -54,14 +54,13 @@ at::Tensor document_weights(const SupervisedBatch& batch, int64_t& documents) {
 // ∂L/∂ξ of one batch added to `sum` as absolute values, a document each. `inputs` is what each
 // layer read, then what the last one wrote, of a pass without a graph: each layer is computed once
 // more for its own backward, so that only one layer's activations are held at a time. Empties
-// `inputs`.
+// `inputs`. `head` is the model's, in their type and without a gradient.
 void add_importance(const model::Llama& llama, const model::Adaptation& adaptation,
                     const SupervisedBatch& batch, std::vector<at::Tensor>& inputs,
-                    kernels::LinearCrossEntropy& cross_entropy, MeanOfMeans& sum) {
+                    const at::Tensor& head, kernels::LinearCrossEntropy& cross_entropy,
+                    MeanOfMeans& sum) {
   const at::AutoGradMode grad(true);
   const at::Tensor weights = document_weights(batch, sum.documents);
-  // Where all weights are trained, the head would get a gradient that nobody wants here.
-  const at::Tensor head = llama.lm_head(adaptation).detach();
   at::Tensor x = inputs.back().requires_grad_(true);
   cross_entropy.loss(llama.normed(x, adaptation), head, batch.targets, weights)
       .backward({}, /*retain_graph=*/false, /*create_graph=*/false, at::TensorList(x));
@@ -144,6 +143,12 @@ HeadScores measure_heads(const model::Llama& llama, const model::Adaptation& ada
   const auto zeros = [&] { return at::zeros({layers, heads}, at::kDouble); };
   MeanOfMeans nats{zeros()}, normalized{zeros()}, importance{zeros()};
   HeadScores scores;
+  const auto in_type = [&](const at::Tensor& tensor) {
+    return options.exact ? tensor.to(at::kDouble) : tensor;
+  };
+  // Where all weights are trained, the head would get a gradient that nobody wants here.
+  const at::Tensor head =
+      options.importance ? in_type(llama.lm_head(adaptation).detach()) : at::Tensor();
 
   for (const SupervisedBatch& batch : supervise_in_batches(documents, options.batch_tokens)) {
     const auto& bounds = batch.batch.bounds;
@@ -152,14 +157,14 @@ HeadScores measure_heads(const model::Llama& llama, const model::Adaptation& ada
     if (options.entropy) entropy.watch(observer, nats, normalized, scores.entropy_of_magnitudes);
     {
       const at::NoGradGuard no_graph;
-      std::vector<at::Tensor> inputs = {llama.embedded(batch.batch, adaptation)};
+      std::vector<at::Tensor> inputs = {in_type(llama.embedded(batch.batch, adaptation))};
       for (int64_t l = 0; l < layers; ++l) {
         at::Tensor x = llama.block(l, inputs.back(), batch.batch, adaptation, observer);
         if (!options.importance) inputs.pop_back();
         inputs.push_back(std::move(x));
       }
       if (options.importance)
-        add_importance(llama, adaptation, batch, inputs, cross_entropy, importance);
+        add_importance(llama, adaptation, batch, inputs, head, cross_entropy, importance);
     }
     for (size_t i = 0; i + 1 < bounds.size(); ++i)
       nats.documents += bounds[i + 1] - bounds[i] > first;

@@ -190,6 +190,7 @@ void heads(const HeadsCommand& command, std::ostream& out, std::ostream& log) {
   scores.signed_entropy = true;
   scores.entropy = asks("entropy");
   scores.importance = asks("importance");
+  scores.exact = scores.importance;
   if (scores.entropy || scores.importance) {
     kernels::LinearCrossEntropy cross_entropy;
     const HeadScores found =

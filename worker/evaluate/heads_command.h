@@ -15,15 +15,16 @@ struct HeadsCommand {
   std::filesystem::path tokens_file;  // token_sequences.h
   int32_t i_min = 32;         // ≥ 1; see first_counted_row() for sequences without such rows
   int threads = 0;            // 0: all cores
-  std::string dtype = "f32";  // or f64, without hessian: what is computed without fp32's rounding
+  std::string dtype = "f32";  // of the weights; or f64, without hessian: nothing is rounded to fp32
   std::vector<std::string> measures;  // some of head_measures(); empty: entropy, importance
 };
 
 // entropy, importance, cosine, cka, sparsity, hessian (minutes a sequence).
 const std::vector<std::string>& head_measures();
 
-// Measures in fp32 (or fp64) whatever the weights are stored in, and writes one line of JSON to
-// `out`:
+// Measures in fp32 (or fp64) whatever the weights are stored in; importance, and entropy where both
+// are asked for, in fp64 over fp32's weights too (HeadScoreOptions::exact). Writes one line of JSON
+// to `out`:
 //   layers, heads, sequences, tokens, i_min (as used), entropy_unit ("nats", or "normalized" when
 //   no sequence has more than i_min ids; then i_min is 1)
 //   entropy [L][H], entropy_of ("A", or "|M| renormalised" where maps are signed) · importance

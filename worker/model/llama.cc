@@ -243,6 +243,27 @@ class Pass {
   std::vector<int64_t> lengths_;
 };
 
+// `weights` for a pass through `layer` alone, in `type`; the others keep theirs, which nobody
+// reads.
+Weights layer_in(at::ScalarType type, int64_t layer, Weights weights) {
+  for (const auto& [name, place] : layer_places(weights.layers[static_cast<size_t>(layer)])) {
+    if (place->defined()) *place = place->to(type);
+  }
+  weights.embed = at::empty({0}, weights.embed.options().dtype(type));  // says what a pass is in
+  return weights;
+}
+
+Adaptation layer_in(at::ScalarType type, int64_t layer, Adaptation adaptation) {
+  if (adaptation.layers.empty()) return adaptation;
+  const std::string prefix = "model.layers." + std::to_string(layer) + ".";
+  for (const Trainable& entry : trainables(adaptation)) {
+    if (entry.name.starts_with(prefix)) *entry.tensor = entry.tensor->to(type);
+  }
+  Tensor& mask = adaptation.layers[static_cast<size_t>(layer)].mask;
+  if (mask.defined()) mask = mask.to(type);
+  return adaptation;
+}
+
 void check_range(const Tensor& values, int64_t limit, const char* what) {
   const int64_t low = values.min().item<int64_t>(), high = values.max().item<int64_t>();
   if (low >= 0 && high < limit) return;
@@ -349,11 +370,17 @@ Tensor Llama::embedded(const Batch& batch, const Adaptation& adaptation) const {
 Tensor Llama::block(int64_t layer, const Tensor& x, const Batch& batch,
                     const Adaptation& adaptation, const Observer& observer) const {
   check_call(batch, adaptation);
-  return Pass(config_, weights_, batch, adaptation, observer).block(layer, x);
+  const auto type = x.scalar_type();
+  if (type == weights_.embed.scalar_type())
+    return Pass(config_, weights_, batch, adaptation, observer).block(layer, x);
+  const Weights weights = layer_in(type, layer, weights_);
+  const Adaptation in_type = layer_in(type, layer, adaptation);
+  return Pass(config_, weights, batch, in_type, observer).block(layer, x);
 }
 
 Tensor Llama::normed(const Tensor& x, const Adaptation& adaptation) const {
-  return kernels::rms_norm(x, replaced_weights(weights_, adaptation).norm, config_.rms_norm_eps);
+  const Tensor norm = replaced_weights(weights_, adaptation).norm.to(x.scalar_type());
+  return kernels::rms_norm(x, norm, config_.rms_norm_eps);
 }
 
 Tensor Llama::logits(const Batch& batch, const Adaptation& adaptation) const {

@@ -80,7 +80,9 @@ class Llama {
 
   // hidden() in steps, for a backward pass that goes layer by layer and keeps only what lies
   // between the layers: the residual stream [N, D] before the first one, behind `layer`, and
-  // hidden() of what is behind the last one. Same errors.
+  // hidden() of what is behind the last one. Same errors. The last two compute in the type of `x`:
+  // where that is not the weights', the layer's own are converted for the call, so that an analysis
+  // in fp64 over weights in fp32 costs one layer's copy.
   at::Tensor embedded(const Batch& batch, const Adaptation& adaptation) const;
   at::Tensor block(int64_t layer, const at::Tensor& x, const Batch& batch,
                    const Adaptation& adaptation, const Observer& observer) const;

@@ -53,7 +53,8 @@ class TooLittleMemory : public std::runtime_error {
 // The subjects of an evaluation. Base and adapters share one engine, so the base is in memory once;
 // a whole model has weights and an engine of its own, and the base's tokenizer and template, which
 // are in its folder too. Loads everything in its constructor, once it has seen that it fits where
-there are whole models.One thread.class EvaluationSubjects {
+// there are whole models. One thread.
+class EvaluationSubjects {
  public:
   struct Options {
     std::filesystem::path model;

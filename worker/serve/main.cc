@@ -147,7 +147,8 @@ CLI::App* add_heads(CLI::App& app, dex::evaluate::HeadsCommand& heads) {
       ->check(CLI::Range(1, 1024));
   command
       ->add_option("--dtype", heads.dtype,
-                   "f32, as analyses measure; f64 shows what its rounding makes (not with hessian)")
+                   "of the weights: f32, as analyses measure, though importance and the entropy "
+                   "beside it are computed in fp64; f64: everything is (not with hessian)")
       ->check(CLI::IsMember({"f32", "f64"}))
       ->capture_default_str();
   return command;

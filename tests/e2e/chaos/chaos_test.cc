@@ -315,6 +315,14 @@ TEST(ChaosTest, EveryAcknowledgedJobEndsOnceWithItsOwnWholeResult) {
   std::vector<int64_t> stored;
   for (const auto& event : events->events()) stored.push_back(event.sequence());
   EXPECT_EQ(watcher.seen(), stored);
+
+  // P18: who was killed has lost its counts; who lives counts what happens, and nothing else.
+  const auto miscounted = platform.miscounted_during([&platform] {
+    for (int i = 0; i < 3; ++i)
+      EXPECT_TRUE(platform.becomes(platform.submit("ms-1", 10), "SUCCEEDED"));
+  });
+  EXPECT_THAT(miscounted, IsEmpty());
+  support::figure("P18", "miscounted_after_chaos", static_cast<double>(miscounted.size()));
   EXPECT_THAT(platform.wrong(), IsEmpty());
 }
 

@@ -172,6 +172,7 @@ TEST_F(DrainTest, AnAgentGivesItsJobBackWithACheckpointAndNothingIsCharged) {
         << "a step was done and not saved";
     platform_.agent().start();
   }
+  support::figure("P12", "agents_drained", rounds());
   // The toy goes on only from a checkpoint that is byte for byte and step for step what it was.
   ready();
   expect_time_to_say_so();

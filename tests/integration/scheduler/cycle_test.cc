@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "tests/integration/scheduler/scheduler_fixture.h"
+#include "tests/support/figures.h"
 
 namespace dex::server {
 namespace {
@@ -183,6 +184,7 @@ TEST_F(CycleTest, SixtyFourParallelCreatesMakeOneJob) {
   }
   EXPECT_THAT(ids, testing::Each(ids[0]));
   EXPECT_TRUE(ids[0].starts_with("ftjob-")) << ids[0];
+  support::figure("P6", "creates_that_made_one_job", static_cast<double>(ids.size()));
 }
 
 TEST_F(CycleTest, ValidateOnlyStoresNothing) {

@@ -32,7 +32,7 @@ void weigh(ResolveInput& in, const std::string& group, double weight) {
 TEST(DataGroupsTest, RowsAreReadAsTheyAreUnlessAsked) {
   const auto config = resolved(input()).config;
   EXPECT_EQ(config.spec().hyperparameters().group_by(), Hyperparameters::GROUP_BY_NONE);
-  EXPECT_EQ(config.sources().at("hyperparameters.group_by"), "DEFAULT");
+  EXPECT_EQ(config.sources().at("hyperparameters.group_by"), "DEFAULT (ours)");
 }
 
 // api.md §3.
@@ -41,7 +41,7 @@ TEST(DataGroupsTest, PresetMultilingualBalancesLanguages) {
   in.spec.mutable_hyperparameters()->clear_group_by();
   const auto result = resolved(in);
   EXPECT_EQ(result.config.spec().hyperparameters().group_by(), Hyperparameters::GROUP_BY_LANGUAGE);
-  EXPECT_EQ(result.config.sources().at("hyperparameters.group_by"), "PRESET");
+  EXPECT_EQ(result.config.sources().at("hyperparameters.group_by"), "PRESET (ours)");
   EXPECT_THAT(result.warnings, Not(Contains(StartsWith("group_single"))));
   auto control = in;  // the same rows for the control (method.md §2.7)
   control.spec.mutable_kvo_only()->set_preset("multilingual");

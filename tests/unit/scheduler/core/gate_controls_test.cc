@@ -57,6 +57,27 @@ TEST(GateControlsTest, OtherRowsSeedsAndRatesAreNoControl) {
       << "which change nothing that is trained";
 }
 
+// Of groups, each with its share of the rows that are read (Hyperparameters.group_by).
+TEST(GateControlsTest, OtherGroupsAndWeightsAreNoControl) {
+  auto job = spec_of(input("code"));
+  const auto control = spec_of(control_of(input("code"), "code"));
+  auto& hyper = *job.mutable_hyperparameters();
+  hyper.set_group_by(v1::Hyperparameters::GROUP_BY_LANGUAGE);
+  EXPECT_THAT(
+      control_differences(job, control),
+      ElementsAre("hyperparameters.group_by is GROUP_BY_LANGUAGE, and GROUP_BY_NONE there"));
+  auto same = control;
+  same.mutable_hyperparameters()->set_group_by(v1::Hyperparameters::GROUP_BY_LANGUAGE);
+  EXPECT_THAT(control_differences(job, same), IsEmpty());
+  (*hyper.mutable_group_weights())["cy"] = 2;
+  EXPECT_THAT(control_differences(job, same),
+              ElementsAre("hyperparameters.group_weights are others there"));
+
+  auto of_before = control;
+  of_before.mutable_hyperparameters()->clear_group_by();
+  EXPECT_THAT(control_differences(spec_of(input("code")), of_before), IsEmpty());
+}
+
 // Rivals have rates of their own; the data order is compared all the same.
 TEST(GateControlsTest, RivalsAreComparedByTheirDataOrder) {
   auto lora = input("code");

@@ -29,15 +29,6 @@ TEST(ResolveTest, NamesEveryValueAndItsSource) {
   EXPECT_EQ(config.spec().seed(), 7);
 }
 
-TEST(ResolveTest, AJobStartsByItselfUnlessItsUserSaysNo) {
-  auto in = input();
-  EXPECT_TRUE(resolved(in).config.spec().auto_start());
-  EXPECT_EQ(resolved(in).config.sources().at("auto_start"), "DEFAULT");
-  in.spec.set_auto_start(false);
-  EXPECT_FALSE(resolved(in).config.spec().auto_start());
-  EXPECT_EQ(resolved(in).config.sources().at("auto_start"), "USER");
-}
-
 // method.md §7: each method has its own options and rate; nothing of a preset's branch is left.
 TEST(ResolveTest, MethodsWithoutABranchHaveTheirOwnDefaults) {
   auto in = input();

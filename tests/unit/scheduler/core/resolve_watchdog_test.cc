@@ -1,4 +1,4 @@
-// Watchdog, calibration file and precision in resolved specs.
+// Start, watchdog, calibration file and precision in resolved specs.
 #include <gmock/gmock.h>
 
 #include "tests/unit/scheduler/core/resolve_input.h"
@@ -8,6 +8,15 @@ namespace {
 
 using testing::HasSubstr;
 using v1::HeadSelection;
+
+TEST(ResolveStartTest, AJobStartsByItselfUnlessItsUserSaysNo) {
+  auto in = input();
+  EXPECT_TRUE(resolved(in).config.spec().auto_start());
+  EXPECT_EQ(resolved(in).config.sources().at("auto_start"), "DEFAULT (ours)");
+  in.spec.set_auto_start(false);
+  EXPECT_FALSE(resolved(in).config.spec().auto_start());
+  EXPECT_EQ(resolved(in).config.sources().at("auto_start"), "USER");
+}
 
 TEST(ResolveWatchdogTest, TheWatchdogHasItsDefaultsAndRollsBackOnlyWhereItIsTold) {
   auto in = input();

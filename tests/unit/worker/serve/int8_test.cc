@@ -6,12 +6,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <memory>
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "services/base/clock.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/unit/worker/model/golden.h"
+#include "tests/unit/worker/model/second_map_models.h"
 #include "tests/unit/worker/serve/collector.h"
 #include "tests/unit/worker/serve/tiny_adapters.h"
 #include "worker/model/adapter.h"
@@ -65,6 +70,47 @@ ActivationExtremes extremes_of(const model::Config& config, const model::Weights
   return out;
 }
 
+// Replaced weights and bottleneck adapters are linears like the base's; LoRA's factors and a branch
+// that is not folded stay as they are.
+model::Adaptation rounded(model::Adaptation adaptation) {
+  for (auto& layer : adaptation.layers) {
+    for (at::Tensor* w : {&layer.k, &layer.v, &layer.o, &layer.attention_adapter.down_weight,
+                          &layer.attention_adapter.up_weight, &layer.mlp_adapter.down_weight,
+                          &layer.mlp_adapter.up_weight})
+      *w = rounded(*w);
+  }
+  return adaptation;
+}
+
+using AdapterInUse = std::shared_ptr<const ServingAdapter>;
+
+AdapterInUse served(const model::Adapter& adapter, const ServingModel& model) {
+  return make_serving_adapter(adapter, "a", std::string(64, 'a'), model);
+}
+
+std::vector<float> scores_by(const std::shared_ptr<const ServingModel>& model,
+                             const std::vector<int32_t>& ids, AdapterInUse adapter = nullptr) {
+  base::SystemClock clock;
+  Engine engine(model, nullptr, {.threads = 1}, clock);
+  auto out = std::make_shared<testing::Collector>();
+  EXPECT_TRUE(engine.submit(1, testing::scoring(ids), std::move(adapter), out).ok());
+  engine.run_until_idle();
+  return out->values();
+}
+
+// Log-probabilities of ids[1 …] by the trainer's forward pass.
+void expect_scores_by(const model::Llama& llama, const model::Adaptation& adaptation,
+                      const std::vector<int32_t>& ids, const std::vector<float>& got) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor logits = llama.logits(model::pack({{ids.begin(), ids.end()}}), adaptation);
+  const at::Tensor want = at::log_softmax(logits.to(at::kDouble), 1);
+  ASSERT_EQ(got.size() + 1, ids.size());
+  for (size_t i = 1; i < ids.size(); ++i) {
+    EXPECT_NEAR(got[i - 1], want[static_cast<int64_t>(i) - 1][ids[i]].item<double>(), 2e-4)
+        << "token " << i;
+  }
+}
+
 class Int8Test : public ::testing::Test {
  protected:
   static void SetUpTestSuite() { use_one_library_thread(); }
@@ -73,24 +119,12 @@ class Int8Test : public ::testing::Test {
     model = load_serving_model(dir.path(), Dtype::kInt8);
     weights = model::load_weights(dir.path(), model->config, {.dtype = at::kFloat});
   }
-  std::vector<float> scores(std::shared_ptr<const ServingAdapter> adapter = nullptr) {
-    Engine engine(model, nullptr, {.threads = 1}, clock);
-    auto out = std::make_shared<testing::Collector>();
-    EXPECT_TRUE(engine.submit(1, testing::scoring(ids), std::move(adapter), out).ok());
-    engine.run_until_idle();
-    return out->values();
+  std::vector<float> scores(AdapterInUse adapter = nullptr) const {
+    return scores_by(model, ids, std::move(adapter));
   }
   void expect_scores_of(const model::Weights& of, const model::Adaptation& adaptation,
-                        const std::vector<float>& got) {
-    const at::NoGradGuard no_grad;
-    const at::Tensor logits =
-        model::Llama(model->config, of).logits(model::pack({{ids.begin(), ids.end()}}), adaptation);
-    const at::Tensor want = at::log_softmax(logits.to(at::kDouble), 1);
-    ASSERT_EQ(got.size() + 1, ids.size());
-    for (size_t i = 1; i < ids.size(); ++i) {
-      EXPECT_NEAR(got[i - 1], want[static_cast<int64_t>(i) - 1][ids[i]].item<double>(), 2e-4)
-          << "token " << i;
-    }
+                        const std::vector<float>& got) const {
+    expect_scores_by(model::Llama(model->config, of), adaptation, ids, got);
   }
 
   support::TemporaryDirectory dir;
@@ -103,11 +137,7 @@ class Int8Test : public ::testing::Test {
 TEST_F(Int8Test, ScoresAreThoseOfTheRoundedWeights) {
   expect_scores_of(rounded(weights), {}, scores());
   // It is a rounding that shows: the weights as they were score otherwise.
-  Engine exact(load_serving_model(dir.path(), Dtype::kF32), nullptr, {.threads = 1}, clock);
-  auto out = std::make_shared<testing::Collector>();
-  EXPECT_TRUE(exact.submit(1, testing::scoring(ids), nullptr, out).ok());
-  exact.run_until_idle();
-  EXPECT_NE(out->values(), scores());
+  EXPECT_NE(scores_by(load_serving_model(dir.path(), Dtype::kF32), ids), scores());
 }
 
 // method.md §8.5: beside what eight bits cost, for the base and an adapter.
@@ -150,9 +180,22 @@ TEST_F(Int8Test, AFoldedAdapterIsRoundedAfterwards) {
   const model::Adapter adapter =
       testing::tiny_adapter(testing::tiny_options()[0], 50, model->weights_sha256);
   ASSERT_TRUE(model::not_foldable(adapter.adaptation.options).empty());
-  const auto serving = make_serving_adapter(adapter, "a", std::string(64, 'a'), *model);
   expect_scores_of(rounded(model::folded_weights(weights, adapter.adaptation)), {},
-                   scores(serving));
+                   scores(served(adapter, *model)));
+}
+
+// Sums of the past, activated bottlenecks, LoRA and bottleneck adapters: beside an int8 base.
+TEST_F(Int8Test, WhatIsNotFoldedStandsBesideTheRoundedWeights) {
+  for (const int which : {testing::kPrefixMean, testing::kUniformMap, testing::kSilu,
+                          testing::kDexOnlyGelu, testing::kLoraPrefix, testing::kAllLora,
+                          testing::kAttentionLora, testing::kBottleneckAdapter}) {
+    SCOPED_TRACE(which);
+    const auto& options = testing::tiny_options().at(static_cast<size_t>(which));
+    const model::Adapter adapter = testing::tiny_adapter(options, 50, model->weights_sha256);
+    const auto found = scores(served(adapter, *model));
+    expect_scores_of(rounded(weights), rounded(adapter.adaptation), found);
+    EXPECT_NE(found, scores()) << "it is the base that answered";
+  }
 }
 
 TEST_F(Int8Test, DecodingReadsTheSameWeightsAsPrefill) {
@@ -194,6 +237,53 @@ TEST_F(Int8Test, TakesLessThanFp32AndSaysSo) {
   EXPECT_EQ(parse_dtype("int8"), Dtype::kInt8);
   EXPECT_LT(model->bytes, exact->bytes);
 }
+
+// Models that subtract maps: λ, and W_λ of V2, stay as stored.
+class Int8DifferentialTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  static void SetUpTestSuite() { use_one_library_thread(); }
+
+  // "diffllama", or a family and the version of its second map: "llama3_V1".
+  void write(const std::filesystem::path& folder) const {
+    const auto second = dex::testing::second_map_cases();
+    const auto found =
+        std::ranges::find_if(second, [](const auto& each) { return each.name() == GetParam(); });
+    const std::string family = found == second.end() ? GetParam() : found->family;
+    const auto tensors = dex::testing::family_tensors(dex::testing::family_golden(family));
+    if (found == second.end()) return dex::testing::write_family(folder, family, tensors);
+    dex::testing::write_family(dir / "base", family, tensors);
+    dex::testing::write_second_map(dir / "base", folder, *found,
+                                   dex::testing::second_map_model(dir / "base", *found));
+  }
+
+  support::TemporaryDirectory dir;
+};
+
+TEST_P(Int8DifferentialTest, ScoresAreThoseOfTheRoundedWeights) {
+  write(dir / "model");
+  const auto model = load_serving_model(dir / "model", Dtype::kInt8);
+  const auto weights = model::load_weights(dir / "model", model->config, {.dtype = at::kFloat});
+  const auto eight_bits = rounded(weights);
+  const model::Llama llama(model->config, eight_bits);
+  std::vector<int32_t> ids;
+  for (int32_t i = 0; i < 29; ++i) ids.push_back((i * i * 7 + i * 3 + 5) % 71);
+  const auto of_base = scores_by(model, ids);
+  expect_scores_by(llama, {}, ids, of_base);
+  EXPECT_NE(scores_by(load_serving_model(dir / "model", Dtype::kF32), ids), of_base);
+  for (const int which : {testing::kAllLora, testing::kBottleneckAdapter}) {
+    auto adaptation = model::initial_adaptation(
+        testing::tiny_options().at(static_cast<size_t>(which)), model->config, weights, {}, 9);
+    dex::testing::move_all(adaptation, 0.2);
+    const auto adapted = scores_by(model, ids, served(model::make_adapter(adaptation), *model));
+    expect_scores_by(llama, rounded(adaptation), ids, adapted);
+    EXPECT_NE(adapted, of_base);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Int8DifferentialTest,
+                         ::testing::Values("diffllama", "diffllama_biased", "llama3_V1",
+                                           "qwen2_V2"),
+                         [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
 }  // namespace dex::serve

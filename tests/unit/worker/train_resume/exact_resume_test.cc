@@ -23,6 +23,7 @@
 #include "services/base/files.h"
 #include "services/base/frame_channel.h"
 #include "services/base/subprocess.h"
+#include "tests/support/figures.h"
 #include "tests/support/long_form.h"
 #include "tests/support/paths.h"
 #include "tests/support/temporary_directory.h"
@@ -292,6 +293,7 @@ TEST_P(ExactResumeWayTest, KilledAtSeventeenGivesTheBitsOfForty) {
     disturbed.set_prefix_cache_bytes(100'000'000);
   }
   expect_exact(start, disturbed);
+  if (!HasFailure()) support::figure("P13", "updates_equal_to_the_bit", kUpdates);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, ExactResumeWayTest, testing::ValuesIn(ways()),
