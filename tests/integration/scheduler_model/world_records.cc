@@ -22,6 +22,7 @@ void World::put_file() {
       [&] { return answer_of(at.files.put(who, key, file, 2)); }, Repeat::kHalf);
 }
 
+// Often one that a failed job would need again, so that a redrive can find it gone.
 void World::remove_file() {
   std::vector<std::string> all = {"file-missing"};
   std::vector<std::string> used, missed;
