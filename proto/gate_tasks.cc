@@ -13,6 +13,7 @@ namespace {
 using Groupings = std::vector<std::vector<std::string>>;
 
 constexpr const char* kAnyDim = "*";
+constexpr int kOwnSubjects = 2;  // base and adapter come before others
 constexpr const char* kAlwaysThere = "unseen_strings_per_100_words";  // whatever answers' match
 // head_analysis': of a branch that folds; of signed maps, which a base rarely has.
 constexpr const char* kOfBranch = "directions_";
@@ -209,6 +210,8 @@ void check_head_metric(const dex::v1::Gate& gate, const std::string& at,
   }
   if (gate.metric().starts_with(kOfBranch) && gate.against() == dex::v1::Gate::AGAINST_BASE)
     bad.push_back({at + "against", "must be AGAINST_ABSOLUTE: the base has no branch"});
+  if (gate.metric().starts_with(kOfBranch) && gate.against() == dex::v1::Gate::AGAINST_KVO_ONLY)
+    bad.push_back({at + "against", "must be AGAINST_ABSOLUTE: the control has no branch"});
 }
 
 void check_dims(const dex::v1::Gate& gate, const TaskMetric& metric, const std::string& at,
@@ -265,6 +268,10 @@ std::vector<BadValue> bad_task_gate(const dex::v1::Gate& gate, const std::string
                                       task + ": use one of " + names_of_metrics(task)});
     return bad;
   }
+  if (gate.evaluation().multi_needle().needle_counts_size() > 1) {
+    bad.push_back({at + "evaluation.multi_needle.needle_counts",
+                   "can't be several in a gate, which judges one figure: give n_needles"});
+  }
   const std::string only = only_metric(gate.evaluation());
   if (!only.empty() && only != gate.metric() && gate.metric() != kAlwaysThere) {
     bad.push_back({at + "metric", "\"" + gate.metric() + "\" is no row of this " + task +
@@ -284,6 +291,11 @@ bool needs_branch(const dex::v1::Gate& gate) {
   return gate.evaluation().has_head_analysis() && gate.metric().starts_with(kOfBranch);
 }
 
+bool compares_with_other(const dex::v1::Gate& gate) {
+  return gate.against() == dex::v1::Gate::AGAINST_ADAPTER ||
+         gate.against() == dex::v1::Gate::AGAINST_KVO_ONLY;
+}
+
 bool has_task_gates(const dex::v1::FineTuningJobSpec& spec) {
   return std::any_of(spec.gates().begin(), spec.gates().end(),
                      [](const dex::v1::Gate& gate) { return gate.has_evaluation(); });
@@ -300,6 +312,15 @@ dex::v1::EvaluationSpec gate_evaluation(const dex::v1::FineTuningJobSpec& spec,
     subject.set_label(label);
   }
   for (const auto& gate : spec.gates()) {
+    if (!gate.has_evaluation() || !compares_with_other(gate) || gate.adapter().empty() ||
+        !label_of_other(evaluation, gate).empty())
+      continue;
+    auto& subject = *evaluation.add_subjects();
+    subject.set_model(base);
+    subject.set_adapter(gate.adapter());
+    subject.set_label("other-" + std::to_string(evaluation.subjects_size() - kOwnSubjects));
+  }
+  for (const auto& gate : spec.gates()) {
     if (gate.has_evaluation() && task_of_gate(evaluation, gate) < 0)
       *evaluation.add_tasks() = gate.evaluation();
   }
@@ -307,6 +328,13 @@ dex::v1::EvaluationSpec gate_evaluation(const dex::v1::FineTuningJobSpec& spec,
   evaluation.set_seed(0);
   evaluation.set_confidence(0.95);
   return evaluation;
+}
+
+std::string label_of_other(const dex::v1::EvaluationSpec& evaluation, const dex::v1::Gate& gate) {
+  for (int i = kOwnSubjects; i < evaluation.subjects_size(); ++i) {
+    if (evaluation.subjects(i).adapter() == gate.adapter()) return evaluation.subjects(i).label();
+  }
+  return "";
 }
 
 int task_of_gate(const dex::v1::EvaluationSpec& evaluation, const dex::v1::Gate& gate) {

@@ -34,16 +34,22 @@ bool is_of_adapter_alone(const dex::v1::Gate& gate);
 // Whether it is one of method dex's branch.
 bool needs_branch(const dex::v1::Gate& gate);
 
+// Whether it is against another adapter: AGAINST_ADAPTER, AGAINST_KVO_ONLY.
+bool compares_with_other(const dex::v1::Gate& gate);
+
 bool has_task_gates(const dex::v1::FineTuningJobSpec& spec);
 
 // Labels of the subjects of gate_evaluation, the first being what the other is compared with.
 inline constexpr const char* kBaseSubject = "base";
 inline constexpr const char* kAdapterSubject = "adapter";
 
-// The evaluation of a job's gates: its base and the adapter that it has made, the gates' tasks in
-// their order, equal ones once. Without tasks where no gate has one.
+// The evaluation of a job's gates: its base, the adapter that it has made and the others that gates
+// name, in their order; the gates' tasks in their order, equal ones once. Without tasks where no
+// gate has one.
 dex::v1::EvaluationSpec gate_evaluation(const dex::v1::FineTuningJobSpec& spec,
                                         const std::string& base, const std::string& adapter);
+// The label in it of the other adapter that the gate names; empty: there is none.
+std::string label_of_other(const dex::v1::EvaluationSpec& evaluation, const dex::v1::Gate& gate);
 // Which of its tasks is the gate's; −1: none.
 int task_of_gate(const dex::v1::EvaluationSpec& evaluation, const dex::v1::Gate& gate);
 

@@ -20,6 +20,10 @@ using dex::v1::FineTuningJobSpec;
 using dex::v1::Gate;
 
 constexpr int kMostGates = 16;
+// An evaluation has four subjects (api.md §2), of which base and result are two.
+constexpr size_t kMostOthers = 2;
+// In a condition, before the id of the other adapter.
+constexpr std::string_view kControlMark = " - kvo_only ";
 
 // A figure that the trainer measures.
 struct TrainersFigure {
@@ -94,6 +98,48 @@ void check_figure(const Gate& gate, int index, std::vector<BadValue>& bad) {
   }
 }
 
+bool goes_on_from_adapter(const FineTuningJobSpec& spec) {
+  return spec.model().starts_with("ft:");
+}
+
+// Which other adapter a gate is against; `start`: there is one that the job goes on from.
+void check_other(const Gate& gate, int index, bool start, std::vector<BadValue>& bad) {
+  const auto at = [index](const std::string& field) { return gate_path(index, field); };
+  const bool other = compares_with_other(gate);
+  const bool asked = other || (gate.has_adapter() && !gate.has_against());
+  if (asked && !gate.has_evaluation()) {
+    bad.push_back({at(gate.has_against() ? "against" : "adapter"),
+                   "needs an evaluation, in which the other adapter is measured too: what the "
+                   "trainer measures is of the job and its base alone"});
+  }
+  if (gate.has_adapter() && !asked) {
+    bad.push_back({at("adapter"), "has no effect without AGAINST_ADAPTER or AGAINST_KVO_ONLY"});
+  } else if (gate.has_adapter() && gate.adapter().empty()) {
+    bad.push_back({at("adapter"), "must be the id of an adapter"});
+  }
+  if (!other || gate.has_adapter()) return;
+  if (gate.against() == Gate::AGAINST_KVO_ONLY) {
+    bad.push_back({at("adapter"),
+                   "is missing: name the adapter of a job of method kvo_only on the same rows with "
+                   "the same seed"});
+  } else if (!start) {
+    bad.push_back({at("adapter"), "is missing: name the adapter to compare with"});
+  }
+}
+
+// The spec's gates, filled: they may name so many adapters.
+void check_others(const FineTuningJobSpec& filled, std::vector<BadValue>& bad) {
+  std::set<std::string> others;
+  for (int i = 0; i < filled.gates_size(); ++i) {
+    const Gate& gate = filled.gates(i);
+    if (!compares_with_other(gate) || gate.adapter().empty()) continue;
+    if (others.insert(gate.adapter()).second && others.size() == kMostOthers + 1) {
+      bad.push_back({gate_path(i, "adapter"),
+                     "is the third adapter that gates compare with, two are allowed", true});
+    }
+  }
+}
+
 void check_gate(const Gate& gate, int index, std::vector<BadValue>& bad) {
   const auto at = [index](const std::string& field) { return gate_path(index, field); };
   if (gate.has_name() && !is_gate_name(gate.name())) {
@@ -106,19 +152,26 @@ void check_gate(const Gate& gate, int index, std::vector<BadValue>& bad) {
   if (!gate.has_op()) bad.push_back({at("op"), "must be one of OP_GE, OP_LE"});
   check_choice(gate.has_op(), gate.op(), Gate::Op_IsValid, at("op"), "OP_GE, OP_LE", bad);
   check_choice(gate.has_against(), gate.against(), Gate::Against_IsValid, at("against"),
-               "AGAINST_BASE, AGAINST_ABSOLUTE", bad);
+               "AGAINST_BASE, AGAINST_ABSOLUTE, AGAINST_ADAPTER, AGAINST_KVO_ONLY", bad);
   check_choice(gate.has_use(), gate.use(), Gate::Use_IsValid, at("use"), "USE_BOUND, USE_POINT",
                bad);
   check_choice(gate.has_on_fail(), gate.on_fail(), Gate::OnFail_IsValid, at("on_fail"),
                "ON_FAIL_BLOCK_ALIAS, ON_FAIL_FAIL_JOB, ON_FAIL_WARN", bad);
 }
 
-void fill_gate(Gate& gate) {
+// `start`: the adapter that the job goes on from; empty: none.
+void fill_gate(const std::string& start, Gate& gate) {
   const TrainersFigure* figure = gate.has_evaluation() ? nullptr : figure_of(gate);
   const bool of_base =
       gate.has_evaluation() ? !is_of_adapter_alone(gate) : figure && figure->of_base;
   if (gate.has_evaluation() && !gate.has_task()) gate.set_task(name_of_task(gate.evaluation()));
-  if (!gate.has_against()) gate.set_against(of_base ? Gate::AGAINST_BASE : Gate::AGAINST_ABSOLUTE);
+  if (!gate.has_against()) {
+    gate.set_against(gate.has_adapter() ? Gate::AGAINST_ADAPTER
+                     : of_base          ? Gate::AGAINST_BASE
+                                        : Gate::AGAINST_ABSOLUTE);
+  }
+  if (gate.against() == Gate::AGAINST_ADAPTER && !gate.has_adapter() && !start.empty())
+    gate.set_adapter(start);
   if (!gate.has_use())
     gate.set_use(figure && !figure->interval ? Gate::USE_POINT : Gate::USE_BOUND);
   if (!gate.has_on_fail()) gate.set_on_fail(Gate::ON_FAIL_BLOCK_ALIAS);
@@ -141,14 +194,13 @@ const dex::v1::EvaluationRow* find_row(
   return nullptr;
 }
 
-MeasuredFigure figure_in(const dex::v1::EvaluationRow& row, bool against_base) {
+MeasuredFigure figure_in(const dex::v1::EvaluationRow& row, bool difference) {
   MeasuredFigure figure;
   figure.n = row.n();
-  figure.value = against_base ? row.delta() : row.value();
-  if (against_base ? row.has_delta_low() && row.has_delta_high()
-                   : row.has_low() && row.has_high()) {
-    figure.low = against_base ? row.delta_low() : row.low();
-    figure.high = against_base ? row.delta_high() : row.high();
+  figure.value = difference ? row.delta() : row.value();
+  if (difference ? row.has_delta_low() && row.has_delta_high() : row.has_low() && row.has_high()) {
+    figure.low = difference ? row.delta_low() : row.low();
+    figure.high = difference ? row.delta_high() : row.high();
   }
   return figure;
 }
@@ -182,8 +234,9 @@ bool needs_probe(const FineTuningJobSpec& spec) {
 void fill_gates(FineTuningJobSpec& spec) {
   std::set<std::string> taken;
   for (const Gate& gate : spec.gates()) taken.insert(gate.name());
+  const std::string start = goes_on_from_adapter(spec) ? spec.model() : "";
   for (Gate& gate : *spec.mutable_gates()) {
-    fill_gate(gate);
+    fill_gate(start, gate);
     if (gate.has_name()) continue;
     // The same metric of two files is a natural wish; of the trainer's figures there is one each,
     // so there the second is a slip, which bad_gates names.
@@ -201,6 +254,8 @@ std::string gate_condition(const Gate& gate) {
   text.precision(10);
   text << gate.task() << "." << gate.metric() << dims_text(gate);
   if (gate.against() == Gate::AGAINST_BASE) text << " - base";
+  if (gate.against() == Gate::AGAINST_ADAPTER) text << " - " << gate.adapter();
+  if (gate.against() == Gate::AGAINST_KVO_ONLY) text << kControlMark << gate.adapter();
   text << (least ? " >= " : " <= ") << gate.threshold();
   if (gate.use() == Gate::USE_BOUND) text << (least ? ", low end" : ", high end");
   return text.str();
@@ -217,10 +272,13 @@ std::vector<BadValue> bad_gates(const FineTuningJobSpec& spec) {
   }
   std::set<std::string> names;
   FineTuningJobSpec filled;
+  filled.set_model(spec.model());
   *filled.mutable_gates() = spec.gates();
   fill_gates(filled);
+  check_others(filled, bad);
   for (int i = 0; i < spec.gates_size(); ++i) {
     check_gate(spec.gates(i), i, bad);
+    check_other(spec.gates(i), i, goes_on_from_adapter(spec), bad);
     const std::string& name = filled.gates(i).name();
     if (!names.insert(name).second)
       bad.push_back({gate_path(i, "name"), "\"" + name + "\" is given twice"});
@@ -241,11 +299,16 @@ std::vector<BadValue> gate_conflicts(const FineTuningJobSpec& spec) {
       }
       if (needs_branch(gate) && !branch)
         bad.push_back({gate_path(i, "metric"), gate.metric() + " needs method dex"});
+      if (spec.has_kvo_only() && gate.against() == Gate::AGAINST_KVO_ONLY) {
+        bad.push_back({gate_path(i, "against"),
+                       "compares a job of method kvo_only, which is the control, with another one: "
+                       "use AGAINST_ADAPTER"});
+      }
       continue;
     }
     const TrainersFigure* figure = figure_of(gate);
     if (!figure) continue;  // bad_gates says so
-    fill_gate(gate);
+    fill_gate("", gate);
     const std::string what = gate.task() + " " + gate.metric();
     if (gate.against() == Gate::AGAINST_BASE && !figure->of_base) {
       bad.push_back(
@@ -271,10 +334,12 @@ dex::v1::GateResult judge_gate(
   const auto* row = find_row(gate, rows);
   if (row == nullptr)
     return unmeasured_gate(gate, "the task gave no such row: its file or the adapter lacks it");
-  const bool against_base = gate.against() == Gate::AGAINST_BASE;
-  if (against_base && !row->has_delta())
-    return unmeasured_gate(gate, "the base and the adapter have no sample of it in common");
-  const MeasuredFigure figure = figure_in(*row, against_base);
+  const bool difference = gate.against() != Gate::AGAINST_ABSOLUTE;
+  if (difference && !row->has_delta()) {
+    const std::string other = compares_with_other(gate) ? gate.adapter() : "the base";
+    return unmeasured_gate(gate, other + " and the adapter have no sample of it in common");
+  }
+  const MeasuredFigure figure = figure_in(*row, difference);
   if (gate.use() == Gate::USE_BOUND && !figure.low) {
     std::ostringstream why;
     why << "one sample has no interval whose end could decide, give more data or use USE_POINT; "
@@ -288,8 +353,23 @@ dex::v1::GateResult judge_gate(
   if (figure.high) result.set_high(*figure.high);
   result.set_n(figure.n);
   const GateLimit limit{gate.op() == Gate::OP_GE, gate.use() == Gate::USE_BOUND, gate.threshold()};
-  result.set_passed(passes(limit, figure));
+  // Wilson's interval holds for few samples too; differences have a bootstrap's in any case.
+  const bool bootstrapped = gate.against() != Gate::AGAINST_ABSOLUTE ||
+                            row->interval() != dex::v1::EvaluationRow::INTERVAL_WILSON;
+  if (limit.bound && bootstrapped) result.set_not_measured(undecided_bound(figure));
+  result.set_passed(result.not_measured().empty() && passes(limit, figure));
   return result;
+}
+
+std::string undecided_bound(const MeasuredFigure& figure) {
+  if (figure.n >= kFewestForBound) return "";
+  std::ostringstream why;
+  why.precision(5);
+  why << figure.n << (figure.n == 1 ? " row or sample is" : " rows or samples are")
+      << " too few for an interval whose end could decide, " << kFewestForBound
+      << " at least: give more data or use USE_POINT; the value is " << figure.value;
+  if (figure.low && figure.high) why << " (" << *figure.low << " to " << *figure.high << ")";
+  return why.str();
 }
 
 dex::v1::GateResult unmeasured_gate(const Gate& gate, const std::string& why) {
@@ -316,11 +396,18 @@ std::string gate_sentence(const dex::v1::GateResult& result) {
 }
 
 std::string gate_caveat(const dex::v1::GateResult& result) {
+  std::string caveat;
   // At 95 % fewer than six could all go one way by chance, and a bootstrap never sees what is not
-  // among them (worker/evaluate/result.h, Comparison).
+  // among them (services/statistics/paired.h, Comparison).
   constexpr int64_t kFirm = 6;
-  if (!result.has_low() || result.n() < 1 || result.n() >= kFirm) return "";
-  return "; fewer than " + std::to_string(kFirm) + " may agree by chance, give the gate more data";
+  if (result.has_low() && result.n() >= 1 && result.n() < kFirm) {
+    caveat +=
+        "; fewer than " + std::to_string(kFirm) + " may agree by chance, give the gate more data";
+  }
+  // method.md §2.7: no difference is called one that is smaller than the spread over seeds.
+  if (result.condition().find(kControlMark) != std::string::npos)
+    caveat += "; of one seed each: how far seeds spread is not in it, dexctl study measures that";
+  return caveat;
 }
 
 }  // namespace dex::proto

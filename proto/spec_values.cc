@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <map>
 #include <sstream>
 #include <string_view>
 
@@ -230,6 +231,50 @@ std::vector<BadValue> layer_conflicts(const dex::v1::FineTuningJobSpec& spec) {
   return {};
 }
 
+// A map has no path in kLimits: its values are as many as groups are named.
+std::vector<BadValue> bad_group_weights(const dex::v1::FineTuningJobSpec& spec) {
+  constexpr double kLeast = 0.001, kMostWeight = 1000;
+  constexpr size_t kMostGroups = 256, kNameBytes = 256;
+  const std::string path = "hyperparameters.group_weights";
+  const auto& weights = spec.hyperparameters().group_weights();
+  if (weights.size() > kMostGroups) {
+    return {{path,
+             "has " + std::to_string(weights.size()) + " groups, " + std::to_string(kMostGroups) +
+                 " are allowed; those that are not named weigh 1",
+             true}};
+  }
+  // The map has no order, and an answer must not depend on chance.
+  std::map<std::string, double> sorted;
+  for (const auto& [group, weight] : weights) sorted[group] = weight;
+  std::vector<BadValue> bad;
+  for (const auto& [group, weight] : sorted) {
+    if (group.size() > kNameBytes) {
+      bad.push_back({path,
+                     "has a group's name of " + std::to_string(group.size()) + " bytes, " +
+                         std::to_string(kNameBytes) + " are allowed",
+                     true});
+      continue;
+    }
+    if (weight >= kLeast && weight <= kMostWeight) continue;
+    bad.push_back({path,
+                   "must be between " + shown(kLeast) + " and " + shown(kMostWeight) +
+                       " for each group, got " + shown(weight) + " for \"" + group +
+                       "\"; rows that are not to be read are left out of the file",
+                   std::isfinite(weight)});
+  }
+  return bad;
+}
+
+// Weights without anything that they are of.
+std::vector<BadValue> group_conflicts(const dex::v1::FineTuningJobSpec& spec) {
+  using Hyper = dex::v1::Hyperparameters;
+  const auto by = spec.hyperparameters().group_by();
+  if (by == Hyper::GROUP_BY_TAG || by == Hyper::GROUP_BY_LANGUAGE) return {};
+  if (spec.hyperparameters().group_weights().empty()) return {};
+  return {{"hyperparameters.group_weights",
+           "needs hyperparameters.group_by TAG or LANGUAGE: it says what the groups are", false}};
+}
+
 // What the contract knows and nothing here computes.
 std::vector<BadValue> unsupported(const dex::v1::FineTuningJobSpec& spec) {
   using Hyper = dex::v1::Hyperparameters;
@@ -244,6 +289,7 @@ std::vector<BadValue> unsupported(const dex::v1::FineTuningJobSpec& spec) {
 std::vector<BadValue> bad_values(const dex::v1::FineTuningJobSpec& spec) {
   std::vector<BadValue> bad;
   check_below(spec, "", bad);
+  for (BadValue& value : bad_group_weights(spec)) bad.push_back(std::move(value));
   for (BadValue& value : unsupported(spec)) bad.push_back(std::move(value));
   for (BadValue& gate : bad_gates(spec)) bad.push_back(std::move(gate));
   return bad;
@@ -252,6 +298,7 @@ std::vector<BadValue> bad_values(const dex::v1::FineTuningJobSpec& spec) {
 std::vector<BadValue> conflicts(const dex::v1::FineTuningJobSpec& spec) {
   std::vector<BadValue> bad = fold_conflicts(spec);
   for (BadValue& layers : layer_conflicts(spec)) bad.push_back(std::move(layers));
+  for (BadValue& groups : group_conflicts(spec)) bad.push_back(std::move(groups));
   for (BadValue& gate : gate_conflicts(spec)) bad.push_back(std::move(gate));
   return bad;
 }

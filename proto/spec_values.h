@@ -24,6 +24,7 @@ std::vector<BadValue> bad_values(const dex::v1::FineTuningJobSpec& spec);
 // Choices of a resolved spec that contradict each other whatever the model, asked by both likewise:
 // train FULL_DEX publishes a folded checkpoint, so its branch must fold (method.md §3.5, §3.6);
 // a first_layer with a method that trains what lies below every layer, or with heads below it;
+// group_weights without group_by;
 // gates on figures that are not there (gates.h).
 std::vector<BadValue> conflicts(const dex::v1::FineTuningJobSpec& spec);
 

@@ -5,6 +5,7 @@
 #include "client/cli/command.h"
 #include "client/cli/exit_code.h"
 #include "client/cli/names.h"
+#include "client/cli/question.h"
 
 namespace dex::cli {
 
@@ -53,11 +54,8 @@ int list(Context& context, const v1::ListAdaptersRequest& request) {
 }
 
 int delete_adapter(Context& context, const std::string& id, bool yes) {
-  if (!yes) {
-    context.output.failure(base::invalid_argument(
-        "MISSING_FIELD", "an adapter can't be had back: give --yes to delete " + id));
-    return kUsage;
-  }
+  int code = kDone;
+  if (!yes && !agreed(context, "Delete the adapter " + id + " and its files?", code)) return code;
   const auto deleted = context.client.delete_adapter(id);
   if (!deleted.ok()) return context.output.failure(deleted.status());
   context.output.result(*deleted, deleted->id(), {{"DELETED", deleted->id()}});
@@ -111,10 +109,12 @@ int export_adapter(Context& context, const v1::ExportAdapterRequest& request,
 }
 
 void add_import(CLI::App& noun, Action& action) {
-  auto* verb = add_verb(noun, "import",
-                        "take in an adapter from elsewhere: a folder of ours, or a LoRA as PEFT "
-                        "saved it; a worker checks every tensor",
-                        "dexctl adapters import my-lora --model smollm2-135m-instruct");
+  auto* verb =
+      add_verb(noun, "import",
+               "take in an adapter from elsewhere: a folder of ours, or a LoRA as PEFT "
+               "saved it; a worker checks every tensor",
+               "dexctl adapters import my-lora --model smollm2-135m-instruct\n"
+               "dexctl adapters import my-adapter --model smollm2-135m-instruct --suffix night");
   auto folder = std::make_shared<std::string>();
   auto header = std::make_shared<v1::ImportAdapterRequest::Header>();
   auto base = std::make_shared<std::string>();
@@ -122,7 +122,8 @@ void add_import(CLI::App& noun, Action& action) {
   verb->add_option("folder", *folder, "with adapter_config.json and adapter_model.safetensors")
       ->required();
   verb->add_option("--model,--base", *base, "base model that it was made for")->required();
-  verb->add_option("--suffix", *suffix, "part of its id");
+  verb->add_option("--suffix", *suffix,
+                   "part of its id, for people: letters, digits, '.', '_', '-'");
   verb->callback([&action, folder, header, base, suffix] {
     action = [=](Context& c) {
       header->set_base_model(*base);
@@ -134,9 +135,10 @@ void add_import(CLI::App& noun, Action& action) {
 
 void add_export(CLI::App& noun, Action& action) {
   auto* verb = add_verb(noun, "export",
-                        "make a plain model of an adapter and its base, that any program loads; "
-                        "its own folder, which is in PEFT's layout, is download's",
-                        "dexctl adapters export ft:… --folded --out my-model");
+                        "make one plain model of an adapter and its base, which any program "
+                        "loads; the adapter by itself, in PEFT's layout: adapters download",
+                        "dexctl adapters export ft:… --folded --out my-model\n"
+                        "dexctl adapters export ft:… --folded --dtype bf16 --out my-model");
   auto id = std::make_shared<std::string>();
   auto folder = std::make_shared<std::string>();
   auto folded = std::make_shared<bool>(false);
@@ -214,7 +216,7 @@ void add_adapters(CLI::App& app, Action& action) {
   verb = add_verb(*noun, "delete", "forget an adapter and remove its files; unload it first",
                   "dexctl adapters delete ft:… --yes");
   verb->add_option("id", *id, "adapter id")->required();
-  verb->add_flag("-y,--yes", *yes, "yes, delete it");
+  verb->add_flag("-y,--yes", *yes, "don't ask");
   verb->callback(
       [&action, id, yes] { action = [=](Context& c) { return delete_adapter(c, *id, *yes); }; });
 }

@@ -100,7 +100,8 @@ void add_models_add(CLI::App& models, Action& action) {
                "method full, diff or train full+dex has published, or a folder. It is "
                "served, trained and evaluated as a base model of its own from the next "
                "start on",
-               "dexctl models add my-model --adapter ft:… --list .deps/models/models.json");
+               "dexctl models add my-model --adapter ft:… --list .deps/models/models.json\n"
+               "dexctl models add my-folded --folder my-model --list .deps/models/models.json");
   auto flags = std::make_shared<NewModelFlags>();
   verb->add_option("name", flags->name, "its name: a-z, 0-9, '.' and '-'")->required();
   verb->add_option("--list", flags->list, "the list that dexd, scheduler and workers read")
@@ -154,9 +155,12 @@ int show_version(Context& context) {
 }  // namespace
 
 CLI::App* add_verb(CLI::App& noun, const std::string& name, const std::string& what,
-                   const std::string& example) {
+                   const std::string& examples) {
   auto* verb = noun.add_subcommand(name, what);
-  verb->footer("Example:\n  " + example +
+  std::string lines;
+  for (const char c : examples) lines += c == '\n' ? "\n  " : std::string(1, c);
+  const bool several = examples.find('\n') != std::string::npos;
+  verb->footer((several ? "Examples:\n  " : "Example:\n  ") + lines +
                "\n\nMore options (--server, --output json, --timeout …): dexctl --help");
   return verb;
 }

@@ -37,8 +37,8 @@ void add_generate(CLI::App& app, Action& action);
 void add_study(CLI::App& app, Action& action);
 void add_chat(CLI::App& app, Action& action);
 
-// The noun's verb with an example in its help, and the options that `fill` adds.
+// The noun's verb with examples in its help, one a line.
 CLI::App* add_verb(CLI::App& noun, const std::string& name, const std::string& what,
-                   const std::string& example);
+                   const std::string& examples);
 
 }  // namespace dex::cli

@@ -141,7 +141,8 @@ void add_doctor(CLI::App& app, Action& action) {
   auto* verb = add_verb(app, "doctor",
                         "examine the platform: store, disk, clocks, workers, models, and what it "
                         "can promise; exit code 0 all well, 7 warnings, 4 failures",
-                        "dexctl doctor");
+                        "dexctl doctor\n"
+                        "dexctl doctor --output json");
   verb->callback([&action] { action = doctor; });
 }
 

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "client/cli/head_grid.h"
+#include "client/cli/job_view.h"
 #include "client/cli/names.h"
 
 namespace dex::cli {
@@ -20,6 +21,10 @@ std::string where(const Message& message) {
   std::string text;
   for (const auto& [name, value] : dims) text += (text.empty() ? "" : " ") + name + "=" + value;
   return text;
+}
+
+std::string state_of(const v1::Evaluation& evaluation) {
+  return words(short_name(evaluation.state())) + waiting_text(evaluation.waiting_reason());
 }
 
 // The end of a text, where prompts ask and answers stand, as one line of a terminal.
@@ -69,9 +74,8 @@ std::string head_table_text(const v1::HeadTable& table) {
 Table evaluation_table(const std::vector<v1::Evaluation>& evaluations) {
   Table table = {{"ID", "STATE", "TASKS", "DONE", "CREATED"}};
   for (const auto& evaluation : evaluations) {
-    table.push_back({evaluation.id(), words(short_name(evaluation.state())),
-                     tasks_text(evaluation.spec()), tasks_done(evaluation),
-                     local_time(evaluation.create_time())});
+    table.push_back({evaluation.id(), state_of(evaluation), tasks_text(evaluation.spec()),
+                     tasks_done(evaluation), local_time(evaluation.create_time())});
   }
   return table;
 }
@@ -79,7 +83,7 @@ Table evaluation_table(const std::vector<v1::Evaluation>& evaluations) {
 Table evaluation_details(const v1::Evaluation& evaluation) {
   Table table = {{"FIELD", "VALUE"},
                  {"id", evaluation.id()},
-                 {"state", words(short_name(evaluation.state()))},
+                 {"state", state_of(evaluation)},
                  {"tasks", tasks_text(evaluation.spec())},
                  {"done", tasks_done(evaluation)}};
   for (const auto& subject : evaluation.spec().subjects())
@@ -108,6 +112,29 @@ Table row_table(const std::vector<v1::EvaluationRow>& rows) {
   return table;
 }
 
+std::string comparison_text(const v1::CompareEvaluationsResponse& comparison,
+                            const Terminal& terminal) {
+  const Table head = {
+      {"METRIC", "WHERE", "A", "B", "VALUE A", "VALUE B", "B - A", "INTERVAL", "N", "VERDICT"}};
+  std::string text;
+  const auto& rows = comparison.differences();
+  for (int begin = 0; begin < rows.size();) {
+    Table table = head;
+    int end = begin;
+    for (; end < rows.size() && rows[end].task_a() == rows[begin].task_a(); ++end) {
+      const auto& row = rows[end];
+      table.push_back({row.metric(), where(row), row.subject_a(), row.subject_b(),
+                       fixed(row.value_a(), 4), fixed(row.value_b(), 4), fixed(row.delta(), 4),
+                       between(row.has_delta_low(), row.delta_low(), row.delta_high()),
+                       std::to_string(row.n()), words(short_name(row.verdict()))});
+    }
+    text += (text.empty() ? "" : "\n") + rows[begin].task() + "\n" + render(table, terminal);
+    begin = end;
+  }
+  for (const auto& note : comparison.notes()) text += "note: " + note + "\n";
+  return text;
+}
+
 std::string sample_text(const v1::EvaluationSample& sample, const Terminal& terminal) {
   std::string head = sample.task();
   if (const std::string place = where(sample); !place.empty()) head += ", " + place;
@@ -127,7 +154,8 @@ std::string sample_text(const v1::EvaluationSample& sample, const Terminal& term
 std::string evaluation_text(const v1::Evaluation& evaluation, const Terminal& terminal) {
   std::string text = render(evaluation_details(evaluation), terminal);
   for (const auto& result : evaluation.results()) {
-    text += "\n" + result.task() + ", " + result.file() + "\n";
+    text += "\n" + result.task() + ", " + result.file() +
+            (result.settings().empty() ? "" : ", " + result.settings()) + "\n";
     if (!result.rows().empty())
       text += render(row_table({result.rows().begin(), result.rows().end()}), terminal);
     for (const auto& file : result.files()) text += "  " + file + "\n";

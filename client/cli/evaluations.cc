@@ -10,6 +10,7 @@
 #include "client/cli/exit_code.h"
 #include "client/cli/names.h"
 #include "client/cli/progress_view.h"
+#include "client/cli/question.h"
 #include "client/cli/report_folder.h"
 #include "client/cli/set_field.h"
 #include "client/cli/task_files.h"
@@ -182,12 +183,33 @@ int list_samples(Context& context, const ListSamples& arguments) {
   return kDone;
 }
 
+int compare_evaluations(Context& context, const v1::CompareEvaluationsRequest& request) {
+  const auto comparison = context.client.compare_evaluations(request);
+  if (!comparison.ok()) return context.output.failure(comparison.status());
+  if (context.output.format() == Format::kTable) {
+    context.output.out() << comparison_text(*comparison, context.output.terminal()) << std::flush;
+  } else {
+    context.output.result(*comparison, comparison->a() + " " + comparison->b(), {});
+  }
+  return exit_code(*comparison);
+}
+
 int cancel_evaluation(Context& context, const std::string& id, bool wait) {
   const auto evaluation = context.client.cancel_evaluation(id);
   if (!evaluation.ok()) return context.output.failure(evaluation.status());
   if (!wait) return show_evaluation(context, *evaluation);
   const int code = follow_evaluation(context, id, 0);
   return code == kJobStopped ? kDone : code;
+}
+
+int delete_evaluation(Context& context, const std::string& id, bool yes) {
+  int code = kDone;
+  if (!yes && !agreed(context, "Delete the evaluation " + id + " and its files?", code))
+    return code;
+  const auto deleted = context.client.delete_evaluation(id);
+  if (!deleted.ok()) return context.output.failure(deleted.status());
+  context.output.result(*deleted, deleted->id(), {{"DELETED", deleted->id()}});
+  return kDone;
 }
 
 void add_create_evaluation(CLI::App& noun, Action& action) {
@@ -277,6 +299,26 @@ void add_evaluations(CLI::App& app, Action& action) {
     action = [=](Context& c) { return list_samples(c, *sampled); };
   });
 
+  auto compared = std::make_shared<v1::CompareEvaluationsRequest>();
+  verb =
+      add_verb(*noun, "compare",
+               "what one evaluation measured against another, item by item: the difference b - a "
+               "of each row with its paired interval. Both must have measured the same samples: "
+               "the same tasks, options, seed and bytes. Ends with 7 where b is surely worse over "
+               "everything",
+               "dexctl evaluations compare eval-01… eval-02… --subject-a old --subject-b new");
+  verb->add_option("a", *compared->mutable_a(), "evaluation that is compared with")->required();
+  verb->add_option("b", *compared->mutable_b(), "evaluation that is compared; may be the same one")
+      ->required();
+  verb->add_option(
+      "--subject-a", *compared->mutable_subject_a(),
+      "one subject of a, by its label, with --subject-b; without them each subject of a "
+      "is compared with the one in its place in b");
+  verb->add_option("--subject-b", *compared->mutable_subject_b(), "likewise of b");
+  verb->callback([&action, compared] {
+    action = [=](Context& c) { return compare_evaluations(c, *compared); };
+  });
+
   auto after = std::make_shared<int64_t>(0);
   verb = add_verb(*noun, "watch", "follow an evaluation; Ctrl-C ends the watching only",
                   "dexctl evaluations watch eval-01…");
@@ -304,6 +346,15 @@ void add_evaluations(CLI::App& app, Action& action) {
   verb->callback([&action, id, wait] {
     action = [=](Context& c) { return cancel_evaluation(c, *id, *wait); };
   });
+
+  auto yes = std::make_shared<bool>(false);
+  verb = add_verb(*noun, "delete",
+                  "forget an evaluation that has ended: record, events, results, samples",
+                  "dexctl evaluations delete eval-01… --yes");
+  verb->add_option("id", *id, "evaluation id")->required();
+  verb->add_flag("-y,--yes", *yes, "don't ask");
+  verb->callback(
+      [&action, id, yes] { action = [=](Context& c) { return delete_evaluation(c, *id, *yes); }; });
 }
 
 }  // namespace dex::cli

@@ -1,6 +1,7 @@
 #include "client/cli/exit_code.h"
 
 #include <algorithm>
+#include <set>
 
 namespace dex::cli {
 
@@ -60,6 +61,18 @@ int exit_code(const v1::FineTuningJob& job) {
 
 int exit_code(const v1::Evaluation& evaluation) {
   return exit_code_of(evaluation.state(), evaluation.error());
+}
+
+int exit_code(const v1::CompareEvaluationsResponse& comparison) {
+  std::set<uint32_t> with_a_whole;  // tasks that have a row over everything
+  for (const auto& row : comparison.differences()) {
+    if (row.dims().empty()) with_a_whole.insert(row.task_a());
+  }
+  for (const auto& row : comparison.differences()) {
+    const bool counts = row.dims().empty() || !with_a_whole.contains(row.task_a());
+    if (counts && row.verdict() == v1::EvaluationRow::VERDICT_WORSE) return kNotPassed;
+  }
+  return kDone;
 }
 
 }  // namespace dex::cli

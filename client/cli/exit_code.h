@@ -15,7 +15,7 @@ enum ExitCode : int {
   kSystemFault = 4,  // try again, or ask the operator
   kJobStopped = 5,   // cancelled or expired
   kCapacity = 6,     // try later, or ask for less
-  kNotPassed = 7,    // a gate of the job
+  kNotPassed = 7,    // a gate of the job, a comparison that found worse; warnings of doctor
   kInterrupted = 130,
 };
 
@@ -23,5 +23,8 @@ int exit_code(const base::Status& status);
 // Of a job or an evaluation that was followed to its end.
 int exit_code(const v1::FineTuningJob& job);
 int exit_code(const v1::Evaluation& evaluation);
+// kNotPassed where b is worse in a row over everything; of tasks that have none (icl), in any row.
+// In many rows over little some are worse by chance.
+int exit_code(const v1::CompareEvaluationsResponse& comparison);
 
 }  // namespace dex::cli

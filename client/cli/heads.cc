@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <ostream>
 
@@ -28,14 +29,12 @@ int write_heads(Context& context, const v1::HeadSelectionReport& report, const s
 }
 
 // What a finished job's trainer left beside the adapter: more than its events tell.
-int write_heads_of_job(Context& context, const std::string& id, const std::string& out) {
+int write_heads_of_job(Context& context, const v1::FineTuningJob& job, const std::string& out) {
   if (out.empty()) return kDone;
-  const auto job = context.client.get_job(id, true);
-  if (!job.ok()) return context.output.failure(job.status());
-  if (job->has_head_selection()) return write_heads(context, job->head_selection(), out);
+  if (job.has_head_selection()) return write_heads(context, job.head_selection(), out);
   return context.output.failure(base::failed_precondition(
-      "JOB_STATE_CONFLICT", "job " + id + " has no report of its heads yet: it is " +
-                                words(short_name(job->state())) +
+      "JOB_STATE_CONFLICT", "job " + job.id() + " has no report of its heads yet: it is " +
+                                words(short_name(job.state())) +
                                 ", and the report comes with its adapter"));
 }
 
@@ -61,12 +60,16 @@ int heads_of_job(Context& context, const std::string& id, const std::string& out
                                   "has not come that far (dexctl jobs watch " +
                                   id + ")"));
   }
+  const auto job = context.client.get_job(id, true);
+  if (!job.ok()) return context.output.failure(job.status());
   if (context.output.format() == Format::kTable) {
-    context.output.out() << head_grid_text(*last) << std::flush;
+    context.output.out() << head_grid_text(*last)
+                         << (job->has_head_selection() ? selection_text(job->head_selection()) : "")
+                         << std::flush;
   } else {
     context.output.result(*last, id, {});
   }
-  return write_heads_of_job(context, id, out);
+  return write_heads_of_job(context, *job, out);
 }
 
 int preview_heads(Context& context, const PreviewFlags& flags) {
@@ -115,6 +118,29 @@ v1::HeadSelectionComplete as_event(const v1::HeadSelectionReport& report) {
   return out;
 }
 
+// "12 entropy, 3 both": how many of the chosen heads each condition chose.
+std::string reasons_text(const v1::HeadSelectionReport& report) {
+  std::map<std::string, int> heads;
+  for (const auto& layer : report.layers()) {
+    for (const std::string& reason : layer.chosen_by()) ++heads[reason];
+  }
+  std::string out;
+  for (const auto& [reason, count] : heads)
+    out += (out.empty() ? "" : ", ") + std::to_string(count) + " " + reason;
+  return out;
+}
+
+// "layer 0: 1 3; layer 2: 0", or "none".
+std::string changed_text(
+    const google::protobuf::RepeatedPtrField<v1::HeadSelection::LayerHeads>& layers) {
+  std::string out;
+  for (const auto& layer : layers) {
+    out += (out.empty() ? "layer " : "; layer ") + std::to_string(layer.layer()) + ":";
+    for (const uint32_t head : layer.heads()) out += " " + std::to_string(head);
+  }
+  return out.empty() ? "none" : out;
+}
+
 }  // namespace
 
 base::Result<v1::PreviewHeadSelectionRequest> make_preview(const PreviewFlags& flags) {
@@ -138,28 +164,47 @@ base::Result<v1::PreviewHeadSelectionRequest> make_preview(const PreviewFlags& f
   return request;
 }
 
-std::string preview_text(const v1::HeadSelectionReport& report) {
-  std::string out = head_grid_text(as_event(report));
+std::string selection_text(const v1::HeadSelectionReport& report) {
+  std::string out;
+  if (const std::string reasons = reasons_text(report); !reasons.empty()) {
+    out += "chosen by: " + reasons + "; share by layer, %:";
+    for (const auto& layer : report.layers()) out += " " + fixed(100 * layer.selected_ratio(), 0);
+    out += "\n";
+  }
   if (report.has_calibration()) {
     const auto& calibration = report.calibration();
-    out += "\nmeasured on " + std::to_string(calibration.sequences()) + " sequences with " +
-           std::to_string(calibration.tokens()) + " tokens, seed " +
-           std::to_string(calibration.seed()) + "; entropy in " + calibration.entropy_unit() +
-           " from row " + std::to_string(calibration.skip_rows()) + " on\n";
+    out += "measured on " + std::to_string(calibration.sequences()) + " sequences with " +
+           std::to_string(calibration.tokens()) + " tokens" +
+           (calibration.source().empty() ? "" : " of the " + words(calibration.source())) +
+           ", seed " + std::to_string(calibration.seed()) + "; entropy in " +
+           calibration.entropy_unit() + " from row " + std::to_string(calibration.skip_rows()) +
+           " on\n";
   }
   if (report.has_stability_ratio()) {
     out += "stability: the two halves of these sequences agree on " +
            fixed(100 * report.stability_ratio(), 0) + " % of the heads that either chooses\n";
   }
+  for (int i = 1; i < report.selections_size(); ++i) {  // the first is no change
+    const auto& again = report.selections(i);
+    out += "chosen again before step " + std::to_string(again.step() + 1) + ": " +
+           std::to_string(again.selected_heads()) + " heads, " +
+           fixed(100 * again.selected_ratio(), 0) + " %; entered " + changed_text(again.entered()) +
+           "; left " + changed_text(again.left()) + "\n";
+  }
   for (const std::string& warning : report.warnings()) out += "warning: " + warning + "\n";
-  return out;
+  return out.empty() ? "" : "\n" + out;
+}
+
+std::string preview_text(const v1::HeadSelectionReport& report) {
+  return head_grid_text(as_event(report)) + selection_text(report);
 }
 
 void add_heads(CLI::App& jobs, Action& action) {
   auto* verb = add_verb(
       jobs, "heads", "the attention heads that a job adapts, or would, as a grid of their scores",
       "dexctl jobs heads --model smollm2-135m-instruct --file rows.jsonl "
-      "--preset code, or dexctl jobs heads ftjob-01…");
+      "--preset code\n"
+      "dexctl jobs heads ftjob-01… --out heads/");
   auto id = std::make_shared<std::string>();
   auto flags = std::make_shared<PreviewFlags>();
   auto* job = verb->add_option("id", *id, "a job that has chosen its heads");

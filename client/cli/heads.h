@@ -22,7 +22,12 @@ struct PreviewFlags {
 // Errors name the flag and what would be right.
 base::Result<v1::PreviewHeadSelectionRequest> make_preview(const PreviewFlags& flags);
 
-// The grids of head_grid.h, then how stable the choice is, what was measured, and the warnings.
+// What a report says beside the scores, each line where there is something to say: what chose the
+// heads and their share by layer, what was measured, how stable the choice is, each re-selection by
+// its changes, and the warnings.
+std::string selection_text(const v1::HeadSelectionReport& report);
+
+// The grids of head_grid.h, then selection_text.
 std::string preview_text(const v1::HeadSelectionReport& report);
 
 }  // namespace dex::cli

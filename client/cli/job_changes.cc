@@ -1,7 +1,6 @@
 #include "client/cli/job_changes.h"
 
 #include <CLI/CLI.hpp>
-#include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,6 +9,7 @@
 #include "client/cli/exit_code.h"
 #include "client/cli/job_view.h"
 #include "client/cli/names.h"
+#include "client/cli/question.h"
 
 namespace dex::cli {
 
@@ -21,11 +21,6 @@ int show_changed(Context& context, const base::Result<v1::FineTuningJob>& job) {
   return kDone;
 }
 
-bool has_ended(v1::JobState state) {
-  return state == v1::JOB_STATE_SUCCEEDED || state == v1::JOB_STATE_FAILED ||
-         state == v1::JOB_STATE_CANCELLED || state == v1::JOB_STATE_EXPIRED;
-}
-
 // A pause that comes too late finds the job ended; that is told by the exit code of the job.
 int pause_and_wait(Context& context, const std::string& id) {
   const auto asked = context.client.pause_job(id);
@@ -35,7 +30,8 @@ int pause_and_wait(Context& context, const std::string& id) {
   const base::Status status =
       context.client.watch_job(id, 0, [](const v1::WatchFineTuningJobResponse& message) {
         const auto state = message.snapshot().state();
-        return !message.has_snapshot() || (state != v1::JOB_STATE_PAUSED && !has_ended(state));
+        return !message.has_snapshot() ||
+               (state != v1::JOB_STATE_PAUSED && !client::has_ended(state));
       });
   if (status.code() == base::Code::kCancelled) return kInterrupted;
   if (!status.ok()) return context.output.failure(status);
@@ -43,7 +39,7 @@ int pause_and_wait(Context& context, const std::string& id) {
   const int shown = show_changed(context, job);
   if (shown == kDone && job->state() == v1::JOB_STATE_PAUSED)
     context.output.note("go on: dexctl jobs resume " + id);
-  return shown == kDone && has_ended(job->state()) ? exit_code(*job) : shown;
+  return shown == kDone && client::has_ended(job->state()) ? exit_code(*job) : shown;
 }
 
 struct UpdateArguments {
@@ -72,23 +68,6 @@ int update(Context& context, const UpdateArguments& arguments) {
   return show_changed(context, context.client.update_job(request));
 }
 
-// False: nothing may be deleted; `code` says why.
-bool agreed(Context& context, const std::string& question, int& code) {
-  if (!context.output.terminal().can_ask) {
-    context.output.failure(base::invalid_argument(
-        "MISSING_FIELD", "without a terminal nobody can be asked: give --yes"));
-    code = kUsage;
-    return false;
-  }
-  context.output.err() << question << " [y/N] " << std::flush;
-  std::string answer;
-  std::getline(std::cin, answer);
-  if (answer == "y" || answer == "Y" || answer == "yes") return true;
-  context.output.note("nothing was deleted");
-  code = kInterrupted;
-  return false;
-}
-
 int delete_job(Context& context, const std::string& id, bool with_adapter, bool yes) {
   int code = kDone;
   const std::string what = with_adapter ? ", its files and its adapter?" : " and its files?";
@@ -104,7 +83,8 @@ void add_pause_and_resume(CLI::App& jobs, Action& action) {
   auto wait = std::make_shared<bool>(false);
   auto* verb = add_verb(jobs, "pause",
                         "hold a job; a running one writes a checkpoint first and loses no step",
-                        "dexctl jobs pause ftjob-01… --wait");
+                        "dexctl jobs pause ftjob-01… --wait\n"
+                        "dexctl jobs resume ftjob-01…");
   verb->add_option("id", *id, "job id")->required();
   verb->add_flag("--wait", *wait, "until it has paused");
   verb->callback([&action, id, wait] {
@@ -113,7 +93,9 @@ void add_pause_and_resume(CLI::App& jobs, Action& action) {
     };
   });
 
-  verb = add_verb(jobs, "resume", "put a paused job back into the queue; it goes on where it was",
+  verb = add_verb(jobs, "resume",
+                  "put a paused job back into the queue; it goes on where it was, or starts if it "
+                  "was created with --hold",
                   "dexctl jobs resume ftjob-01…");
   verb->add_option("id", *id, "job id")->required();
   verb->callback([&action, id] {
@@ -124,7 +106,8 @@ void add_pause_and_resume(CLI::App& jobs, Action& action) {
 void add_update(CLI::App& jobs, Action& action) {
   auto updated = std::make_shared<UpdateArguments>();
   auto* verb = add_verb(jobs, "update", "change priority, name or metadata of a job",
-                        "dexctl jobs update ftjob-01… --priority 6 --metadata team=search");
+                        "dexctl jobs update ftjob-01… --priority 6 --metadata team=search\n"
+                        "dexctl jobs update ftjob-01… --name \"second try\" --clear-metadata");
   verb->add_option("id", updated->id, "job id")->required();
   verb->add_option("--priority", updated->priority,
                    "0 to 9, higher first among your own waiting jobs; 7 to 9 need an admin");
@@ -143,6 +126,7 @@ void add_delete_and_redrive(CLI::App& jobs, Action& action) {
   auto yes = std::make_shared<bool>(false);
   auto* verb = add_verb(jobs, "delete",
                         "forget an ended job: record, events, checkpoints; its adapter stays",
+                        "dexctl jobs delete ftjob-01…\n"
                         "dexctl jobs delete ftjob-01… --with-adapter --yes");
   verb->add_option("id", *id, "job id")->required();
   verb->add_flag("--with-adapter", *with_adapter, "the adapter too; it must not be loaded");
@@ -154,9 +138,11 @@ void add_delete_and_redrive(CLI::App& jobs, Action& action) {
   auto deadline = std::make_shared<double>(0);
   verb = add_verb(jobs, "redrive",
                   "give a failed job another life, from its last checkpoint (operators)",
-                  "dexctl jobs redrive ftjob-01…");
+                  "dexctl jobs redrive ftjob-01…\n"
+                  "dexctl jobs redrive ftjob-01… --deadline 86400");
   verb->add_option("id", *id, "job id")->required();
-  verb->add_option("--deadline", *deadline, "seconds from now until it expires; 0, the default: no")
+  verb->add_option("--deadline", *deadline,
+                   "seconds from now until it expires; 0, the default: never")
       ->check(CLI::NonNegativeNumber);
   verb->callback([&action, id, deadline] {
     action = [=](Context& c) { return show_changed(c, c.client.redrive_job(*id, *deadline)); };

@@ -125,6 +125,7 @@ Result<v1::FineTuningJobSpec> make_spec(const SpecFlags& flags) {
   for (const auto& text : flags.gates) {
     DEX_ASSIGN_OR_RETURN(*spec.add_gates(), parse_gate(text));
   }
+  if (flags.hold) spec.set_auto_start(false);
   for (const auto& text : flags.sets) DEX_RETURN_IF_ERROR(apply_set(text, spec));
   return spec;
 }

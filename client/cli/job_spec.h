@@ -16,6 +16,7 @@ struct SpecFlags {
   std::vector<std::string> sets;      // path=value
   std::vector<std::string> metadata;  // key=value
   std::vector<std::string> gates;     // promote_if.h
+  bool hold = false;                  // auto_start=false
 };
 
 // What --method may be: the members of the spec's oneof. `-` may stand for `_`.

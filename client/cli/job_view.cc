@@ -2,7 +2,9 @@
 
 #include <google/protobuf/descriptor.h>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <ctime>
 #include <map>
@@ -18,20 +20,6 @@ std::string number(double value, const char* pattern) {
   std::array<char, 64> buffer{};
   std::snprintf(buffer.data(), buffer.size(), pattern, value);
   return buffer.data();
-}
-
-// Why a queued job does not run yet.
-std::string waiting_text(v1::WaitingReason reason) {
-  switch (reason) {
-    case v1::WAITING_REASON_CAPACITY:
-      return " (for a worker)";
-    case v1::WAITING_REASON_QUOTA:
-      return " (limit of running jobs)";
-    case v1::WAITING_REASON_RETRY_BACKOFF:
-      return " (for the next try)";
-    default:
-      return "";
-  }
 }
 
 // Why a paused job waits for a resume; nothing where the user asked for it.
@@ -57,6 +45,23 @@ std::string loss_text(const v1::FineTuningJob& job) {
   const auto& metrics = job.metrics();
   if (!metrics.has_base_valid_loss() || !metrics.has_valid_loss()) return "–";
   return number(metrics.base_valid_loss(), "%.4f") + " → " + number(metrics.valid_loss(), "%.4f");
+}
+
+// T beside its share of the updates, which is what a number of them says (method.md §12): "90 of
+// 180 updates (T/N 0.50)". Empty where λ is not annealed, or nobody has counted the updates.
+std::string annealing_text(const v1::FineTuningJobSpec& spec, int64_t updates, bool guess) {
+  const auto& lambda = spec.dex().lambda();
+  if (lambda.anneal_case() == v1::Lambda::ANNEAL_NOT_SET || updates <= 0) return "";
+  const auto all = static_cast<double>(updates);
+  const int64_t asked =
+      lambda.anneal_case() == v1::Lambda::kAnnealSteps
+          ? lambda.anneal_steps()
+          : static_cast<int64_t>(std::floor(lambda.anneal_fraction() * all + 0.5));
+  const int64_t steps = std::min(asked, updates);
+  const std::string of = (guess ? " of about " : " of ") + std::to_string(updates);
+  return std::to_string(steps) + of + " updates (T/N " +
+         number(static_cast<double>(steps) / all, "%.2f") + ")" +
+         (asked > steps ? ", asked for " + std::to_string(asked) : "");
 }
 
 // "passed: held_out.loss - base <= 0, high end; -0.1200 (-0.2000 to -0.0500)".
@@ -92,6 +97,21 @@ std::string scalar_text(const google::protobuf::Message& message,
   }
 }
 
+// Of a map with scalar values, "key=value" of each entry, by key.
+std::vector<std::string> entry_texts(const google::protobuf::Message& message,
+                                     const google::protobuf::FieldDescriptor& field) {
+  const auto* reflection = message.GetReflection();
+  std::map<std::string, std::string> sorted;
+  for (int i = 0; i < reflection->FieldSize(message, &field); ++i) {
+    const auto& entry = reflection->GetRepeatedMessage(message, &field, i);
+    const auto& type = *entry.GetDescriptor();
+    sorted[scalar_text(entry, *type.map_key())] = scalar_text(entry, *type.map_value());
+  }
+  std::vector<std::string> out;
+  for (const auto& [key, value] : sorted) out.push_back(key + "=" + value);
+  return out;
+}
+
 using Sources = google::protobuf::Map<std::string, std::string>;
 
 // "--set hyperparameters.micro_batch_size=1 …": what to give instead.
@@ -104,8 +124,8 @@ std::string changes_text(const google::protobuf::Map<std::string, uint32_t>& cha
   return text;
 }
 
-// Scalars of a message as rows of path, value, source, depth first. Paths and values are as --set
-// takes them.
+// Scalars and maps of a message as rows of path, value, source, depth first. Paths and values are
+// as --set takes them; a map has a row for each entry.
 void add_values(const google::protobuf::Message& message, const std::string& prefix,
                 const Sources& sources, Table& table) {
   std::vector<const google::protobuf::FieldDescriptor*> fields;
@@ -113,6 +133,12 @@ void add_values(const google::protobuf::Message& message, const std::string& pre
   reflection->ListFields(message, &fields);
   for (const auto* field : fields) {
     const std::string path = prefix + field->name();
+    if (field->is_map()) {
+      const auto source = sources.find(path);
+      for (const std::string& entry : entry_texts(message, *field))
+        table.push_back({path, entry, source == sources.end() ? "" : lower(source->second)});
+      continue;
+    }
     if (field->is_repeated()) continue;
     if (field->cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_MESSAGE) {
       add_values(reflection->GetMessage(message, field), path + ".", sources, table);
@@ -121,11 +147,27 @@ void add_values(const google::protobuf::Message& message, const std::string& pre
     const auto source = sources.find(path);
     const std::string from = source == sources.end() ? "" : source->second;
     // What holds for every job is left out: the page is for what this job decides.
-    if (from != "DEFAULT") table.push_back({path, scalar_text(message, *field), lower(from)});
+    if (!from.starts_with("DEFAULT"))
+      table.push_back({path, scalar_text(message, *field), lower(from)});
   }
 }
 
 }  // namespace
+
+std::string waiting_text(v1::WaitingReason reason) {
+  switch (reason) {
+    case v1::WAITING_REASON_CAPACITY:
+      return " (for a worker)";
+    case v1::WAITING_REASON_QUOTA:
+      return " (limit of running jobs)";
+    case v1::WAITING_REASON_RETRY_BACKOFF:
+      return " (for the next try)";
+    case v1::WAITING_REASON_MODEL:
+      return " (no worker has its base model)";
+    default:
+      return "";
+  }
+}
 
 std::string local_time(const google::protobuf::Timestamp& time) {
   if (time.seconds() == 0) return "";
@@ -160,11 +202,14 @@ Table job_details(const v1::FineTuningJob& job) {
   add("name", job.display_name());
   for (const auto& [key, value] : job.metadata()) add("metadata " + key, value);
   constexpr uint32_t kUsualPriority = 4;
-  const bool unusual = job.priority() != kUsualPriority && job.priority() != 0;  // 0: or not said
+  // An older server says none, which reads as 0.
+  const bool unusual = job.priority() != kUsualPriority && job.priority() != 0;
   if (unusual && !job.has_end_time()) add("priority", std::to_string(job.priority()));
   add("preset", job.effective_config().preset_version());
   add("created", local_time(job.create_time()));
   add("step", progress_text(job));
+  add("annealing", annealing_text(job.effective_config().spec(), job.progress().total_steps(),
+                                  /*guess=*/false));
   if (job.progress().has_train_loss())
     add("training loss", number(job.progress().train_loss(), "%.4f"));
   add("validation loss", loss_text(job));
@@ -201,19 +246,17 @@ Table value_table(const v1::FineTuningJobSpec& spec, const Sources& sources) {
   return table;
 }
 
-void mark_preset_values(const v1::Preset& preset, v1::EffectiveConfig& config) {
-  for (auto& [path, source] : *config.mutable_sources()) {
-    const auto mark = preset.sources().find(path);
-    if (source == "PRESET" && mark != preset.sources().end()) source += " (" + mark->second + ")";
-  }
-}
-
 std::string estimate_text(const v1::Estimate& estimate, const Terminal& terminal) {
   const auto& config = estimate.effective_config();
   std::string text = render(value_table(config.spec(), config.sources()), terminal) + "\n";
   Table facts = {{"ESTIMATE", ""}};
-  facts.push_back({"  updates", std::to_string(estimate.total_steps()) + " of about " +
+  // Unless they were asked for, only a tokenizer counts the updates.
+  const bool guess = config.spec().hyperparameters().max_steps() == 0 && !estimate.has_probe();
+  facts.push_back({"  updates", (guess ? "about " : "") + std::to_string(estimate.total_steps()) +
+                                    " of about " +
                                     std::to_string(estimate.train_tokens_per_step()) + " tokens"});
+  const std::string annealing = annealing_text(config.spec(), estimate.total_steps(), guess);
+  if (!annealing.empty()) facts.push_back({"  annealing", annealing});
   facts.push_back({"  time", human_seconds(estimate.expected_duration_seconds()) + "  (" +
                                  human_seconds(estimate.low_seconds()) + " to " +
                                  human_seconds(estimate.high_seconds()) + ")"});

@@ -5,10 +5,11 @@
 
 #include "client/cli/output.h"
 #include "dex/v1/finetuning.pb.h"
-#include "dex/v1/models.pb.h"
 
 namespace dex::cli {
 
+// Why a queued job or evaluation does not run yet, to stand behind its state; "": not known.
+std::string waiting_text(v1::WaitingReason reason);
 Table job_table(const std::vector<v1::FineTuningJob>& jobs);
 // One job in full, for people: state, progress, figures, where the result is.
 Table job_details(const v1::FineTuningJob& job);
@@ -16,9 +17,6 @@ Table job_details(const v1::FineTuningJob& job);
 // out (--output json has them).
 Table value_table(const v1::FineTuningJobSpec& spec,
                   const google::protobuf::Map<std::string, std::string>& sources);
-// Says of each value that is the preset's whose it was (method.md §5): its source PRESET becomes
-// "PRESET (paper)", "PRESET (brief)" or "PRESET (ours)". `preset` is that of preset_version.
-void mark_preset_values(const v1::Preset& preset, v1::EffectiveConfig& config);
 // What create is about to do: the effective values, time, memory, sizes, warnings.
 std::string estimate_text(const v1::Estimate& estimate, const Terminal& terminal);
 

@@ -1,5 +1,5 @@
 #include <CLI/CLI.hpp>
-#include <iostream>
+#include <ostream>
 
 #include "client/cli/command.h"
 #include "client/cli/exit_code.h"
@@ -10,6 +10,7 @@
 #include "client/cli/job_view.h"
 #include "client/cli/names.h"
 #include "client/cli/progress_view.h"
+#include "client/cli/question.h"
 #include "client/cli/set_field.h"
 #include "client/cli/task_files.h"
 #include "client/cli/watch.h"
@@ -63,7 +64,10 @@ void add_spec_flags(CLI::App& verb, SpecFlags& flags) {
           "evaluations with its file and options, measured on base and adapter after the "
           "training, as a difference to the base: \"perplexity(wiki.test.raw).loss<=0\", "
           "\"multiple_choice(mmlu.csv, samples=500).acc_norm>=-0.02\", \"multi_needle(book.txt, "
-          "lengths=1024,2048).accuracy[length=2048]>=-0.05\" (may be repeated)")
+          "lengths=1024,2048).accuracy[length=2048]>=-0.05\"; or to another adapter of the base, "
+          "paired by sample: \"perplexity(wiki.test.raw).loss<=0 against ft:…\", and with "
+          "\"against kvo_only ft:…\" to the control, trained by --method kvo_only on the same rows "
+          "with the same seed (may be repeated)")
       ->allow_extra_args(false);
   verb.add_option("--set", flags.sets,
                   "any field of the spec: --set dex.lambda.end=0.5 (may be repeated)")
@@ -100,24 +104,6 @@ base::Result<v1::FineTuningJobSpec> spec_with_files(Context& context, const Spec
   return spec;
 }
 
-bool confirmed(Context& context) {
-  context.output.err() << "Start the job? [y/N] " << std::flush;
-  std::string answer;
-  std::getline(std::cin, answer);
-  return answer == "y" || answer == "Y" || answer == "yes";
-}
-
-// For people: whose the preset's values are. An estimate is worth showing without, so that nothing
-// is said where the server can't be asked.
-std::string marked_text(Context& context, v1::Estimate estimate) {
-  auto& config = *estimate.mutable_effective_config();
-  if (!config.preset_version().empty()) {
-    const auto preset = context.client.get_preset(config.preset_version(), config.spec().model());
-    if (preset.ok()) mark_preset_values(*preset, config);
-  }
-  return estimate_text(estimate, context.output.terminal());
-}
-
 struct EstimateArguments {
   SpecFlags spec;
   bool probe = false;
@@ -135,7 +121,7 @@ int estimate(Context& context, const EstimateArguments& arguments, Upload upload
   const auto estimate = estimate_of(context, *spec, arguments.probe);
   if (!estimate.ok()) return context.output.failure(estimate.status());
   if (context.output.format() == Format::kTable) {
-    context.output.out() << marked_text(context, *estimate) << std::flush;
+    context.output.out() << estimate_text(*estimate, context.output.terminal()) << std::flush;
   } else {
     context.output.result(*estimate, "", {});
   }
@@ -144,21 +130,17 @@ int estimate(Context& context, const EstimateArguments& arguments, Upload upload
 
 int create(Context& context, const CreateArguments& arguments) {
   if (arguments.dry_run) return estimate(context, {arguments.spec, false}, Upload::kRefused);
-  if (!arguments.yes && !context.output.terminal().can_ask) {
-    context.output.failure(base::invalid_argument(
-        "MISSING_FIELD", "without a terminal nobody can be asked: give --yes"));
-    return kUsage;
-  }
+  if (!arguments.yes && !can_be_asked(context)) return kUsage;
   const auto spec = spec_with_files(context, arguments.spec, Upload::kAllowed);
   if (!spec.ok()) return context.output.failure(spec.status());
   const auto estimate = estimate_of(context, *spec, arguments.probe);
   if (!estimate.ok()) return context.output.failure(estimate.status());
-  context.output.note(marked_text(context, *estimate));
+  context.output.note(estimate_text(*estimate, context.output.terminal()));
   if (arguments.probe && !estimate->allowed_to_proceed()) {
     context.output.note("nothing was started");
     return kCapacity;
   }
-  if (!arguments.yes && !confirmed(context)) {
+  if (!arguments.yes && !said_yes(context, "Start the job?")) {
     context.output.note("nothing was started");
     return kInterrupted;
   }
@@ -166,7 +148,9 @@ int create(Context& context, const CreateArguments& arguments) {
   *request.mutable_spec() = *spec;
   const auto job = context.client.create_job(request);
   if (!job.ok()) return context.output.failure(job.status());
-  if (arguments.follow) return follow_job(context, job->id(), 0);
+  const bool held = spec->has_auto_start() && !spec->auto_start();
+  if (arguments.follow)
+    return follow_job(context, job->id(), 0, held ? Until::kChecked : Until::kEnded);
   context.output.result(*job, job->id(), job_details(*job));
   context.output.note("watch it: dexctl jobs watch " + job->id());
   return kDone;
@@ -243,7 +227,8 @@ void add_create_and_estimate(CLI::App& noun, Action& action) {
   auto* verb = add_verb(noun, "create",
                         "train an adapter: shows effective values and estimate, asks, starts",
                         "dexctl jobs create --model smollm2-135m-instruct --training-file "
-                        "rows.jsonl --preset code --follow");
+                        "rows.jsonl --preset code --follow\n"
+                        "dexctl jobs create --model ft:… --training-file more.jsonl --probe --yes");
   auto created = std::make_shared<CreateArguments>();
   add_spec_flags(*verb, created->spec);
   auto* dry_run = verb->add_flag(
@@ -254,14 +239,19 @@ void add_create_and_estimate(CLI::App& noun, Action& action) {
                  "before anything is queued let a worker do one update, on the longest rows; what "
                  "does not fit is not started")
       ->excludes(dry_run);
+  verb->add_flag("--hold", created->spec.hold,
+                 "a worker only checks it, with one update on the longest rows; then it waits for "
+                 "dexctl jobs resume");
   verb->add_flag("--follow", created->follow,
-                 "watch until the job has ended; the last line is the finished job");
+                 "watch until the job has ended, with --hold until it is checked; the last line is "
+                 "the job");
   verb->add_flag("-y,--yes", created->yes, "don't ask");
   verb->callback([&action, created] { action = [=](Context& c) { return create(c, *created); }; });
 
   verb = add_verb(
       noun, "estimate", "what a job would take: time, memory, sizes; nothing is started",
-      "dexctl jobs estimate --model smollm2-135m-instruct --training-file file-01… --preset paper");
+      "dexctl jobs estimate --model smollm2-135m-instruct --training-file file-01… --preset paper\n"
+      "dexctl jobs estimate --model smollm2-135m-instruct --training-file rows.jsonl --probe");
   auto estimated = std::make_shared<EstimateArguments>();
   add_spec_flags(*verb, estimated->spec);
   verb->add_flag("--probe", estimated->probe,

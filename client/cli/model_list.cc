@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+#include <vector>
 
 #include "services/base/files.h"
+#include "services/base/ids.h"
 #include "services/base/sha256.h"
 
 namespace dex::cli {
@@ -22,14 +26,6 @@ Status bad_list(const std::string& what) {
   return base::invalid_argument("INVALID_FIELD", what);
 }
 
-// As worker/agent/model_list.cc takes it: it becomes a label and part of adapter ids.
-bool is_model_name(const std::string& name) {
-  const auto alphanumeric = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
-  return !name.empty() && name.size() <= 64 && alphanumeric(name[0]) &&
-         std::all_of(name.begin(), name.end(),
-                     [&](char c) { return alphanumeric(c) || c == '.' || c == '-'; });
-}
-
 Result<OrderedJson> read_list(const fs::path& list) {
   DEX_ASSIGN_OR_RETURN(const std::string text, base::read_file(list, kLargestList_bytes));
   OrderedJson json = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
@@ -39,7 +35,7 @@ Result<OrderedJson> read_list(const fs::path& list) {
 }
 
 Status check_name(const fs::path& list, const OrderedJson& json, const std::string& name) {
-  if (!is_model_name(name)) {
+  if (!base::is_model_name(name)) {
     return bad_list("\"" + name + "\" is no model's name: 1 to 64 of a-z, 0-9, '.' and '-', " +
                     "beginning with a letter or digit");
   }

@@ -2,7 +2,6 @@
 
 #include <filesystem>
 #include <string>
-#include <vector>
 
 #include "dex/v1/models.pb.h"
 #include "services/base/status.h"

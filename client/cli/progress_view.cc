@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <ostream>
 
+#include "client/cli/job_view.h"
 #include "client/cli/names.h"
 
 namespace dex::cli {
@@ -75,7 +76,8 @@ void JobProgress::show(const v1::FineTuningJob& snapshot) {
   job_ = snapshot;
   total_steps_ = std::max(total_steps_, snapshot.progress().total_steps());
   if (changed) {
-    std::string text = "job " + snapshot.id() + ": " + words(short_name(snapshot.state()));
+    std::string text = "job " + snapshot.id() + ": " + words(short_name(snapshot.state())) +
+                       waiting_text(snapshot.waiting_reason());
     if (snapshot.has_queue_position())
       text += ", position " + std::to_string(snapshot.queue_position());
     if (snapshot.attempt() > 1) text += ", attempt " + std::to_string(snapshot.attempt());

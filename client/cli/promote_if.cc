@@ -18,7 +18,8 @@ base::Status refused(const std::string& text, const std::string& what) {
       "--promote-if \"" + text + "\" " + what +
           "; write a task, a metric and a limit: held_out.loss<=0, base_guard.kl<=0.1, "
           "branch_effect.value>=0.02, \"perplexity(wiki.test.raw).loss<=0\" or "
-          "\"multi_needle(book.txt, lengths=1024,2048).accuracy[length=2048]>=-0.05\"");
+          "\"multi_needle(book.txt, lengths=1024,2048).accuracy[length=2048]>=-0.05\", and what it "
+          "is against, if not the base: \"perplexity(wiki.test.raw).loss<=0 against ft:…\"");
 }
 
 std::string trimmed(std::string_view text) {
@@ -104,6 +105,33 @@ base::Status set_figure(const std::string& text, const std::string& figure, v1::
   return {};
 }
 
+// "base", "ft:…", "kvo_only ft:…".
+base::Status set_against(const std::string& text, const std::string& other, v1::Gate& gate) {
+  const size_t space = std::min(other.find(' '), other.size());
+  const std::string word = other.substr(0, space), id = trimmed(other.substr(space));
+  if (word == "kvo_only" || word == "kvo-only") {
+    gate.set_against(v1::Gate::AGAINST_KVO_ONLY);
+    if (!id.empty()) gate.set_adapter(id);
+    return {};
+  }
+  if (!id.empty()) return refused(text, "has two words behind against");
+  if (word == "base") {
+    gate.set_against(v1::Gate::AGAINST_BASE);
+  } else if (word == "absolute") {
+    gate.set_against(v1::Gate::AGAINST_ABSOLUTE);
+  } else if (word == "adapter") {
+    gate.set_against(v1::Gate::AGAINST_ADAPTER);
+  } else if (word.starts_with("ft:")) {
+    gate.set_against(v1::Gate::AGAINST_ADAPTER);
+    gate.set_adapter(word);
+  } else {
+    return refused(text, "is against \"" + word +
+                             "\", which is none of base, absolute, adapter, an adapter's id "
+                             "(ft:…) and kvo_only with one");
+  }
+  return {};
+}
+
 }  // namespace
 
 base::Result<v1::Gate> parse_gate(const std::string& text) {
@@ -113,7 +141,9 @@ base::Result<v1::Gate> parse_gate(const std::string& text) {
     return refused(text, "has neither <= nor >=");
   const bool is_least = most == std::string::npos || (least != std::string::npos && least > most);
   const size_t at = is_least ? least : most;
-  const std::string number = text.substr(at + 2);
+  constexpr std::string_view kAgainst = " against ";
+  const size_t against = std::min(text.find(kAgainst, at), text.size());
+  const std::string number = trimmed(std::string_view(text).substr(at + 2, against - at - 2));
   char* end = nullptr;
   const double threshold = std::strtod(number.c_str(), &end);
   if (number.empty() || *end != '\0' || threshold - threshold != 0)
@@ -122,6 +152,8 @@ base::Result<v1::Gate> parse_gate(const std::string& text) {
   DEX_RETURN_IF_ERROR(set_figure(text, text.substr(0, at), gate));
   gate.set_op(is_least ? v1::Gate::OP_GE : v1::Gate::OP_LE);
   gate.set_threshold(threshold);
+  if (against < text.size())
+    DEX_RETURN_IF_ERROR(set_against(text, trimmed(text.substr(against + kAgainst.size())), gate));
   return gate;
 }
 

@@ -228,6 +228,11 @@ class Study {
     const auto adapter = context_.client.get_adapter(result.adapter);
     if (adapter.ok()) result.artefact_bytes = adapter->bytes();
     if (result.run.seed != plan_.seeds.front() || arguments_.speed_pairs == 0) return;
+    if (result.decoding.whole) {
+      if (!result.decoding.merged)
+        result.not_served = "decoding not measured: a model of another shape than the base's";
+      return;
+    }
     const Status measured =
         measure_decoding(context_, plan_.common.model, arguments_.speed_pairs, result);
     if (!measured.ok()) result.not_served = "decoding not measured: " + measured.message();
@@ -280,6 +285,7 @@ Result<double> estimate_all(Context& context, const StudyPlan& plan) {
     seconds += all;
     effective.emplace_back(method, estimate.effective_config().spec());
   }
+  DEX_RETURN_IF_ERROR(check_same_rows(effective));
   DEX_RETURN_IF_ERROR(check_distinct(effective));
   return seconds;
 }

@@ -68,6 +68,14 @@ base::Status check_method(const std::string& method) {
              kMinus);
 }
 
+// How a job draws its rows, as bytes to compare.
+std::string drawn_by(const v1::FineTuningJobSpec& spec) {
+  v1::Hyperparameters rows;
+  rows.set_group_by(spec.hyperparameters().group_by());
+  *rows.mutable_group_weights() = spec.hyperparameters().group_weights();
+  return proto::deterministic_bytes(rows);
+}
+
 }  // namespace
 
 std::string spec_method(const std::string& method) {
@@ -90,6 +98,23 @@ bool add_control(std::vector<std::string>& methods) {
   if (!dex || among(methods, kControl)) return false;
   methods.emplace_back(kControl);
   return true;
+}
+
+base::Status check_same_rows(
+    const std::vector<std::pair<std::string, v1::FineTuningJobSpec>>& effective) {
+  for (const auto& [method, spec] : effective) {
+    const auto& [first, first_spec] = effective.front();
+    if (drawn_by(spec) == drawn_by(first_spec)) continue;
+    const auto by = [](const v1::FineTuningJobSpec& each) {
+      return short_name(each.hyperparameters().group_by());
+    };
+    const std::string weights = by(spec) == by(first_spec) ? " with other weights" : "";
+    return bad("--preset: " + first + " has hyperparameters.group_by " + by(first_spec) + " and " +
+               method + " has " + by(spec) + weights +
+               ", so they would not be trained on the same rows; give all the same with --set "
+               "hyperparameters.group_by=language (or tag, none)");
+  }
+  return {};
 }
 
 base::Status check_distinct(
@@ -142,7 +167,10 @@ Decoding decoding_of(const v1::FineTuningJobSpec& effective) {
   const bool terms = effective.has_lora() || effective.has_adapter() ||
                      (effective.has_dex() && dex.train() == Dex::TRAIN_LORA_DEX);
   if (terms) return {};
-  if (!effective.has_dex() || dex.train() == Dex::TRAIN_FULL_DEX) return {.merged = true};
+  if (effective.has_diff()) return {.whole = true};  // with a second attention map
+  if (effective.has_full() || dex.train() == Dex::TRAIN_FULL_DEX)
+    return {.merged = true, .whole = true};
+  if (!effective.has_dex()) return {.merged = true};
   const auto activation = dex.bottleneck().activation();
   const bool linear = dex.projection() != Dex::PROJECTION_BOTTLENECK ||
                       activation == Dex::Bottleneck::ACTIVATION_UNSPECIFIED ||

@@ -45,6 +45,9 @@ struct Decoding {
   bool merged = false;
   // A generation at another scale of λ takes the branch out of them, so both can be measured.
   bool scaled = false;
+  // A whole model, which nothing serves before an operator has listed it: not measured. Where it is
+  // merged (full, full+dex) it has the base's shape and so its cost.
+  bool whole = false;
 };
 // `effective`: the job's spec with every value filled in.
 Decoding decoding_of(const v1::FineTuningJobSpec& effective);
@@ -77,6 +80,11 @@ std::string noise_partner(const std::vector<std::string>& methods, const std::st
 
 // Adds kvo_only at the end where dex is compared without it; true: it was.
 bool add_control(std::vector<std::string>& methods);
+
+// Methods with their effective specs, for one seed. INVALID_FIELD names two that draw their rows by
+// other groups or weights (Hyperparameters.group_by): what is compared would be the rows, too.
+base::Status check_same_rows(
+    const std::vector<std::pair<std::string, v1::FineTuningJobSpec>>& effective);
 
 // Methods with their effective specs, for one seed. INVALID_FIELD names two that are the same: a
 // variant that asks for what the preset does anyway would be compared with itself.

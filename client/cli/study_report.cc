@@ -55,6 +55,7 @@ void take(const RunResult& result, MethodSummary& row) {
   row.trained_tokens = std::max(row.trained_tokens, result.trained_tokens);
   row.peak_memory_bytes = std::max(row.peak_memory_bytes, result.peak_memory_bytes);
   row.artefact_bytes = std::max(row.artefact_bytes, result.artefact_bytes);
+  row.base_shape = row.base_shape || (result.decoding.whole && result.decoding.merged);
   if (!result.not_served.empty() &&
       std::find(row.notes.begin(), row.notes.end(), result.not_served) == row.notes.end())
     row.notes.push_back(result.not_served);
@@ -113,8 +114,9 @@ void write_cost(std::ostream& out, const std::vector<MethodSummary>& rows) {
         << " | " << human_count(static_cast<double>(row.added_parameters)) << " | "
         << fixed(row.tokens_per_second, 0) << " tok/s | "
         << human_bytes(static_cast<double>(row.peak_memory_bytes)) << " | "
-        << human_bytes(static_cast<double>(row.artefact_bytes)) << " | " << ratio_text(row.merged)
-        << " | " << ratio_text(row.unmerged) << " |\n";
+        << human_bytes(static_cast<double>(row.artefact_bytes)) << " | "
+        << (row.base_shape ? "base's shape" : ratio_text(row.merged)) << " | "
+        << ratio_text(row.unmerged) << " |\n";
   }
 }
 
@@ -214,7 +216,8 @@ std::string markdown(const std::string& data, const std::string& command, const 
          "`dex` at dex_lambda_scale "
       << fixed(kBranchScale, 1)
       << ", which takes its branch out of W_O, `lora` and `adapter` as they are served. What "
-         "`dex-engine fold` makes of a LoRA adapter has the base's shape and so its cost. –: not "
+         "`dex-engine fold` makes of a LoRA adapter has the base's shape and so its cost. base's "
+         "shape: a whole model, served as a base model and so at the base's cost. –: not "
          "measured.\n\n";
   for (const auto& row : rows) {
     if (row.loss.n > 0) {
@@ -248,6 +251,7 @@ json to_json(const std::string& data, const std::string& command, const StudyPla
     if (!std::isnan(row.tokens_per_second)) entry["tokens_per_second"] = row.tokens_per_second;
     put_ratio("decoding_time_merged", row.merged, entry);
     put_ratio("decoding_time_unmerged", row.unmerged, entry);
+    if (row.base_shape) entry["base_shape"] = true;
     methods.push_back(std::move(entry));
   }
   for (const auto& result : results) {

@@ -60,7 +60,8 @@ struct MethodSummary {
   int64_t peak_memory_bytes = 0, artefact_bytes = 0;  // the largest
   double tokens_per_second = 0;                       // median over seeds
   Spread merged, unmerged;                            // of decoding times
-  std::vector<std::string> notes;                     // failed runs, why not served
+  bool base_shape = false;         // a whole model of the base's shape: it decodes as the base does
+  std::vector<std::string> notes;  // failed runs, why not served
 };
 
 // Rows in the plan's order of methods; methods without a successful run have only notes.

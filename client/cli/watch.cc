@@ -6,7 +6,7 @@
 
 namespace dex::cli {
 
-int follow_job(Context& context, const std::string& id, int64_t after_sequence) {
+int follow_job(Context& context, const std::string& id, int64_t after_sequence, Until until) {
   JobProgress progress(context.output);
   int64_t last_sequence = after_sequence;
   const base::Status status = context.client.watch_job(
@@ -16,7 +16,8 @@ int follow_job(Context& context, const std::string& id, int64_t after_sequence) 
           last_sequence = message.event().sequence();
           progress.show(message.event());
         }
-        return true;
+        return until == Until::kEnded ||
+               message.snapshot().pause_reason() != v1::PAUSE_REASON_AWAITING_START;
       });
   progress.clear();
   if (status.code() == base::Code::kCancelled) {
@@ -28,6 +29,8 @@ int follow_job(Context& context, const std::string& id, int64_t after_sequence) 
   const auto job = context.client.get_job(id);
   if (!job.ok()) return context.output.failure(job.status());
   context.output.result(*job, job->id(), job_details(*job));
+  if (job->pause_reason() == v1::PAUSE_REASON_AWAITING_START)
+    context.output.note("start it: dexctl jobs resume " + id);
   return exit_code(*job);
 }
 

@@ -232,11 +232,25 @@ Result<v1::ListEvaluationSamplesResponse> Client::list_evaluation_samples(
               options_.timeout);
 }
 
+Result<v1::CompareEvaluationsResponse> Client::compare_evaluations(
+    const v1::CompareEvaluationsRequest& request) {
+  return call(*evaluations_, &v1::EvaluationService::Stub::CompareEvaluations, request,
+              options_.timeout);
+}
+
 Result<v1::Evaluation> Client::cancel_evaluation(const std::string& id) {
   v1::CancelEvaluationRequest request;
   request.set_id(id);
   request.set_request_id(new_request_id());
   return call(*evaluations_, &v1::EvaluationService::Stub::CancelEvaluation, request,
+              options_.timeout);
+}
+
+Result<v1::DeleteEvaluationResponse> Client::delete_evaluation(const std::string& id) {
+  v1::DeleteEvaluationRequest request;
+  request.set_id(id);
+  request.set_request_id(new_request_id());
+  return call(*evaluations_, &v1::EvaluationService::Stub::DeleteEvaluation, request,
               options_.timeout);
 }
 

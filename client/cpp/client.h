@@ -33,7 +33,7 @@ class Client {
     std::string
         server_origin;  // who named it ("DEX_SERVER", a file), for the error when it is away
     std::chrono::milliseconds timeout{60'000};  // of one call, repeats included
-    // Of one generation, preview, download, import or export.
+    // Of one generation, preview, checkpoint, download, import or export.
     std::chrono::milliseconds generation{600'000};
     std::chrono::milliseconds probe{300'000};  // of one estimate that a worker measures
     std::stop_token stop;                      // ends waits and streams early with CANCELLED
@@ -70,10 +70,14 @@ class Client {
   Result<v1::Evaluation> get_evaluation(const std::string& id, bool with_pictures = false);
   Result<v1::ListEvaluationsResponse> list_evaluations(const v1::ListEvaluationsRequest& request);
   Result<v1::Evaluation> cancel_evaluation(const std::string& id);
+  Result<v1::DeleteEvaluationResponse> delete_evaluation(const std::string& id);
   // What a SUCCEEDED one has published, as download_adapter.
   Status download_evaluation(const std::string& id, const std::filesystem::path& folder);
   Result<v1::ListEvaluationSamplesResponse> list_evaluation_samples(
       const v1::ListEvaluationSamplesRequest& request);
+  // What b has measured against a, item by item.
+  Result<v1::CompareEvaluationsResponse> compare_evaluations(
+      const v1::CompareEvaluationsRequest& request);
   // As watch_job.
   using EvaluationCallback = std::function<bool(const v1::WatchEvaluationResponse&)>;
   Status watch_evaluation(const std::string& id, int64_t after_sequence,
@@ -138,6 +142,9 @@ class Client {
   std::unique_ptr<v1::ModelService::Stub> models_;
   std::unique_ptr<v1::AdminService::Stub> admin_;
 };
+
+// Whether a job or an evaluation in this state is over; a paused one may go on.
+bool has_ended(v1::JobState state);
 
 // A request id for a call that must have one effect however often it is sent.
 std::string new_request_id();

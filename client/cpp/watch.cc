@@ -11,11 +11,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-bool is_terminal(v1::JobState state) {
-  return state == v1::JOB_STATE_SUCCEEDED || state == v1::JOB_STATE_FAILED ||
-         state == v1::JOB_STATE_CANCELLED || state == v1::JOB_STATE_EXPIRED;
-}
-
 // A server that ended the stream early (restart, drain, a reader too slow, too many who came back
 // at once) is asked again; so is one that is away. Anything else, like NOT_FOUND, is final.
 bool worth_asking_again(const grpc::Status& status) {
@@ -57,7 +52,7 @@ Status follow(const std::stop_token& stop, int64_t after_sequence,
       if (message.has_event()) {
         after_sequence = std::max(after_sequence, message.event().sequence());
       }
-      if (message.has_snapshot()) round.finished = is_terminal(message.snapshot().state());
+      if (message.has_snapshot()) round.finished = has_ended(message.snapshot().state());
       round.wanted = callback(message);
     }
     if (!round.wanted) context.get().TryCancel();
@@ -78,6 +73,11 @@ Status follow(const std::stop_token& stop, int64_t after_sequence,
 }
 
 }  // namespace
+
+bool has_ended(v1::JobState state) {
+  return state == v1::JOB_STATE_SUCCEEDED || state == v1::JOB_STATE_FAILED ||
+         state == v1::JOB_STATE_CANCELLED || state == v1::JOB_STATE_EXPIRED;
+}
 
 Status Client::watch_job(const std::string& id, int64_t after_sequence,
                          const WatchCallback& callback) {

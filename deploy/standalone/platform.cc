@@ -259,6 +259,9 @@ std::vector<std::string> Platform::worker_args() const {
                                    "--listen",         address("worker", "grpc", kAnyPort),
                                    "--metrics-listen", address("worker", "metrics", kAnyPort),
                                    "--endpoints-file", run_file("worker").string()};
+  // On one machine nobody else could take its jobs meanwhile: they outlive any outage.
+  args.emplace_back("--orphan-limit-ms");
+  args.emplace_back("0");
   if (options_.beat_ms > 0) {
     args.emplace_back("--beat-ms");
     args.push_back(std::to_string(options_.beat_ms));

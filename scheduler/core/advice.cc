@@ -68,9 +68,10 @@ std::vector<std::string> advice_at_creation(const Resolved& resolved, const dex:
   if (spec.dex().preset() == "paper" && spec.dex().train() == DexMethod::TRAIN_KVO_DEX &&
       !users_rate && resolved.workload.tokens_per_update < 500'000 &&
       size_class(model.parameters()) != SizeClass::kSmall) {
-    warnings.push_back("lr_small_batch: 1e-4 was tuned for 8 M tokens an update, this job has " +
-                       std::to_string(resolved.workload.tokens_per_update) +
-                       "; try 5e-5 (medium) or 2e-5 (large)");
+    warnings.push_back(
+        "lr_small_batch: 1e-4 was tuned for 8 M tokens an update, this job has about " +
+        std::to_string(resolved.workload.tokens_per_update) +
+        "; try 5e-5 (medium) or 2e-5 (large)");
   }
   // The estimate is for an identity start, of a w_d or of UNIFORM_MAP's gates; a bottleneck's two
   // factors move together and reach further.
@@ -81,7 +82,7 @@ std::vector<std::string> advice_at_creation(const Resolved& resolved, const dex:
     warnings.push_back(
         "branch_out_of_reach: λ can reach " +
         round_to_2_digits(lambda_reach(spec, resolved.workload.updates)) + " in " +
-        std::to_string(resolved.workload.updates) + " updates, the branch's share of O about " +
+        updates_text(resolved.workload) + ", the branch's share of O about " +
         round_to_2_digits(reach) +
         ": it will be weak or inert at the end; raise branch_learning_rate (1e-3)" +
         (spec.hyperparameters().has_lambda_learning_rate()

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <string>
@@ -92,7 +93,8 @@ base::Schedule schedule_of(const Lambda& lambda) {
 }
 
 // λ as the trainer will compute it; T ends with the run.
-base::LambdaOptions lambda_options(const Lambda& lambda, int64_t updates) {
+base::LambdaOptions lambda_options(const Lambda& lambda, std::optional<int64_t> given) {
+  const int64_t updates = given.value_or(base::kManyUpdates);
   base::LambdaOptions out;
   out.schedule = schedule_of(lambda);
   out.anneal_steps = lambda.anneal_case() == Lambda::kAnnealSteps
@@ -125,7 +127,7 @@ void check_start(const DexMethod& dex, const base::LambdaOptions& lambda, Collec
 }
 
 // method.md §2.5: configurations in which the branch can never get a gradient.
-void check_dead_points(const DexMethod& dex, int64_t updates, Collector& check) {
+void check_dead_points(const DexMethod& dex, std::optional<int64_t> updates, Collector& check) {
   const base::LambdaOptions lambda = lambda_options(dex.lambda(), updates);
   const bool linear = has_map(dex) && dex.w_d_init() == DexMethod::BRANCH_INIT_LINEAR;
   const base::BranchStart start = {
@@ -148,7 +150,7 @@ void check_dead_points(const DexMethod& dex, int64_t updates, Collector& check) 
 
 // The same for a job that goes on from an adapter: its branch has started, but a fixed λ of 0 would
 // keep it where it is.
-void check_goes_on(const DexMethod& dex, int64_t updates, Collector& check) {
+void check_goes_on(const DexMethod& dex, std::optional<int64_t> updates, Collector& check) {
   const std::string dead = base::dead_point(lambda_options(dex.lambda(), updates),
                                             {.zero_difference = false, .goes_on = true}, updates);
   if (!dead.empty()) check.add("DEAD_CONFIGURATION", "model", dead);
@@ -156,8 +158,8 @@ void check_goes_on(const DexMethod& dex, int64_t updates, Collector& check) {
 
 }  // namespace
 
-void check_dex(const DexMethod& dex, const dex::v1::Model& model, bool goes_on, int64_t updates,
-               Collector& check) {
+void check_dex(const DexMethod& dex, const dex::v1::Model& model, bool goes_on,
+               std::optional<int64_t> updates, Collector& check) {
   if (model.differential()) {
     check.add(
         "CONFLICTING_FIELDS", "method",

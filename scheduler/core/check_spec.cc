@@ -113,6 +113,10 @@ const std::vector<Effect>& effects() {
     return s.watchdog().on_trip() == dex::v1::WatchdogOptions::ON_TRIP_ROLLBACK;
   };
   const auto guarded = [](const auto& s) { return s.watchdog().base_guard().kl_max() > 0; };
+  const auto grouped = [](const auto& s) {
+    const auto by = s.hyperparameters().group_by();
+    return by == v1::Hyperparameters::GROUP_BY_TAG || by == v1::Hyperparameters::GROUP_BY_LANGUAGE;
+  };
   const auto trains_more = [](const auto& s) {
     return s.dex().train() != DexMethod::TRAIN_DEX_ONLY;
   };
@@ -163,6 +167,7 @@ const std::vector<Effect>& effects() {
       {"watchdog.base_guard.probe_file", [](const auto& s) { return proto::needs_probe(s); },
        "watchdog.base_guard.kl_max above 0, or a gate on task base_guard"},
       {"hyperparameters.branch_learning_rate", with_branch, "method dex"},
+      {"hyperparameters.group_weights", grouped, "hyperparameters.group_by TAG or LANGUAGE"},
       {"hyperparameters.learning_rate", trains_more, "a train other than DEX_ONLY"},
       {"dex.lora.r", with_lora, "train LORA_DEX"},
       {"dex.lora.alpha", with_lora, "train LORA_DEX"},
@@ -253,7 +258,7 @@ std::vector<Problem> drop_unused(FineTuningJobSpec& spec, Sources& sources) {
 }
 
 std::vector<Problem> check_resolved(const FineTuningJobSpec& spec, const dex::v1::Model& model,
-                                    int64_t updates) {
+                                    std::optional<int64_t> updates) {
   Collector check;
   check.add_bad_values(spec);  // also of the values that were chosen here
   check.add_conflicts(spec);

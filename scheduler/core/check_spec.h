@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,8 +33,9 @@ std::vector<Problem> check_values(const dex::v1::FineTuningJobSpec& spec);
 std::vector<Problem> drop_unused(dex::v1::FineTuningJobSpec& spec, Sources& sources);
 
 // What needs the whole resolved spec and the model: computed values, limits of the model, head
-// lists, dead points (method.md §2.5, §3.6). `updates` is N, or an upper estimate of it.
+// lists, dead points (method.md §2.5, §3.6). `updates` is N where max_steps gives it; without it
+// the trainer judges what depends on it, by the true number.
 std::vector<Problem> check_resolved(const dex::v1::FineTuningJobSpec& spec,
-                                    const dex::v1::Model& model, int64_t updates);
+                                    const dex::v1::Model& model, std::optional<int64_t> updates);
 
 }  // namespace dex::core

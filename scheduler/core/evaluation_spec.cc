@@ -74,6 +74,31 @@ void check_task(const v1::PerplexityTask& task, const std::string& at, Evaluatio
   }
 }
 
+// Several grids in one run.
+void check_grids(const v1::MultiNeedleTask& task, const std::string& at, EvaluationCheck& check) {
+  if (task.has_n_needles())
+    check.add("CONFLICTING_FIELDS", at + "n_needles", "can't be given together with needle_counts");
+  const bool by_count = task.query_counts_size() > 0;
+  if (task.has_n_queries() && by_count)
+    check.add("CONFLICTING_FIELDS", at + "n_queries", "can't be given together with query_counts");
+  if (by_count && task.query_counts_size() != task.needle_counts_size()) {
+    check.add("INVALID_FIELD", at + "query_counts",
+              "must have one for each of the " + std::to_string(task.needle_counts_size()) +
+                  " of needle_counts, got " + std::to_string(task.query_counts_size()));
+    return;
+  }
+  std::set<uint32_t> seen;
+  for (int i = 0; i < task.needle_counts_size(); ++i) {
+    const int64_t needles = task.needle_counts(i);
+    check.range(at + "needle_counts", needles, 1, 64);
+    if (!seen.insert(task.needle_counts(i)).second)
+      check.add("INVALID_FIELD", at + "needle_counts", "names one twice");
+    if (needles < 1) continue;  // nothing can be asked for
+    if (by_count) check.range(at + "query_counts", task.query_counts(i), 1, needles);
+    if (task.has_n_queries()) check.range(at + "n_queries", task.n_queries(), 1, needles);
+  }
+}
+
 void check_task(const v1::MultiNeedleTask& task, const std::string& at, EvaluationCheck& check) {
   if (task.file().empty()) check.missing(at + "file");
   check.known(at + "format", task.format(), v1::TextFormat_IsValid(task.format()));
@@ -81,10 +106,16 @@ void check_task(const v1::MultiNeedleTask& task, const std::string& at, Evaluati
     check.range(at + "lengths", length, 1, check.context(task.allow_extrapolation()));
   for (const uint32_t depth : task.depths_percent())
     check.range(at + "depths_percent", depth, 0, 100);
-  const int64_t needles = task.has_n_needles() ? task.n_needles() : 6;
-  check.range(at + "n_needles", needles, 1, 64);
-  // Two are asked for unless told otherwise, and one needle is then too few.
-  check.range(at + "n_queries", task.has_n_queries() ? task.n_queries() : 2, 1, needles);
+  if (task.needle_counts_size() > 0) {
+    check_grids(task, at, check);
+  } else {
+    const int64_t needles = task.has_n_needles() ? task.n_needles() : 6;
+    check.range(at + "n_needles", needles, 1, 64);
+    // Two are asked for unless told otherwise, and one needle is then too few.
+    check.range(at + "n_queries", task.has_n_queries() ? task.n_queries() : 2, 1, needles);
+    if (task.query_counts_size() > 0)
+      check.add("UNUSED_FIELD", at + "query_counts", "has no effect without needle_counts");
+  }
   if (task.has_samples_per_cell())
     check.range(at + "samples_per_cell", task.samples_per_cell(), 1, 1000);
 }
@@ -219,6 +250,11 @@ v1::TextFormat format_for(v1::TextFormat asked, const std::string& name) {
                                                              : v1::TEXT_FORMAT_RAW;
 }
 
+// A task of several grids is as much as that many tasks.
+int grids_of(const v1::EvaluationTask& task) {
+  return std::max(1, task.multi_needle().needle_counts_size());
+}
+
 // Tokens that a task puts through the model for one subject, about: four bytes a token, each in
 // two windows or prompts.
 double tokens_of(const v1::EvaluationTask& task, double bytes, int64_t context) {
@@ -238,7 +274,8 @@ double tokens_of(const v1::EvaluationTask& task, double bytes, int64_t context) 
         for (const uint32_t length : options.lengths()) lengths += length;
       }
       const int depths = options.depths_percent_size() > 0 ? options.depths_percent_size() : 5;
-      return lengths * depths * (options.has_samples_per_cell() ? options.samples_per_cell() : 20);
+      return lengths * depths * (options.has_samples_per_cell() ? options.samples_per_cell() : 20) *
+             grids_of(task);
     }
     case v1::EvaluationTask::kHeadAnalysis: {
       const auto& options = task.head_analysis();
@@ -283,9 +320,13 @@ std::vector<NamedFile> evaluation_files(const v1::EvaluationSpec& spec) {
 std::vector<Problem> check_evaluation(const v1::EvaluationSpec& spec, const v1::Model& model) {
   EvaluationCheck check(model.context_length());
   check_subjects(spec, check);
-  if (spec.tasks_size() < 1 || spec.tasks_size() > kMostTasks) {
-    check.add(spec.tasks_size() == 0 ? "MISSING_FIELD" : "VALUE_OUT_OF_RANGE", "tasks",
-              "must have 1 to 16, got " + std::to_string(spec.tasks_size()));
+  int tasks = 0;
+  for (const auto& task : spec.tasks()) tasks += grids_of(task);
+  if (tasks < 1 || tasks > kMostTasks) {
+    check.add(tasks == 0 ? "MISSING_FIELD" : "VALUE_OUT_OF_RANGE", "tasks",
+              std::string("must have 1 to 16") +
+                  (tasks > spec.tasks_size() ? ", each of needle_counts as one" : "") + ", got " +
+                  std::to_string(tasks));
   }
   for (int i = 0; i < spec.tasks_size() && i < kMostTasks; ++i)
     check_task(spec.tasks(i), "tasks[" + std::to_string(i) + "]", check);

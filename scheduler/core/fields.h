@@ -9,7 +9,7 @@
 namespace dex::core {
 
 // Where a value of the effective spec came from, by path ("dex.lambda.anneal_steps"): USER, PRESET,
-// DEFAULT, AUTO, CLAMPED.
+// DEFAULT, AUTO, MODEL, CLAMPED; once it is resolved with the marks of marks.h.
 using Sources = std::map<std::string, std::string>;
 
 // Calls `visit` with the path of every set scalar, repeated or map field below `message`, depth

@@ -14,14 +14,20 @@ using dex::v1::HeadSelection;
 using dex::v1::Lambda;
 using dex::v1::Preset;
 
-constexpr std::string_view kVersion = "1";
+constexpr std::string_view kFirst = "1", kSecond = "2";
+
+// Oldest first. Earlier ones stay, so that a job can be asked for again as it was.
+std::vector<std::string_view> versions_of(std::string_view name) {
+  if (name == "multilingual") return {kFirst, kSecond};
+  return {kFirst};
+}
 
 // Builds a preset value by value and remembers where each came from: later calls win.
 class Builder {
  public:
-  Builder(std::string_view name, std::string_view summary) {
+  Builder(std::string_view name, std::string_view summary, std::string_view version = kFirst) {
     preset_.set_name(std::string(name));
-    preset_.set_version(std::string(name) + "@" + std::string(kVersion));
+    preset_.set_version(std::string(name) + "@" + std::string(version));
     preset_.set_summary(std::string(summary));
   }
 
@@ -158,10 +164,15 @@ Preset long_text(SizeClass size) {
   return builder.result();
 }
 
-Preset multilingual(SizeClass size) {
-  Builder builder(
-      "multilingual",
-      "Many languages: a wider projection for each head, heads selected anew every 500 updates.");
+// Version 2 draws rows by language, so that a small one is not lost among large ones; 1 reads them
+// as they are.
+Preset multilingual(SizeClass size, std::string_view version) {
+  const bool balanced = version == kSecond;
+  const std::string summary =
+      "Many languages: a wider projection for each head, heads selected anew every 500 updates";
+  Builder builder("multilingual",
+                  summary + (balanced ? ", each language an equal share of what is read." : "."),
+                  version);
   add_class(builder, size);
   builder.dex().set_projection(DexMethod::PROJECTION_BOTTLENECK);
   builder.dex().mutable_bottleneck()->set_width_ratio(1.5);
@@ -170,6 +181,8 @@ Preset multilingual(SizeClass size) {
   builder.heads().set_reselect_every_steps(500);
   builder.remark("dex.head_selection.reselect_every_steps", "ours");
   builder.remark("dex.projection", "brief");
+  builder.hyper().set_group_by(balanced ? dex::v1::Hyperparameters::GROUP_BY_LANGUAGE
+                                        : dex::v1::Hyperparameters::GROUP_BY_NONE);
   builder.mark("ours");
   return builder.result();
 }
@@ -190,6 +203,15 @@ std::string known_names() {
   std::string names;
   for (const auto name : preset_names()) names += (names.empty() ? "" : ", ") + std::string(name);
   return names;
+}
+
+base::Status unknown_version(std::string_view requested, std::string_view name) {
+  std::string known;
+  for (const auto version : versions_of(name))
+    known += (known.empty() ? "" : ", ") + std::string(name) + "@" + std::string(version);
+  return base::invalid_argument(
+      "UNKNOWN_PRESET",
+      "preset \"" + std::string(requested) + "\" is not known in that version; there is " + known);
 }
 
 }  // namespace
@@ -213,15 +235,14 @@ std::string canonical_preset_name(std::string_view name) {
 
 base::Result<Preset> preset(std::string_view requested, SizeClass size) {
   const std::string canonical = canonical_preset_name(requested);
-  std::string_view name = canonical;
-  if (const size_t at = name.find('@'); at != std::string_view::npos) {
-    if (name.substr(at + 1) != kVersion) {
-      return base::invalid_argument("UNKNOWN_PRESET",
-                                    "preset \"" + std::string(requested) +
-                                        "\" is not known in that version; there is " +
-                                        std::string(name.substr(0, at)) + "@1");
-    }
-    name = name.substr(0, at);
+  const size_t at = canonical.find('@');
+  std::string_view name = std::string_view(canonical).substr(0, at);
+  const auto versions = versions_of(name);
+  std::string_view version = versions.back();
+  if (at != std::string::npos) {
+    version = std::string_view(canonical).substr(at + 1);
+    if (std::find(versions.begin(), versions.end(), version) == versions.end())
+      return unknown_version(requested, name);
   }
   if (name.empty() || name == "auto") name = class_name(size);
   if (name == "paper") return paper();
@@ -232,7 +253,7 @@ base::Result<Preset> preset(std::string_view requested, SizeClass size) {
     return by_size(name, SizeClass::kLarge, "Base models above 3.5 B parameters.");
   if (name == "code") return code(size);
   if (name == "long_text") return long_text(size);
-  if (name == "multilingual") return multilingual(size);
+  if (name == "multilingual") return multilingual(size, version);
   const std::string what =
       "preset \"" + std::string(requested) + "\" is not known; there are auto, " + known_names();
   return base::Status(base::Status(base::Code::kInvalidArgument, "UNKNOWN_PRESET", what)

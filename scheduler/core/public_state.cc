@@ -22,9 +22,10 @@ v1::JobState public_state(const StoredState& stored) {
   return v1::JOB_STATE_UNSPECIFIED;
 }
 
-v1::WaitingReason waiting_reason(const StoredState& stored, bool in_ring) {
+v1::WaitingReason waiting_reason(const StoredState& stored, bool in_ring, bool lacks_model) {
   if (stored.state == "DELAYED") return v1::WAITING_REASON_RETRY_BACKOFF;
   if (stored.state != "READY") return v1::WAITING_REASON_UNSPECIFIED;
+  if (lacks_model) return v1::WAITING_REASON_MODEL;
   return in_ring ? v1::WAITING_REASON_CAPACITY : v1::WAITING_REASON_QUOTA;
 }
 

@@ -18,9 +18,10 @@ struct StoredState {
 // The one function that makes the public state, for every reply, event and metric.
 dex::v1::JobState public_state(const StoredState& stored);
 
-// Why a queued job waits; `in_ring`: its tenant may be served now. UNSPECIFIED when it does not
+// Why a queued job waits; `in_ring`: its tenant may be served now; `lacks_model`: no worker of its
+// pool has its base model, which outlasts whatever else it waits for. UNSPECIFIED when it does not
 // wait.
-dex::v1::WaitingReason waiting_reason(const StoredState& stored, bool in_ring);
+dex::v1::WaitingReason waiting_reason(const StoredState& stored, bool in_ring, bool lacks_model);
 
 bool is_terminal(dex::v1::JobState state);
 

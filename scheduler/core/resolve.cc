@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "proto/gates.h"
 #include "scheduler/core/advice.h"
 #include "scheduler/core/check_spec.h"
+#include "scheduler/core/data_groups.h"
 #include "scheduler/core/fields.h"
+#include "scheduler/core/marks.h"
 #include "scheduler/core/methods.h"
 #include "scheduler/core/presets.h"
 #include "scheduler/core/resolve_form.h"
@@ -48,10 +51,12 @@ FineTuningJobSpec defaults(SizeClass size) {
   spec.set_priority(4);
   spec.set_max_retries(2);
   spec.set_deadline_seconds(0);
+  spec.set_auto_start(true);
   spec.set_skip_budget_ratio(0.01);
   auto& hyper = *spec.mutable_hyperparameters();
   hyper.set_max_steps(0);
   hyper.set_packing(true);
+  hyper.set_group_by(Hyperparameters::GROUP_BY_NONE);
   spec.mutable_checkpoints()->set_every_seconds(900);
   spec.mutable_checkpoints()->set_keep_last(2);
   spec.mutable_checkpoints()->set_keep_best(true);
@@ -189,18 +194,28 @@ void fill_cadence(const Workload& work, FineTuningJobSpec& spec, Sources& source
   fill_unset(value, spec, "AUTO", sources);
 }
 
-// T may be a number or a share of N, and ends with the run (method.md §3.3).
-void fix_annealing(int64_t updates, FineTuningJobSpec& spec, Resolved& result) {
-  if (!spec.has_dex()) return;
-  Lambda& lambda = *spec.mutable_dex()->mutable_lambda();
-  auto& sources = *result.config.mutable_sources();
-  if (lambda.anneal_case() == Lambda::kAnnealSteps && lambda.anneal_steps() > updates) {
-    result.warnings.push_back(
-        "annealing_clamped: anneal_steps " + std::to_string(lambda.anneal_steps()) + " > " +
-        std::to_string(updates) + " updates: using " + std::to_string(updates));
-    lambda.set_anneal_steps(updates);
-    sources["dex.lambda.anneal_steps"] = "CLAMPED";
+// N, where it is no guess.
+std::optional<int64_t> given_updates(const Workload& work) {
+  return work.updates_given ? std::optional(work.updates) : std::nullopt;
+}
+
+// T may be a number or a share of N, and ends with the run (method.md §3.3). Where N is a guess, T
+// stays what it is: a guess that is too low would cut it below the true N for good, so the trainer,
+// which has counted the rows, clamps it.
+void fix_annealing(std::optional<int64_t> given, FineTuningJobSpec& spec, Resolved& result) {
+  const Workload& work = result.workload;
+  const Lambda& asked = spec.dex().lambda();
+  if (asked.anneal_case() != Lambda::kAnnealSteps || asked.anneal_steps() <= work.updates) return;
+  const std::string longer = "annealing_clamped: anneal_steps " +
+                             std::to_string(asked.anneal_steps()) + " > " + updates_text(work);
+  if (!given) {
+    result.warnings.push_back(longer +
+                              ": the job will use as many as it has, counted at its start");
+    return;
   }
+  result.warnings.push_back(longer + ": using " + std::to_string(*given));
+  spec.mutable_dex()->mutable_lambda()->set_anneal_steps(*given);
+  (*result.config.mutable_sources())["dex.lambda.anneal_steps"] = "CLAMPED";
 }
 
 // Fills in what the preset says: dex's own; of kvo_only the rates that dex would have with it, so
@@ -256,11 +271,15 @@ base::Result<Resolved> resolve(const ResolveInput& input) {
   fill_automatic(input, spec, sources);
 
   result.workload = workload(spec, input.training, input.validation ? &*input.validation : nullptr);
-  const int64_t updates = result.workload.updates;
+  const auto updates = given_updates(result.workload);
   fill_cadence(result.workload, spec, sources);
   DEX_RETURN_IF_ERROR(to_status(check_resolved(spec, input.model, updates)));
+  DEX_RETURN_IF_ERROR(to_status(check_groups(spec, input.training)));
+  if (std::string advice = group_advice(spec, input.training); !advice.empty())
+    result.warnings.push_back(std::move(advice));
   result.gate_flops = gate_flops(spec, input.model, input.gate_files);
 
+  mark_sources(spec, size, sources);
   result.config.mutable_sources()->insert(sources.begin(), sources.end());
   fix_annealing(updates, spec, result);
   *result.config.mutable_spec() = std::move(spec);

@@ -17,6 +17,9 @@ DataFacts data_facts(const dex::v1::File& file) {
   facts.rows = file.statistics().rows_good();
   facts.tokens = file.statistics().tokens_guess();
   facts.longest_row_tokens = ceil_div(file.statistics().longest_row_bytes(), 4);
+  for (const auto& [tag, rows] : file.statistics().rows_by_tag()) facts.rows_by_tag[tag] = rows;
+  for (const auto& [language, rows] : file.statistics().rows_by_language())
+    facts.rows_by_language[language] = rows;
   return facts;
 }
 
@@ -46,8 +49,13 @@ Workload workload(const dex::v1::FineTuningJobSpec& spec, const DataFacts& train
   work.tokens_per_update = std::min(tokens, work.tokens_per_sequence * batch);
   const int64_t by_epochs =
       ceil_div(work.sequences_per_pass, batch) * std::max<int64_t>(1, hyper.n_epochs());
-  work.updates = hyper.max_steps() > 0 ? hyper.max_steps() : std::max<int64_t>(1, by_epochs);
+  work.updates_given = hyper.max_steps() > 0;
+  work.updates = work.updates_given ? hyper.max_steps() : std::max<int64_t>(1, by_epochs);
   return work;
+}
+
+std::string updates_text(const Workload& work) {
+  return (work.updates_given ? "" : "about ") + std::to_string(work.updates) + " updates";
 }
 
 }  // namespace dex::core

@@ -37,10 +37,9 @@ base::Status check_import(const v1::ImportAdapterRequest::Header& header) {
   }
   if (!header.has_size_bytes()) return {};
   if (header.size_bytes() >= 0 && header.size_bytes() <= kLargestAdapterTar_bytes) return {};
-  const std::string what = "must be between 0 and " + std::to_string(kLargestAdapterTar_bytes) +
-                           ", got " + std::to_string(header.size_bytes());
-  return base::Status(base::Code::kInvalidArgument, "TOO_LARGE", "size_bytes " + what)
-      .with_violation("size_bytes", what);
+  return base::bad_field("TOO_LARGE", "size_bytes",
+                         "must be between 0 and " + std::to_string(kLargestAdapterTar_bytes) +
+                             ", got " + std::to_string(header.size_bytes()));
 }
 
 base::Status check_export(const v1::ExportAdapterRequest& request) {
@@ -146,12 +145,8 @@ base::Result<AdapterJobs::Begun> AdapterJobs::submit(const std::string& tenant,
   submission.request = key;
   submission.jobs.push_back(std::move(job));
   const auto submitted = parts_.jobs.submit(tenant, submission);
-  if (!submitted.ok()) {
-    const bool quota = submitted.status().code() == base::Code::kResourceExhausted;
-    parts_.metrics.submitted(kind, quota ? "quota" : "refused");
-    return submitted.status();
-  }
-  parts_.metrics.submitted(kind, submitted->replayed ? "replayed" : "created");
+  parts_.metrics.submitted(kind, submitted);
+  DEX_RETURN_IF_ERROR(submitted.status());
   if (options_.changed) options_.changed();
   return Begun{submitted->ids.front(), submitted->replayed};
 }

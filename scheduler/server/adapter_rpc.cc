@@ -16,24 +16,6 @@ namespace {
 constexpr milliseconds kLongestExport{610'000};
 constexpr milliseconds kLongestImport{1'800'000};
 
-// Answers `pending` once `look` has an end to tell: a reply or a failure. A store that is away is
-// none.
-template <typename Pending, typename Look>
-void answer_when_ended(Waiters& waiters, std::shared_ptr<Pending> pending, Look look) {
-  waiters.add([pending, look] {
-    if (!pending->alive()) return true;
-    auto found = look();
-    if (found.ok() && !found->has_value()) return false;
-    if (found.status().code() == base::Code::kUnavailable) return false;
-    if (found.ok()) {
-      pending->answer(std::move(**found));
-    } else {
-      pending->answer(found.status());
-    }
-    return true;
-  });
-}
-
 }  // namespace
 
 grpc::ServerUnaryReactor* AdapterRpc::ListAdapters(Context* ctx, const v1::ListAdaptersRequest* in,
@@ -63,9 +45,8 @@ grpc::ServerUnaryReactor* AdapterRpc::LoadAdapter(Context* ctx, const v1::LoadAd
                               const v1::LoadAdapterRequest& request) {
     const double wait = request.has_wait_seconds() ? request.wait_seconds() : 60;
     if (!(wait >= 0 && wait <= 600)) {
-      return pending->answer(base::Status(base::Code::kInvalidArgument, "VALUE_OUT_OF_RANGE",
-                                          "wait_seconds must be between 0 and 600")
-                                 .with_violation("wait_seconds", "must be between 0 and 600"));
+      return pending->answer(
+          base::bad_field("VALUE_OUT_OF_RANGE", "wait_seconds", "must be between 0 and 600"));
     }
     const auto who = pending->call().principal();
     const auto replayed = adapters_.load(who, request);
@@ -113,10 +94,8 @@ grpc::ServerWriteReactor<v1::DownloadAdapterResponse>* AdapterRpc::DownloadAdapt
              const v1::DownloadAdapterRequest& request) {
         const auto who = stream->call().principal();
         if (!request.id().empty() && !request.export_().empty()) {
-          const std::string what = "can't be given together with id";
           return stream->finish(
-              base::Status(base::Code::kInvalidArgument, "CONFLICTING_FIELDS", "export " + what)
-                  .with_violation("export", what));
+              base::bad_field("CONFLICTING_FIELDS", "export", "can't be given together with id"));
         }
         stream->finish(request.export_().empty()
                            ? adapters_.download(who, request, chunk_sink(*stream))

@@ -18,14 +18,8 @@ constexpr const char* kUploadedSums = "checksums.json";
 constexpr const char* kDropped = "README.md";
 constexpr int64_t kLargestUploadedJson = 16 << 20;
 
-base::Status too_large(const std::string& field, const std::string& what) {
-  return base::Status(base::Code::kInvalidArgument, "TOO_LARGE", field + " " + what)
-      .with_violation(field, what);
-}
-
 base::Status sum_mismatch(const std::string& file, const std::string& what) {
-  return base::Status(base::Code::kInvalidArgument, "CHECKSUM_MISMATCH", file + " " + what)
-      .with_violation(file, what);
+  return base::bad_field("CHECKSUM_MISMATCH", file, what);
 }
 
 // Bytes that a file of that name may have; 0: it is not taken.
@@ -49,7 +43,8 @@ class AdapterFiles final : public TarReader::Target {
                       : "is no file of an adapter: adapter_config.json, adapter_model.safetensors, "
                         "checksums.json and provenance.json are");
     }
-    if (bytes > room) return too_large(name, "may have " + std::to_string(room) + " bytes");
+    if (bytes > room)
+      return base::bad_field("TOO_LARGE", name, "may have " + std::to_string(room) + " bytes");
     if (sha256_.contains(name) || (dropped_ && name == kDropped))
       return base::invalid_field(name, "comes twice");
     name_ = name;
@@ -140,8 +135,9 @@ base::Result<std::string> receive_adapter(const std::filesystem::path& folder,
     if (!chunk) break;
     bytes += static_cast<int64_t>(chunk->size());
     if (bytes > kLargestAdapterTar_bytes) {
-      return too_large("chunk", "makes an archive of more than " +
-                                    std::to_string(kLargestAdapterTar_bytes) + " bytes");
+      return base::bad_field(
+          "TOO_LARGE", "chunk",
+          "makes an archive of more than " + std::to_string(kLargestAdapterTar_bytes) + " bytes");
     }
     hash.update(std::string_view(*chunk));
     DEX_RETURN_IF_ERROR(reader.feed(*chunk));

@@ -74,10 +74,11 @@ base::Result<v1::ListAdaptersResponse> Adapters::list(const auth::Principal& who
   DEX_ASSIGN_OR_RETURN(auto cursor, parse_page_token(request.page_token()));
   DEX_ASSIGN_OR_RETURN(const auto workers, workers_.workers());
   v1::ListAdaptersResponse page;
+  size_t bytes = 0;
   while (true) {
     DEX_ASSIGN_OR_RETURN(const auto records, adapters_.list(who.tenant(), cursor, kStorePage));
     for (const auto& record : records) {
-      if (page.adapters_size() == wanted) {
+      if (page.adapters_size() == wanted || bytes >= kListBytes) {
         page.set_next_page_token(page_token(cursor.before_ms, cursor.before_id));
         return page;
       }
@@ -86,6 +87,7 @@ base::Result<v1::ListAdaptersResponse> Adapters::list(const auth::Principal& who
       if (!request.base_model().empty() && request.base_model() != adapter.base_model()) continue;
       if (!request.job().empty() && request.job() != adapter.job()) continue;
       add_replicas(adapter, workers);
+      bytes += adapter.ByteSizeLong();
       *page.add_adapters() = std::move(adapter);
     }
     if (static_cast<int>(records.size()) < kStorePage) return page;

@@ -44,7 +44,8 @@ class Adapters {
   base::Result<Answer<v1::Adapter>> unload(const auth::Principal& who,
                                            const v1::UnloadAdapterRequest& request);
 
-  // Record and files. ADAPTER_IN_USE while workers are asked to hold it. Waits for the disk.
+  // Record and files, and what was kept of a job that was deleted before it
+  // (DataLayout::kept_spec). ADAPTER_IN_USE while workers are asked to hold it. Waits for the disk.
   base::Result<Answer<v1::DeleteAdapterResponse>> remove(const auth::Principal& who,
                                                          const v1::DeleteAdapterRequest& request);
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "dex/v1/adapters.pb.h"
+#include "proto/gate_tasks.h"
 #include "scheduler/core/gate_tasks.h"
 #include "scheduler/core/warm_start.h"
 #include "scheduler/server/evaluation_view.h"
@@ -87,7 +88,8 @@ base::Status Workers::add_training(const store::ClaimedJob& claimed, iv1::Claime
     DEX_ASSIGN_OR_RETURN(*job.mutable_calibration_input(),
                          input(claimed.tenant, calibration.file()));
   }
-  return add_gate_files(claimed.tenant, job);
+  DEX_RETURN_IF_ERROR(add_gate_files(claimed.tenant, job));
+  return add_gate_adapters(claimed.tenant, job);
 }
 
 base::Status Workers::add_gate_files(const std::string& tenant, iv1::ClaimedJob& job) {
@@ -97,6 +99,19 @@ base::Status Workers::add_gate_files(const std::string& tenant, iv1::ClaimedJob&
     auto file = input(tenant, named.id);
     DEX_RETURN_IF_ERROR(file.status());
     *job.add_evaluation_files() = std::move(file).value();
+  }
+  return {};
+}
+
+// One that was deleted since costs the job no training: its gates have not passed, and say so.
+base::Status Workers::add_gate_adapters(const std::string& tenant, iv1::ClaimedJob& job) {
+  std::set<std::string> known;
+  for (const auto& gate : job.spec().gates()) {
+    if (!proto::compares_with_other(gate) || !known.insert(gate.adapter()).second) continue;
+    auto adapter = adapter_files(tenant, gate.adapter());
+    if (adapter.status().code() == base::Code::kNotFound) continue;
+    DEX_RETURN_IF_ERROR(adapter.status());
+    *job.add_evaluated_adapters() = std::move(adapter).value();
   }
   return {};
 }

@@ -290,12 +290,12 @@ void check_bases(const Observed& observed, v1::Health& health) {
   Topic topic(health, "models");
   if (observed.models.empty()) {
     topic.add("models", kBroken, "models.json lists none: nothing can be adapted",
-              "import one: deploy/setup/model.sh");
+              "add one: dexctl models add, or deploy/setup/all --only model");
   }
   for (const auto& model : observed.models) {
     if (model.weights_sha256().empty()) {
       topic.add(model.name(), kDoubtful, "no hash in models.json: other weights would go unseen",
-                "import it again, which writes the hash");
+                "take it off the list and add it again: dexctl models add writes the hash");
     }
     if (!observed.store.ok()) continue;
     const size_t able = workers_for(observed, model.name());

@@ -35,11 +35,27 @@ grpc::ServerUnaryReactor* EvaluationRpc::CancelEvaluation(Context* ctx,
   });
 }
 
+grpc::ServerUnaryReactor* EvaluationRpc::DeleteEvaluation(Context* ctx,
+                                                          const v1::DeleteEvaluationRequest* in,
+                                                          v1::DeleteEvaluationResponse* out) {
+  return rpc::run(room_, ctx, in, out, [=, this](rpc::Call& call) {
+    return marked(call, evaluations_.remove(call.principal(), *in));
+  });
+}
+
 grpc::ServerUnaryReactor* EvaluationRpc::ListEvaluationSamples(
     Context* ctx, const v1::ListEvaluationSamplesRequest* in,
     v1::ListEvaluationSamplesResponse* out) {
   return rpc::run(room_, ctx, in, out, [=, this](rpc::Call& call) {
     return evaluations_.samples(call.principal(), *in);
+  });
+}
+
+grpc::ServerUnaryReactor* EvaluationRpc::CompareEvaluations(Context* ctx,
+                                                            const v1::CompareEvaluationsRequest* in,
+                                                            v1::CompareEvaluationsResponse* out) {
+  return rpc::run(room_, ctx, in, out, [=, this](rpc::Call& call) {
+    return evaluations_.compare(call.principal(), *in);
   });
 }
 

@@ -23,8 +23,12 @@ class EvaluationRpc final : public v1::EvaluationService::CallbackService {
                          v1::ListEvaluationsResponse* out) override;
   Unary* CancelEvaluation(Context* ctx, const v1::CancelEvaluationRequest* in,
                           v1::Evaluation* out) override;
+  Unary* DeleteEvaluation(Context* ctx, const v1::DeleteEvaluationRequest* in,
+                          v1::DeleteEvaluationResponse* out) override;
   Unary* ListEvaluationSamples(Context* ctx, const v1::ListEvaluationSamplesRequest* in,
                                v1::ListEvaluationSamplesResponse* out) override;
+  Unary* CompareEvaluations(Context* ctx, const v1::CompareEvaluationsRequest* in,
+                            v1::CompareEvaluationsResponse* out) override;
   grpc::ServerWriteReactor<v1::WatchEvaluationResponse>* WatchEvaluation(
       Context* ctx, const v1::WatchEvaluationRequest* in) override;
   grpc::ServerWriteReactor<v1::DownloadEvaluationResponse>* DownloadEvaluation(

@@ -1,15 +1,20 @@
 #include "scheduler/server/evaluations.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "scheduler/core/evaluation_spec.h"
 #include "scheduler/server/artefact_tar.h"
+#include "scheduler/server/evaluation_comparison.h"
 #include "scheduler/server/evaluation_samples.h"
 #include "scheduler/server/evaluation_view.h"
 #include "scheduler/server/file_view.h"
 #include "scheduler/server/job_id.h"
 #include "scheduler/server/job_view.h"
+#include "scheduler/server/leftovers.h"
 #include "scheduler/server/page.h"
 
 namespace dex::server {
@@ -36,8 +41,7 @@ base::Status check_whole(const v1::EvaluationSpec& spec, const v1::Adapter& mode
     const std::string field = "tasks[" + std::to_string(i) + "].head_analysis";
     const std::string what = "compares head by head, and " + model.id() +
                              " of method diff has other heads than its base; leave one of them out";
-    return base::Status(base::Code::kInvalidArgument, "CONFLICTING_FIELDS", field + " " + what)
-        .with_violation(field, what);
+    return base::bad_field("CONFLICTING_FIELDS", field, what);
   }
   return {};
 }
@@ -82,8 +86,7 @@ base::Result<v1::Model> Evaluations::resolve_subjects(const std::string& tenant,
           "has no effect: " + subject.adapter() +
           (whole ? " is a whole model, with whatever branch it had inside its weights"
                  : " of method " + adapter.method() + " has no branch whose λ it scales");
-      return base::Status(base::Code::kInvalidArgument, "UNUSED_FIELD", field + " " + what)
-          .with_violation(field, what);
+      return base::bad_field("UNUSED_FIELD", field, what);
     }
     const std::string base = base_of_adapter(record->id);
     if (!subject.model().empty() && subject.model() != base)
@@ -97,8 +100,7 @@ base::Result<v1::Model> Evaluations::resolve_subjects(const std::string& tenant,
     const std::string what = "must be " + base + " like that of subjects[0], got " +
                              spec.subjects(i).model() +
                              ": the subjects of an evaluation share one base model";
-    return base::Status(base::Code::kInvalidArgument, "INVALID_FIELD", field + " " + what)
-        .with_violation(field, what);
+    return base::bad_field("INVALID_FIELD", field, what);
   }
   auto model = parts_.models.find(base);
   if (model.ok()) return model;
@@ -120,6 +122,11 @@ base::Result<store::NewJob> Evaluations::new_job(const std::string& tenant,
     if (names.emplace(id, record->filename).second) job.files.push_back(id);
     bytes[id] = record->bytes;
   }
+  std::set<std::string> adapters;
+  for (const auto& subject : spec.subjects()) {
+    if (!subject.adapter().empty()) adapters.insert(subject.adapter());
+  }
+  job.adapters.assign(adapters.begin(), adapters.end());
   core::fill_evaluation(spec, names);
   job.id = parts_.ids.make("eval-");
   job.kind = kEvaluationKind;
@@ -166,12 +173,8 @@ base::Result<Answer<v1::Evaluation>> Evaluations::create(
   if (options_.durable) DEX_RETURN_IF_ERROR(store_keeps(options_.durable()));
   submission.jobs.push_back(std::move(job).value());
   const auto submitted = parts_.jobs.submit(tenant, submission);
-  if (!submitted.ok()) {
-    const bool quota = submitted.status().code() == base::Code::kResourceExhausted;
-    parts_.metrics.submitted(kEvaluationKind, quota ? "quota" : "refused");
-    return submitted.status();
-  }
-  parts_.metrics.submitted(kEvaluationKind, submitted->replayed ? "replayed" : "created");
+  parts_.metrics.submitted(kEvaluationKind, submitted);
+  DEX_RETURN_IF_ERROR(submitted.status());
   if (options_.changed) options_.changed();
   DEX_ASSIGN_OR_RETURN(const auto record, parts_.jobs.get(tenant, submitted->ids.front()));
   return Answer<v1::Evaluation>{evaluation_view(record), submitted->replayed};
@@ -210,17 +213,20 @@ base::Result<v1::ListEvaluationsResponse> Evaluations::list(
   DEX_ASSIGN_OR_RETURN(const int wanted, page_size(request.page_size()));
   DEX_ASSIGN_OR_RETURN(auto cursor, parse_page_token(request.page_token()));
   v1::ListEvaluationsResponse page;
+  size_t bytes = 0;
   for (int looked_at = 0; looked_at < kMostJobsLookedAt;) {
     DEX_ASSIGN_OR_RETURN(const auto records, parts_.jobs.list(who.tenant(), cursor, kStorePage));
     for (const auto& record : records) {
-      if (page.evaluations_size() == wanted) {  // there may be one more
+      if (page.evaluations_size() == wanted || bytes >= kListBytes) {  // there may be one more
         page.set_next_page_token(page_token(cursor.before_ms, cursor.before_id));
         return page;
       }
       cursor = {record.created_ms, record.id};
       if (record.kind != kEvaluationKind) continue;
       auto view = evaluation_view(record);
-      if (matches(view, request.filter())) *page.add_evaluations() = std::move(view);
+      if (!matches(view, request.filter())) continue;
+      bytes += view.ByteSizeLong();
+      *page.add_evaluations() = std::move(view);
     }
     if (static_cast<int>(records.size()) < kStorePage) return page;
     looked_at += kStorePage;
@@ -237,6 +243,18 @@ base::Result<v1::ListEvaluationSamplesResponse> Evaluations::samples(
   return evaluation_samples(record, parts_.layout, request);
 }
 
+base::Result<v1::CompareEvaluationsResponse> Evaluations::compare(
+    const auth::Principal& who, const v1::CompareEvaluationsRequest& request) {
+  DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kEvalRead));
+  if (request.a().empty()) return missing("a");
+  if (request.b().empty()) return missing("b");
+  DEX_RETURN_IF_ERROR(check_evaluation_id(request.a()));
+  DEX_RETURN_IF_ERROR(check_evaluation_id(request.b()));
+  DEX_ASSIGN_OR_RETURN(const auto a, parts_.jobs.get(who.tenant(), request.a()));
+  DEX_ASSIGN_OR_RETURN(const auto b, parts_.jobs.get(who.tenant(), request.b()));
+  return compare_evaluations(a, b, parts_.models, parts_.layout, request);
+}
+
 base::Result<Answer<v1::Evaluation>> Evaluations::cancel(
     const auth::Principal& who, const v1::CancelEvaluationRequest& request) {
   DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kEvalWrite));
@@ -250,6 +268,24 @@ base::Result<Answer<v1::Evaluation>> Evaluations::cancel(
   if (options_.changed) options_.changed();
   DEX_ASSIGN_OR_RETURN(const auto record, parts_.jobs.get(who.tenant(), request.id()));
   return Answer<v1::Evaluation>{evaluation_view(record), cancelled.replayed};
+}
+
+base::Result<Answer<v1::DeleteEvaluationResponse>> Evaluations::remove(
+    const auth::Principal& who, const v1::DeleteEvaluationRequest& request) {
+  using Deleted = Answer<v1::DeleteEvaluationResponse>;
+  DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kEvalWrite));
+  DEX_RETURN_IF_ERROR(check_evaluation_id(request.id()));
+  DEX_ASSIGN_OR_RETURN(const auto key, identity_of(request, parts_.ids));
+  v1::DeleteEvaluationResponse response;
+  response.set_id(request.id());
+  // A repeat finds no record any more, so this comes first.
+  DEX_ASSIGN_OR_RETURN(const auto made, parts_.store.made_by(who.tenant(), key));
+  if (!made.empty()) return Deleted{response, true};
+  DEX_ASSIGN_OR_RETURN(const auto record, parts_.jobs.get(who.tenant(), request.id()));
+  DEX_ASSIGN_OR_RETURN(const bool replayed,
+                       delete_ended_job(parts_.layout, parts_.jobs, parts_.adapters, record, key));
+  if (options_.changed) options_.changed();
+  return Deleted{response, replayed};
 }
 
 }  // namespace dex::server

@@ -62,8 +62,14 @@ class Evaluations {
   // evaluation_samples.h.
   base::Result<v1::ListEvaluationSamplesResponse> samples(
       const auth::Principal& who, const v1::ListEvaluationSamplesRequest& request);
+  // evaluation_comparison.h.
+  base::Result<v1::CompareEvaluationsResponse> compare(
+      const auth::Principal& who, const v1::CompareEvaluationsRequest& request);
   base::Result<Answer<v1::Evaluation>> cancel(const auth::Principal& who,
                                               const v1::CancelEvaluationRequest& request);
+  // JOB_STATE_CONFLICT before it has ended. Also waits for the disk.
+  base::Result<Answer<v1::DeleteEvaluationResponse>> remove(
+      const auth::Principal& who, const v1::DeleteEvaluationRequest& request);
 
  private:
   // Fills in each subject's base and answers it; all subjects have the same one.

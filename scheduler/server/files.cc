@@ -46,8 +46,7 @@ base::Status check_header(const v1::UploadFileRequest::Header& header, const dat
     if (format || header.has_skip_budget_ratio()) {
       const std::string field = format ? "format" : "skip_budget_ratio";
       const std::string what = "has no effect with FILE_PURPOSE_EVALS: rows are read by the task";
-      return base::Status(base::Code::kInvalidArgument, "UNUSED_FIELD", field + " " + what)
-          .with_violation(field, what);
+      return base::bad_field("UNUSED_FIELD", field, what);
     }
   }
   if (header.size_bytes() < 0 || header.size_bytes() > limits.file_bytes) {
@@ -206,17 +205,20 @@ base::Result<v1::ListFilesResponse> Files::list(const auth::Principal& who,
   DEX_ASSIGN_OR_RETURN(const int wanted, page_size(request.page_size()));
   DEX_ASSIGN_OR_RETURN(auto cursor, parse_page_token(request.page_token()));
   v1::ListFilesResponse page;
+  size_t bytes = 0;
   while (true) {
     DEX_ASSIGN_OR_RETURN(const auto records, files_.list(who.tenant(), cursor, kStorePage));
     for (const auto& record : records) {
-      if (page.files_size() == wanted) {
+      if (page.files_size() == wanted || bytes >= kListBytes) {
         page.set_next_page_token(page_token(cursor.before_ms, cursor.before_id));
         return page;
       }
       cursor = {record.created_ms, record.id};
       auto file = file_view(record);
       const bool any = request.state() == v1::FILE_STATE_UNSPECIFIED;
-      if (any || request.state() == file.state()) *page.add_files() = std::move(file);
+      if (!any && request.state() != file.state()) continue;
+      bytes += file.ByteSizeLong();
+      *page.add_files() = std::move(file);
     }
     if (static_cast<int>(records.size()) < kStorePage) return page;
   }

@@ -164,6 +164,7 @@ base::Result<FineTuningJobs::Plan> FineTuningJobs::plan(const std::string& tenan
                int64_t{seed[3] & 0x7f} << 24;
   Plan plan;
   DEX_ASSIGN_OR_RETURN(plan.resolved, core::resolve(input));
+  DEX_RETURN_IF_ERROR(check_gate_adapters(tenant, plan.resolved.config.spec(), model));
   plan.model = model;
   plan.device = device();
   plan.estimate = core::estimate(plan.resolved, model, plan.device);
@@ -205,6 +206,7 @@ base::Result<store::NewJob> FineTuningJobs::new_job(const std::string& tenant, c
   if (calibration.has_file()) files.insert(calibration.file());
   for (const core::NamedFile& file : core::gate_files(spec)) files.insert(file.id);
   job.files.assign(files.begin(), files.end());
+  if (core::goes_on(spec)) job.adapters = {spec.model()};
   if (job.spec.size() > kLargestSpecBytes) {
     return base::Status(base::Code::kInvalidArgument, "TOO_LARGE",
                         "the resolved spec has " + std::to_string(job.spec.size()) + " bytes, " +
@@ -219,6 +221,7 @@ base::Result<Answer<v1::FineTuningJob>> FineTuningJobs::create(
   DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kJobsWrite));
   const std::string& tenant = who.tenant();
   if (!request.has_spec()) return missing("spec");
+  DEX_RETURN_IF_ERROR(check_priority_scope(who, request.spec().priority()));
   store::JobRepository::Submission submission;
   DEX_ASSIGN_OR_RETURN(submission.request, identity_of(request, parts_.ids));
 
@@ -228,23 +231,24 @@ base::Result<Answer<v1::FineTuningJob>> FineTuningJobs::create(
     DEX_ASSIGN_OR_RETURN(const auto ids, parts_.store.made_by(tenant, submission.request));
     if (!ids.empty()) {
       DEX_ASSIGN_OR_RETURN(const auto record, parts_.jobs.get(tenant, ids.front()));
-      parts_.metrics.submitted("finetune", "replayed");
+      parts_.metrics.submitted(kFineTuningKind, "replayed");
       return Answer<v1::FineTuningJob>{job_view(record), true};
     }
   }
   auto plan = this->plan(tenant, request.spec());
   if (!plan.ok()) {
-    parts_.metrics.submitted("finetune", "refused");
+    parts_.metrics.submitted(kFineTuningKind, "refused");
     return plan.status();
   }
   if (!plan->estimate.allowed_to_proceed()) {
-    parts_.metrics.submitted("finetune", "refused");
+    parts_.metrics.submitted(kFineTuningKind, "refused");
     std::string why;
     for (const std::string& blocker : plan->estimate.blockers())
       why += (why.empty() ? "" : "; ") + blocker;
     return base::failed_precondition("DOES_NOT_FIT", "The job can't run here: " + why);
   }
   DEX_ASSIGN_OR_RETURN(auto job, new_job(tenant, *plan));
+  job.hold = !plan->resolved.config.spec().auto_start();
   if (request.validate_only()) {
     v1::FineTuningJob resolved;
     resolved.ParseFromString(job.spec);
@@ -258,12 +262,8 @@ base::Result<Answer<v1::FineTuningJob>> FineTuningJobs::create(
 base::Result<Answer<v1::FineTuningJob>> FineTuningJobs::submit(
     const std::string& tenant, store::JobRepository::Submission submission) {
   const auto submitted = parts_.jobs.submit(tenant, submission);
-  if (!submitted.ok()) {
-    const bool quota = submitted.status().code() == base::Code::kResourceExhausted;
-    parts_.metrics.submitted("finetune", quota ? "quota" : "refused");
-    return submitted.status();
-  }
-  parts_.metrics.submitted("finetune", submitted->replayed ? "replayed" : "created");
+  parts_.metrics.submitted(kFineTuningKind, submitted);
+  DEX_RETURN_IF_ERROR(submitted.status());
   if (options_.changed) options_.changed();
   DEX_ASSIGN_OR_RETURN(const auto record, parts_.jobs.get(tenant, submitted->ids.front()));
   return Answer<v1::FineTuningJob>{job_view(record), submitted->replayed};
@@ -287,11 +287,12 @@ base::Result<v1::ListFineTuningJobsResponse> FineTuningJobs::list(
   DEX_ASSIGN_OR_RETURN(const int wanted, page_size(request.page_size()));
   DEX_ASSIGN_OR_RETURN(auto cursor, parse_page_token(request.page_token()));
   v1::ListFineTuningJobsResponse page;
+  size_t bytes = 0;
   for (int looked_at = 0; looked_at < kMostLookedAt;) {
     const int count = std::min(kStorePage, wanted + 1);
     DEX_ASSIGN_OR_RETURN(const auto records, parts_.jobs.list(who.tenant(), cursor, count));
     for (const auto& record : records) {
-      if (page.jobs_size() == wanted) {  // there is at least one more
+      if (page.jobs_size() == wanted || bytes >= kListBytes) {  // there is at least one more
         page.set_next_page_token(page_token(cursor.before_ms, cursor.before_id));
         return page;
       }
@@ -300,6 +301,7 @@ base::Result<v1::ListFineTuningJobsResponse> FineTuningJobs::list(
       auto job = job_view(record);
       if (!matches(job, request.filter())) continue;
       job.clear_effective_config();
+      bytes += job.ByteSizeLong();
       *page.add_jobs() = std::move(job);
     }
     if (static_cast<int>(records.size()) < count) return page;

@@ -94,6 +94,13 @@ class FineTuningJobs {
   // What the tasks of its gates read; files that are not named are for core::resolve to refuse.
   base::Result<core::TaskFiles> gate_files(const std::string& tenant,
                                            const v1::FineTuningJobSpec& spec);
+  // The other adapters that gates of an effective spec are against: they are there, made on these
+  // weights of `model`, and can be measured; a control has been trained as the job will be. Named
+  // by gates[i].adapter: RESOURCE_NOT_FOUND, ADAPTER_MISMATCH, CONFLICTING_FIELDS.
+  base::Status check_gate_adapters(const std::string& tenant, const v1::FineTuningJobSpec& spec,
+                                   const v1::Model& model);
+  base::Status check_control(const std::string& tenant, const std::string& field,
+                             const store::AdapterRecord& record, const v1::FineTuningJobSpec& spec);
   // The machine that a job may count on: the largest of those that are up.
   core::DeviceFacts device();
   base::Result<Answer<v1::FineTuningJob>> submit(const std::string& tenant,

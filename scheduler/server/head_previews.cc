@@ -64,15 +64,11 @@ base::Status check_preview(const Request& request) {
         .with_violation("file", "is missing");
   }
   if (!request.file().empty() && !request.texts().empty()) {
-    return base::Status(base::Code::kInvalidArgument, "CONFLICTING_FIELDS",
-                        "texts can't be given together with file")
-        .with_violation("texts", "can't be given together with file");
+    return base::bad_field("CONFLICTING_FIELDS", "texts", "can't be given together with file");
   }
   // What acts on the training alone would be without effect, silently.
   const auto unused = [](const std::string& field) {
-    return base::Status(base::Code::kInvalidArgument, "UNUSED_FIELD",
-                        field + " has no effect on a preview")
-        .with_violation(field, "has no effect on a preview");
+    return base::bad_field("UNUSED_FIELD", field, "has no effect on a preview");
   };
   if (request.head_selection().has_reselect_every_steps())
     return unused("head_selection.reselect_every_steps");
@@ -220,12 +216,8 @@ base::Result<std::string> HeadPreviews::begin(const auth::Principal& who, const 
   submission.request = {parts_.ids.next(), message_sha256(request)};  // the script may come twice
   submission.jobs.push_back(std::move(job).value());
   const auto submitted = parts_.jobs.submit(tenant, submission);
-  if (!submitted.ok()) {
-    const bool quota = submitted.status().code() == base::Code::kResourceExhausted;
-    parts_.metrics.submitted(kHeadSelectionKind, quota ? "quota" : "refused");
-    return submitted.status();
-  }
-  parts_.metrics.submitted(kHeadSelectionKind, "created");
+  parts_.metrics.submitted(kHeadSelectionKind, submitted);
+  DEX_RETURN_IF_ERROR(submitted.status());
   if (options_.changed) options_.changed();
   return id;
 }

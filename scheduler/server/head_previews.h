@@ -18,9 +18,10 @@ namespace dex::server {
 
 // PreviewHeadSelection without gRPC. A preview is a job of kind `head_selection`: the fine-tuning
 // job that the request describes, resolved like one, which the trainer ends once its heads are
-// chosen (TrainerStart.heads_only). So its numbers are a job's by construction. Nobody sees it as a
-// job: whoever asked waits for the report. Its folder goes after a day (leftovers.h). Waits for a
-// few round trips of the store. Thread-safe.
+// chosen (TrainerStart.heads_only). So its numbers are a job's by construction; an evaluator knows
+// neither a job's rows nor its rule. Rows that came as `texts` lie in its folder
+// (DataLayout::texts), which goes after a day (leftovers.h). Nobody sees it as a job: whoever asked
+// waits for the report. Waits for a few round trips of the store. Thread-safe.
 class HeadPreviews {
  public:
   struct Parts {  // all outlive this object

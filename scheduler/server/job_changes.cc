@@ -13,7 +13,6 @@ namespace dex::server {
 namespace {
 
 constexpr uint32_t kHighestPriority = 9;
-constexpr uint32_t kOperatorsPriority = 7;  // from here on only operators give it
 constexpr int kMostPairs = 16;
 constexpr size_t kLongestKey = 64, kLongestValue = 512;
 
@@ -22,26 +21,17 @@ base::Status check_job(const auth::Principal& who, auth::Scope scope, const std:
   return check_job_id(id, "ftjob-", "job");
 }
 
-base::Status out_of_range(const std::string& field, const std::string& what) {
-  return base::Status(base::Code::kInvalidArgument, "VALUE_OUT_OF_RANGE", field + " " + what)
-      .with_violation(field, what);
-}
-
-base::Status too_large(const std::string& field, const std::string& what) {
-  return base::Status(base::Code::kInvalidArgument, "TOO_LARGE", field + " " + what)
-      .with_violation(field, what);
-}
-
 // As of a spec (core/check_spec.cc).
 base::Status check_pairs(const v1::UpdateFineTuningJobRequest& request) {
   if (request.metadata_size() > kMostPairs) {
-    return too_large("metadata",
-                     "has " + std::to_string(request.metadata_size()) + " pairs, 16 are allowed");
+    return base::bad_field(
+        "TOO_LARGE", "metadata",
+        "has " + std::to_string(request.metadata_size()) + " pairs, 16 are allowed");
   }
   for (const auto& [key, value] : request.metadata()) {
     if (key.size() > kLongestKey || value.size() > kLongestValue) {
-      return too_large("metadata." + key.substr(0, kLongestKey),
-                       "key ≤ 64 and value ≤ 512 characters");
+      return base::bad_field("TOO_LARGE", "metadata." + key.substr(0, kLongestKey),
+                             "key ≤ 64 and value ≤ 512 characters");
     }
   }
   if (request.clear_metadata() && request.metadata_size() > 0) {
@@ -55,9 +45,9 @@ base::Status check_pairs(const v1::UpdateFineTuningJobRequest& request) {
 base::Status check_priority(const auth::Principal& who,
                             const v1::UpdateFineTuningJobRequest& request) {
   if (!request.has_priority()) return {};
-  if (request.priority() > kHighestPriority) return out_of_range("priority", "must be 0 to 9");
-  return request.priority() < kOperatorsPriority ? base::Status()
-                                                 : auth::require(who, auth::Scope::kAdmin);
+  if (request.priority() > kHighestPriority)
+    return base::bad_field("VALUE_OUT_OF_RANGE", "priority", "must be 0 to 9");
+  return check_priority_scope(who, request.priority());
 }
 
 }  // namespace
@@ -109,14 +99,15 @@ JobChanges::JobAnswer JobChanges::update(const auth::Principal& who,
 JobChanges::JobAnswer JobChanges::redrive(const auth::Principal& who,
                                           const v1::RedriveFineTuningJobRequest& request) {
   DEX_RETURN_IF_ERROR(check_job(who, auth::Scope::kAdmin, request.id()));
-  DEX_ASSIGN_OR_RETURN(const std::string op_id, request_key(request.request_id(), parts_.ids));
+  DEX_ASSIGN_OR_RETURN(const auto operation, identity_of(request, parts_.ids));
   constexpr double kLongestDeadline = 10.0 * 365 * 24 * 3600;
   const double seconds = request.deadline_seconds();
   if (!(seconds >= 0 && seconds <= kLongestDeadline))
-    return out_of_range("deadline_seconds", "must be 0 (none) to ten years");
+    return base::bad_field("VALUE_OUT_OF_RANGE", "deadline_seconds",
+                           "must be 0 (none) to ten years");
   const auto deadline_ms = static_cast<int64_t>(std::ceil(seconds * 1000));
   return answer(who, request.id(),
-                parts_.jobs.redrive(who.tenant(), request.id(), op_id, deadline_ms));
+                parts_.jobs.redrive(who.tenant(), request.id(), operation, deadline_ms));
 }
 
 base::Result<Answer<v1::DeleteFineTuningJobResponse>> JobChanges::remove(
@@ -139,17 +130,10 @@ base::Result<Answer<v1::DeleteFineTuningJobResponse>> JobChanges::remove(
     const auto removed = parts_.adapters.remove(tenant, job.adapter);
     if (!removed.ok() && removed.status().code() != base::Code::kNotFound) return removed.status();
   }
-  const auto marked = parts_.jobs.purge_mark(tenant, job.id, 0, key);
-  DEX_RETURN_IF_ERROR(marked.status());
-  if (*marked == store::JobRepository::Purge::kReplayed) return Deleted{response, true};
-  DEX_ASSIGN_OR_RETURN(const std::string kept, published_adapter(parts_.adapters, job));
-  DEX_RETURN_IF_ERROR(remove_job_artefacts(parts_.layout, job, kept));
-  const auto committed = parts_.jobs.purge_commit(tenant, job.id, key);
-  // Retention may have finished what it found marked.
-  if (!committed.ok() && committed.status().code() != base::Code::kNotFound)
-    return committed.status();
+  DEX_ASSIGN_OR_RETURN(const bool replayed,
+                       delete_ended_job(parts_.layout, parts_.jobs, parts_.adapters, job, key));
   if (changed_) changed_();
-  return Deleted{response, committed.ok() && *committed == store::JobRepository::Purge::kReplayed};
+  return Deleted{response, replayed};
 }
 
 base::Result<store::JobRepository::Asked> JobChanges::ask_checkpoint(

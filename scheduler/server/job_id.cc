@@ -5,8 +5,7 @@
 namespace dex::server {
 
 base::Status missing(const std::string& field) {
-  return base::Status(base::Code::kInvalidArgument, "MISSING_FIELD", field + " is missing")
-      .with_violation(field, "is missing");
+  return base::bad_field("MISSING_FIELD", field, "is missing");
 }
 
 base::Status store_keeps(const base::Status& health) {
@@ -22,6 +21,12 @@ base::Status check_job_id(const std::string& id, const std::string& prefix,
   return base::not_found("RESOURCE_NOT_FOUND", "There is no " + type + " '" + name + "'.")
       .with_metadata("resource_type", type)
       .with_metadata("resource_name", name);
+}
+
+base::Status check_priority_scope(const auth::Principal& who, uint32_t priority) {
+  constexpr uint32_t kOperators = 7, kHighest = 9;
+  const bool operators = priority >= kOperators && priority <= kHighest;
+  return operators ? auth::require(who, auth::Scope::kAdmin) : base::Status();
 }
 
 }  // namespace dex::server

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
+#include "services/auth/principal.h"
 #include "services/base/status.h"
 
-// What the services over the job queue share: kinds, and ids as clients send them.
+// What the services over the job queue share: kinds, and ids and priorities as clients send them.
 namespace dex::server {
 
 // NewJob::kind, and what the ids of that kind begin with: "ftjob-", "eval-", "heads-", "probe-",
@@ -32,5 +34,9 @@ base::Status store_keeps(const base::Status& health);
 // begin, exactly as for an object that does not exist. `type` is what is looked for: "job".
 base::Status check_job_id(const std::string& id, const std::string& prefix,
                           const std::string& type);
+
+// SCOPE_MISSING for a priority of 7 to 9 that no operator gives (api.md §3). More than 9 is not
+// this function's to refuse.
+base::Status check_priority_scope(const auth::Principal& who, uint32_t priority);
 
 }  // namespace dex::server

@@ -119,7 +119,7 @@ v1::FineTuningJob job_view(const store::JobRecord& record, bool with_config) {
   const core::StoredState stored = stored_state(record, progress);
   job.set_id(record.id);
   job.set_state(core::public_state(stored));
-  job.set_waiting_reason(core::waiting_reason(stored, record.tenant_in_ring));
+  job.set_waiting_reason(core::waiting_reason(stored, record.tenant_in_ring, record.lacks_model));
   if (!record.worker.empty()) job.set_phase(stored.phase);
   job.set_attempt(static_cast<uint32_t>(record.attempt));
   job.set_trained_tokens(progress.trained_tokens());
@@ -208,7 +208,11 @@ store::NewEvent new_event(const v1::FineTuningEvent& event) {
 }
 
 store::Checkpoint checkpoint_of(const iv1::CheckpointRef& ref) {
-  return {ref.uri(), ref.manifest_sha256(), ref.step()};
+  store::Checkpoint checkpoint{ref.uri(), ref.manifest_sha256(), ref.step()};
+  // As agents name what they keep for the gates (worker/agent/gate_checkpoint.h).
+  const std::string folder = ref.uri().substr(ref.uri().rfind('/') + 1);
+  checkpoint.of_training = !folder.starts_with("gates-");
+  return checkpoint;
 }
 
 std::string base_of_adapter(const std::string& id) {

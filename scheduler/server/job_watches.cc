@@ -1,7 +1,6 @@
 #include "scheduler/server/job_watches.h"
 
 #include <algorithm>
-#include <map>
 
 #include "scheduler/core/public_state.h"
 #include "scheduler/server/job_view.h"
@@ -11,7 +10,7 @@ namespace dex::server {
 
 namespace {
 
-constexpr int kPage = 100;            // entries of a job in one read
+constexpr size_t kPage = 100;         // entries of a job in one read
 constexpr size_t kJobsARead = 100;    // bounds what one reply of the store may hold
 constexpr int64_t kLooksACheck = 20;  // a few seconds, between two looks for deleted jobs
 
@@ -23,34 +22,72 @@ v1::JobState shown_state(const store::JobRecord& record) {
 
 }  // namespace
 
+// What a look has found of one job, made once for all who watch it.
+struct JobWatches::Told {
+  Told(const std::string& id, const std::vector<store::LogEntry>& found,
+       const store::JobRecord& record)
+      : entries(found),
+        archived(record.archived),
+        state(shown_state(record)),
+        snapshot{id, record, nullptr} {
+    for (const store::LogEntry& entry : entries) events.push_back({id, entry, nullptr});
+  }
+
+  const std::vector<store::LogEntry>& entries;
+  const int64_t archived;
+  const v1::JobState state;
+  std::vector<JobNews> events;  // one for each of entries
+  JobNews snapshot;
+};
+
 void JobWatches::watch(const std::string& tenant, const std::string& id, int64_t after,
                        std::shared_ptr<Client> client, std::shared_ptr<std::atomic<int64_t>> last) {
-  auto record = jobs_.get(tenant, id);
+  const auto record = jobs_.get(tenant, id);
   if (!record.ok()) return client->finish(record.status());
-  Watch watch{tenant, id, after, client, std::move(last), shown_state(*record)};
-  if (!client->write({id, *record})) return;
+  Watch watch{tenant, id, after, std::move(client), std::move(last)};
+  if (show(watch, *record)) send_stored(std::move(watch));
+}
 
+bool JobWatches::show(Watch& watch, const store::JobRecord& record) {
+  watch.shown = shown_state(record);
+  watch.sequence = record.sequence;
+  watch.terminal = record.terminal();
+  JobNews snapshot{watch.id, record, nullptr};
+  return watch.client->push(snapshot);
+}
+
+void JobWatches::send_stored(Watch watch) {
   while (true) {
-    const auto events = events_.read(tenant, id, watch.after, kPage);
-    if (events.status().code() == base::Code::kDataLoss) return client->finish(events.status());
+    const size_t room = std::min(watch.client->room(), kPage);
+    if (room == 0) {
+      const auto client = watch.client;
+      return client->when_room([this, watch = std::move(watch)] { send_stored(watch); });
+    }
+    const auto events = events_.read(watch.tenant, watch.id, watch.after, static_cast<int>(room));
+    if (events.status().code() == base::Code::kDataLoss)
+      return watch.client->finish(events.status());
     if (!events.ok()) break;  // the store is away just now: the first look goes on from here
     for (const auto& event : *events) {
-      if (!client->write({id, event})) return;
+      JobNews news{watch.id, event, nullptr};
+      if (!watch.client->push(news)) return;
       watch.after = event.sequence();
       watch.last->store(event.sequence());
     }
-    if (events->size() < kPage) break;
+    if (events->size() < room) break;
   }
-  if (watch.after > record->sequence) {  // it moved while its log was sent
-    record = jobs_.get(tenant, id);
-    if (!record.ok()) return client->finish(record.status());
-    if (shown_state(*record) != watch.shown) {
-      watch.shown = shown_state(*record);
-      if (!client->write({id, *record})) return;
-    }
+  follow(std::move(watch));
+}
+
+void JobWatches::follow(Watch watch) {
+  if (watch.after > watch.sequence) {  // it moved while its log was sent
+    const auto record = jobs_.get(watch.tenant, watch.id);
+    if (!record.ok()) return watch.client->finish(record.status());
+    watch.sequence = record->sequence;
+    watch.terminal = record->terminal();
+    if (shown_state(*record) != watch.shown && !show(watch, *record)) return;
   }
-  const bool told = watch.after >= record->sequence;  // all that there will ever be
-  if (record->terminal() && told) return client->finish({});
+  const bool told = watch.after >= watch.sequence;  // all that there will ever be
+  if (watch.terminal && told) return watch.client->finish({});
 
   const std::lock_guard lock(mutex_);
   watches_.push_back(std::move(watch));
@@ -74,26 +111,26 @@ bool JobWatches::look() {
     watches.swap(watches_);
   }
 
-  std::map<std::string, int64_t> oldest;  // job → the least that any of its watchers has seen
-  for (const Watch& watch : watches) {
-    const auto [at, fresh] = oldest.try_emplace(watch.id, watch.after);
-    if (!fresh) at->second = std::min(at->second, watch.after);
-  }
-  std::vector<store::JobRepository::LogPosition> positions;
+  // Job by job, and first the one who has seen least of it.
+  std::sort(watches.begin(), watches.end(), [](const Watch& a, const Watch& b) {
+    return a.id != b.id ? a.id < b.id : a.after < b.after;
+  });
   bool more = false;
   const bool check = ++looks_ % kLooksACheck == 0;
-  for (auto job = oldest.begin(); job != oldest.end();) {
-    positions.clear();
-    for (; job != oldest.end() && positions.size() < kJobsARead; ++job)
-      positions.push_back({job->first, job->second});
-    const auto news = jobs_.logs(positions, kPage);
+  std::vector<store::JobRepository::LogPosition> positions;
+  for (std::span<Watch> left(watches); !left.empty();) {
+    const std::span<Watch> some = next_jobs(left, positions);
+    left = left.subspan(some.size());
+    const auto news = jobs_.logs(positions, static_cast<int>(kPage));
     if (!news.ok()) break;  // the store is away: watches stay open and go on when it is back
     for (const auto& [id, entries] : *news) {
       more = more || entries.size() == kPage;
-      tell(watches, id, entries);
+      const auto own = std::ranges::equal_range(some, id, {}, &Watch::id);
+      if (!entries.empty() && !own.empty()) tell(std::span<Watch>(own.begin(), own.end()), entries);
     }
-    if (check) end_deleted(watches, positions);
+    if (check) end_deleted(some, positions);
   }
+  std::erase_if(watches, [](const Watch& watch) { return watch.ended; });
 
   const std::lock_guard lock(mutex_);
   watches_.insert(watches_.end(), std::make_move_iterator(watches.begin()),
@@ -102,58 +139,65 @@ bool JobWatches::look() {
   return false;
 }
 
-void JobWatches::end_deleted(std::vector<Watch>& watches,
+std::span<JobWatches::Watch> JobWatches::next_jobs(
+    std::span<Watch> sorted, std::vector<store::JobRepository::LogPosition>& positions) {
+  positions.clear();
+  size_t count = 0;
+  for (; count < sorted.size(); ++count) {
+    const Watch& watch = sorted[count];
+    if (!positions.empty() && positions.back().id == watch.id) continue;
+    if (positions.size() == kJobsARead) break;
+    positions.push_back({watch.id, watch.after});
+  }
+  return sorted.first(count);
+}
+
+void JobWatches::end_deleted(std::span<Watch> watches,
                              const std::vector<store::JobRepository::LogPosition>& positions) {
   const auto all = jobs_.exist(positions);
   if (!all.ok() || *all) return;
   for (const auto& position : positions) {
     const auto there = jobs_.exist({position});
     if (!there.ok() || *there) continue;
-    std::erase_if(watches, [&](const Watch& watch) {
-      if (watch.id != position.id) return false;
+    for (Watch& watch : watches) {
+      if (watch.id != position.id || watch.ended) continue;
       watch.client->finish(store::job_not_found(watch.id));
-      return true;
-    });
+      watch.ended = true;
+    }
   }
 }
 
-void JobWatches::tell(std::vector<Watch>& watches, const std::string& id,
-                      const std::vector<store::LogEntry>& entries) {
-  base::Result<store::JobRecord> job = base::internal("not read yet");
-  bool read = false;
-  std::erase_if(watches, [&](Watch& watch) {
-    if (watch.id != id) return false;
-    if (!read) job = jobs_.get(watch.tenant, id);
-    read = true;
-    return advance(watch, entries, job);
-  });
+void JobWatches::tell(std::span<Watch> watches, const std::vector<store::LogEntry>& entries) {
+  const Watch& first = watches.front();
+  const auto job = jobs_.get(first.tenant, first.id);
+  if (!job.ok()) return;  // events and snapshot go together: both at the next look
+  Told told(first.id, entries, *job);
+  for (Watch& watch : watches) advance(watch, told);
 }
 
-bool JobWatches::advance(Watch& watch, const std::vector<store::LogEntry>& entries,
-                         const base::Result<store::JobRecord>& job) {
-  if (!job.ok()) return false;  // events and snapshot go together: both at the next look
-  if (entries.front().sequence > watch.after + 1 && job->archived > watch.after) {
+void JobWatches::advance(Watch& watch, Told& told) {
+  watch.ended = true;  // on every way out but the last
+  if (told.entries.front().sequence > watch.after + 1 && told.archived > watch.after) {
     // What lies between has gone to the archive, which is read where a watch begins.
-    watch.client->finish(base::unavailable(
+    return watch.client->finish(base::unavailable(
         "WATCH_LAGGED", "the watch is behind the job's log; connect again from the last event"));
-    return true;
   }
   bool last = false;
-  for (const store::LogEntry& entry : entries) {
+  for (size_t i = 0; i < told.entries.size(); ++i) {
+    const store::LogEntry& entry = told.entries[i];
     if (entry.sequence <= watch.after) continue;
-    if (!watch.client->push({watch.id, entry})) return true;
+    if (!watch.client->push(told.events[i])) return;
     watch.after = entry.sequence;
     watch.last->store(entry.sequence);
     last = last || is_last_event(entry.type);
   }
-  const v1::JobState state = shown_state(*job);
-  const bool ended = last && core::is_terminal(state);
-  if (state != watch.shown || ended) {
-    watch.shown = state;
-    if (!watch.client->push({watch.id, *job})) return true;
+  const bool over = last && core::is_terminal(told.state);
+  if (told.state != watch.shown || over) {
+    watch.shown = told.state;
+    if (!watch.client->push(told.snapshot)) return;
   }
-  if (ended) watch.client->finish({});
-  return ended;
+  if (over) return watch.client->finish({});
+  watch.ended = false;
 }
 
 }  // namespace dex::server

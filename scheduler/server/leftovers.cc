@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "scheduler/server/job_id.h"
+#include "scheduler/store/refusals.h"
 #include "services/base/files.h"
 #include "services/base/ids.h"
 
@@ -145,6 +146,23 @@ base::Status remove_job_artefacts(const DataLayout& layout, const store::JobReco
   // Whoever deleted the adapter meanwhile may not have seen the spec, and left the rest.
   const bool still = fs::exists(adapter, error);
   return still || error ? base::Status() : base::remove_tree(folder);
+}
+
+base::Result<bool> delete_ended_job(const DataLayout& layout, store::JobRepository& jobs,
+                                    store::AdapterRepository& adapters, const store::JobRecord& job,
+                                    const store::RequestKey& request) {
+  using Purge = store::JobRepository::Purge;
+  if (!job.terminal()) return store::state_conflict(job.id, job.state);
+  const auto marked = jobs.purge_mark(job.tenant, job.id, 0, request);
+  DEX_RETURN_IF_ERROR(marked.status());
+  if (*marked == Purge::kReplayed) return true;
+  DEX_ASSIGN_OR_RETURN(const std::string kept, published_adapter(adapters, job));
+  DEX_RETURN_IF_ERROR(remove_job_artefacts(layout, job, kept));
+  const auto committed = jobs.purge_commit(job.tenant, job.id, request);
+  // Retention may have finished what it found marked.
+  if (!committed.ok() && committed.status().code() != base::Code::kNotFound)
+    return committed.status();
+  return committed.ok() && *committed == Purge::kReplayed;
 }
 
 base::Result<int64_t> remove_needless_attempts(const DataLayout& layout, store::JobRepository& jobs,

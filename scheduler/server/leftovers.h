@@ -48,4 +48,12 @@ base::Result<std::string> published_adapter(store::AdapterRepository& adapters,
 base::Status remove_job_artefacts(const DataLayout& layout, const store::JobRecord& job,
                                   const std::string& kept);
 
+// What a job's owner deletes: record, events and files of a job that has ended, of any kind; a
+// published adapter stays. Answers whether the request was known, and then did nothing.
+// JOB_STATE_CONFLICT names the state of a job that lives. What is interrupted is finished by a
+// repeat, or by Retention.
+base::Result<bool> delete_ended_job(const DataLayout& layout, store::JobRepository& jobs,
+                                    store::AdapterRepository& adapters, const store::JobRecord& job,
+                                    const store::RequestKey& request);
+
 }  // namespace dex::server

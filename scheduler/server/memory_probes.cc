@@ -85,12 +85,8 @@ base::Result<MemoryProbes::Begun> MemoryProbes::begin(
   submission.request = {parts_.ids.next(), message_sha256(request)};  // the script may come twice
   submission.jobs.push_back(std::move(job));
   const auto submitted = parts_.jobs.submit(tenant, submission);
-  if (!submitted.ok()) {
-    const bool quota = submitted.status().code() == base::Code::kResourceExhausted;
-    parts_.metrics.submitted(kProbeKind, quota ? "quota" : "refused");
-    return submitted.status();
-  }
-  parts_.metrics.submitted(kProbeKind, "created");
+  parts_.metrics.submitted(kProbeKind, submitted);
+  DEX_RETURN_IF_ERROR(submitted.status());
   if (options_.changed) options_.changed();
   return begun;
 }

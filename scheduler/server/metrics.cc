@@ -74,6 +74,13 @@ void Metrics::submitted(const std::string& kind, const std::string& outcome) {
   submits_.Add({{"kind", kind}, {"outcome", outcome}}).Increment();
 }
 
+void Metrics::submitted(const std::string& kind,
+                        const base::Result<store::JobRepository::Submitted>& answer) {
+  if (answer.ok()) return submitted(kind, answer->replayed ? "replayed" : "created");
+  const bool quota = answer.status().code() == base::Code::kResourceExhausted;
+  submitted(kind, quota ? "quota" : "refused");
+}
+
 void Metrics::claimed(const std::string& pool, double waited_seconds) {
   claims_.Add({{"pool", pool}}).Increment();
   queue_wait_.Observe(waited_seconds);

@@ -4,7 +4,9 @@
 #include <mutex>
 #include <string>
 
+#include "scheduler/store/job_repository.h"
 #include "scheduler/store/store.h"
+#include "services/base/status.h"
 #include "services/monitor/registry.h"
 
 namespace dex::server {
@@ -15,7 +17,10 @@ class Metrics {
   explicit Metrics(monitor::Registry& registry);  // outlives this object
 
   void submitted(const std::string& kind,
-                 const std::string& outcome);                    // "created", "replayed", a reason
+                 const std::string& outcome);  // "created", "replayed", a reason
+  // As the store answered: created, replayed, quota or refused.
+  void submitted(const std::string& kind,
+                 const base::Result<store::JobRepository::Submitted>& answer);
   void claimed(const std::string& pool, double waited_seconds);  // not for a replayed claim
   // One attempt has ended; `end` is the worker's outcome.
   void attempt_ended(const std::string& pool, const std::string& end, double run_seconds);

@@ -8,7 +8,10 @@
 
 namespace dex::server {
 
-inline constexpr int kStorePage = 100;            // rows that are asked of the store at once
+inline constexpr int kStorePage = 100;  // rows that are asked of the store at once
+// A list's reply ends once it has so many bytes, whatever page_size says: half of what a message
+// may have (rpc/limits.h), and no item has as much as the other half.
+inline constexpr size_t kListBytes = 2 << 20;
 inline constexpr size_t kPieceBytes = 256 << 10;  // of a streamed download
 
 // page_size of a list: 0 → `standard`; outside 1–1000 → VALUE_OUT_OF_RANGE.

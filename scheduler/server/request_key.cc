@@ -19,4 +19,8 @@ std::string message_sha256(const google::protobuf::Message& message) {
   return base::sha256_hex(proto::deterministic_bytes(message));
 }
 
+std::string request_sha256(const google::protobuf::Message& message) {
+  return base::sha256_hex(message.GetTypeName() + "\n" + proto::deterministic_bytes(message));
+}
+
 }  // namespace dex::server

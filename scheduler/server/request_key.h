@@ -23,16 +23,18 @@ base::Result<std::string> request_key(const std::string& request_id, base::UlidG
 
 // SHA-256 of a message in deterministic form. The caller clears what does not count (request_id).
 std::string message_sha256(const google::protobuf::Message& message);
+// The same of its type's name and the message: a load and an unload of one adapter have equal
+// bytes.
+std::string request_sha256(const google::protobuf::Message& message);
 
 // What a mutating call is known by: its request_id (made here if the client sent none, since the
-// store may send a script twice) and the kind and hash of the rest. Kind, because a load and an
-// unload of one adapter have equal bytes.
+// store may send a script twice) and the hash of the rest.
 template <typename Request>
 base::Result<store::RequestKey> identity_of(const Request& request, base::UlidGenerator& ids) {
   DEX_ASSIGN_OR_RETURN(const std::string id, request_key(request.request_id(), ids));
   Request body = request;
   body.clear_request_id();
-  return store::RequestKey{id, message_sha256(body) + " " + body.GetTypeName()};
+  return store::RequestKey{id, request_sha256(body)};
 }
 
 }  // namespace dex::server

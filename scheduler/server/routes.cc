@@ -1,6 +1,7 @@
 #include "scheduler/server/routes.h"
 
 #include <algorithm>
+#include <bit>
 #include <iterator>
 #include <utility>
 
@@ -68,6 +69,11 @@ bool push_all(Routes::Gateway& gateway, const RoutePages& pages) {
 }
 
 }  // namespace
+
+uint32_t told_load(uint32_t requests) {
+  constexpr uint32_t kWorthTelling = 8;
+  return requests < kWorthTelling ? 0 : std::bit_floor(requests);
+}
 
 RoutePages route_pages(iv1::RouteSnapshot whole, size_t most_bytes) {
   RoutePager pager(whole.revision(), most_bytes);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -17,6 +18,11 @@ namespace iv1 = dex::internal::v1;
 // What gateways need to route without asking: which worker serves which base with which adapters.
 iv1::RouteSnapshot route_snapshot(const store::WorkerRepository::Routes& routes,
                                   const ModelCatalog& models);
+
+// What routes say of an engine's load: 0 below 8 requests, else the power of two that it has
+// reached. Each change of what they say sends all routes to all gateways, and a busy engine's load
+// is another one at every beat; a gateway knows its own calls by itself.
+uint32_t told_load(uint32_t requests);
 
 // The same in messages of about `most_bytes` at most, each below the limit of a gRPC message; all
 // but the last are marked `more`. A single route or adapter is never split.

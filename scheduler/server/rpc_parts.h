@@ -14,6 +14,7 @@
 #include "scheduler/server/job_watches.h"
 #include "scheduler/server/request_key.h"
 #include "scheduler/server/times.h"
+#include "scheduler/server/waiters.h"
 #include "services/auth/principal.h"
 #include "services/rpc/stream.h"
 #include "services/rpc/unary.h"
@@ -29,6 +30,30 @@ base::Result<Reply> marked(rpc::Call& call, base::Result<Answer<Reply>> answer) 
   return std::move(answer->reply);
 }
 
+// Answers `pending` once `look` has an end to tell: a reply or a failure. A store that is away is
+// none. `gone` is called once the client is, and again until it answers true.
+template <typename Pending, typename Look, typename Gone>
+void answer_when_ended(Waiters& waiters, std::shared_ptr<Pending> pending, Look look, Gone gone) {
+  waiters.add([pending = std::move(pending), look = std::move(look), gone = std::move(gone)] {
+    if (!pending->alive()) return gone();
+    auto found = look();
+    if (found.ok() && !found->has_value()) return false;
+    if (found.status().code() == base::Code::kUnavailable) return false;
+    if (found.ok()) {
+      pending->answer(std::move(**found));
+    } else {
+      pending->answer(found.status());
+    }
+    return true;
+  });
+}
+
+// The same for what goes on without its client.
+template <typename Pending, typename Look>
+void answer_when_ended(Waiters& waiters, std::shared_ptr<Pending> pending, Look look) {
+  answer_when_ended(waiters, std::move(pending), std::move(look), [] { return true; });
+}
+
 // A watch's client behind a stream of `Message`, which is {event | snapshot | heartbeat}. `View`
 // makes the snapshot from a record.
 template <typename Message, typename View>
@@ -37,21 +62,27 @@ class WatchClient final : public JobWatches::Client {
   using Stream = rpc::ServerStream<Message>;
   WatchClient(std::shared_ptr<Stream> stream, View view)
       : stream_(std::move(stream)), view_(std::move(view)) {}
-  bool write(JobNews news) override { return stream_->write(message(std::move(news))); }
-  bool push(JobNews news) override { return stream_->push(message(std::move(news))); }
+  bool push(JobNews& news) override { return stream_->push(shown(news)); }
+  [[nodiscard]] size_t room() override { return stream_->room(); }
+  void when_room(std::function<void()> then) override { stream_->when_room(std::move(then)); }
   void finish(const base::Status& status) override { stream_->finish(status); }
   [[nodiscard]] bool gone() const override { return stream_->call().stop().stop_requested(); }
 
  private:
-  Message message(JobNews news) {
-    Message out;
+  // Made for the first client of the job. Were another kind of message kept, this one makes its
+  // own.
+  std::shared_ptr<const Message> shown(JobNews& news) const {
+    auto same = std::dynamic_pointer_cast<const Message>(news.shown);
+    if (same != nullptr) return same;
+    auto out = std::make_shared<Message>();
     if (const auto* entry = std::get_if<store::LogEntry>(&news.news)) {
-      *out.mutable_event() = event_view(news.job, *entry);
-    } else if (auto* event = std::get_if<v1::FineTuningEvent>(&news.news)) {
-      *out.mutable_event() = std::move(*event);
+      *out->mutable_event() = event_view(news.job, *entry);
+    } else if (const auto* event = std::get_if<v1::FineTuningEvent>(&news.news)) {
+      *out->mutable_event() = *event;
     } else {
-      *out.mutable_snapshot() = view_(std::get<store::JobRecord>(news.news));
+      *out->mutable_snapshot() = view_(std::get<store::JobRecord>(news.news));
     }
+    news.shown = out;
     return out;
   }
 
@@ -126,6 +157,7 @@ template <typename Message>
 rpc::StreamOptions<Message> download_options() {
   rpc::StreamOptions<Message> options;
   options.queue = 8;  // 2 MiB a client
+  options.waits_for_client = true;
   return options;
 }
 

@@ -76,18 +76,10 @@ Unary* FineTuningRpc::CreateCheckpoint(Context* ctx, const v1::CreateCheckpointR
     const auto asked = changes_.ask_checkpoint(who, request);
     if (!asked.ok()) return pending->answer(asked.status());
     if (asked->replayed) pending->call().add_trailer("dex-replayed", "true");
-    waiters_.add([this, pending, who, job = request.job(), id = asked->checkpoint_id] {
-      if (!pending->alive()) return true;
-      auto found = changes_.checkpoint(who, job, id);
-      if (found.ok() && !found->has_value()) return false;
-      if (found.status().code() == base::Code::kUnavailable) return false;
-      if (found.ok()) {
-        pending->answer(std::move(**found));
-      } else {
-        pending->answer(found.status());
-      }
-      return true;
-    });
+    answer_when_ended(waiters_, std::move(pending),
+                      [this, who, job = request.job(), id = asked->checkpoint_id] {
+                        return changes_.checkpoint(who, job, id);
+                      });
   };
   return rpc::run_async<v1::CreateCheckpointRequest, v1::Checkpoint>(room_, ctx, in, out, starter,
                                                                      milliseconds(600'000));
@@ -106,18 +98,10 @@ Unary* FineTuningRpc::EstimateFineTuningJob(Context* ctx,
     const auto who = pending->call().principal();
     auto begun = probes_.begin(who, request);
     if (!begun.ok()) return pending->answer(begun.status());
-    waiters_.add([this, pending, who, begun = std::move(begun).value()] {
-      if (!pending->alive()) return probes_.abandon(who, begun);
-      auto estimate = probes_.look(who, begun);
-      if (estimate.ok() && !estimate->has_value()) return false;
-      if (estimate.status().code() == base::Code::kUnavailable) return false;
-      if (estimate.ok()) {
-        pending->answer(std::move(**estimate));
-      } else {
-        pending->answer(estimate.status());
-      }
-      return true;
-    });
+    const auto probe = std::make_shared<const MemoryProbes::Begun>(std::move(begun).value());
+    answer_when_ended(
+        waiters_, std::move(pending), [this, who, probe] { return probes_.look(who, *probe); },
+        [this, who, probe] { return probes_.abandon(who, *probe); });
   };
   return rpc::run_async<v1::EstimateFineTuningJobRequest, v1::Estimate>(
       room_, ctx, in, out, starter, milliseconds(300'000));
@@ -131,18 +115,12 @@ Unary* FineTuningRpc::PreviewHeadSelection(Context* ctx, const v1::PreviewHeadSe
     const auto who = pending->call().principal();
     const auto begun = previews_.begin(who, request);
     if (!begun.ok()) return pending->answer(begun.status());
-    waiters_.add([this, pending, who, id = *begun, picture = request.with_picture()] {
-      if (!pending->alive()) return previews_.abandon(who, id);
-      auto report = previews_.look(who, id, picture);
-      if (report.ok() && !report->has_value()) return false;
-      if (report.status().code() == base::Code::kUnavailable) return false;
-      if (report.ok()) {
-        pending->answer(std::move(**report));
-      } else {
-        pending->answer(report.status());
-      }
-      return true;
-    });
+    answer_when_ended(
+        waiters_, std::move(pending),
+        [this, who, id = *begun, picture = request.with_picture()] {
+          return previews_.look(who, id, picture);
+        },
+        [this, who, id = *begun] { return previews_.abandon(who, id); });
   };
   return rpc::run_async<v1::PreviewHeadSelectionRequest, v1::HeadSelectionReport>(
       room_, ctx, in, out, starter, milliseconds(600'000));

@@ -18,6 +18,7 @@
 #include "services/base/files.h"
 #include "services/base/version.h"
 #include "services/monitor/monitor_server.h"
+#include "services/rpc/live_call.h"
 #include "services/rpc/server.h"
 
 namespace dex::server {
@@ -40,6 +41,7 @@ rpc::Room::Options worker_room() {
   rpc::Room::Options options;
   options.unary = {4, 1024, "worker-rpc"};
   options.streams = {1, 1, "worker-stream"};  // this door has no streams
+  options.transfers = {1, 1, "worker-transfer"};
   return options;
 }
 
@@ -63,6 +65,10 @@ struct Scheduler::Parts {
   }
   // Asked by RPCs only, which come when everything is made.
   [[nodiscard]] base::Status health() const { return sweeper->health(); }
+  // Whoever sends work here should look elsewhere from the first moment of a drain.
+  [[nodiscard]] base::Status ready() const {
+    return room.draining() ? rpc::server_draining() : health();
+  }
 
   const SchedulerOptions options;
   const ModelCatalog catalog;
@@ -171,7 +177,7 @@ base::Result<std::unique_ptr<Scheduler>> Scheduler::start(const SchedulerOptions
                        rpc::Server::start(worker_door, parts.workers_room, parts.registry));
   DEX_ASSIGN_OR_RETURN(parts.monitor,
                        monitor::start_monitor_server(options.metrics_listen, parts.registry,
-                                                     [&parts] { return parts.sweeper->health(); }));
+                                                     [&parts] { return parts.ready(); }));
 
   if (!options.endpoints_file.empty()) {
     const nlohmann::json endpoints = {{"grpc", scheduler->grpc_address()},
@@ -197,7 +203,7 @@ std::string Scheduler::metrics_address() const {
   return parts_->monitor->address();
 }
 base::Status Scheduler::ready() const {
-  return parts_->sweeper->health();
+  return parts_->ready();
 }
 
 void Scheduler::stop(std::chrono::milliseconds grace) {
@@ -213,6 +219,9 @@ void Scheduler::stop(std::chrono::milliseconds grace) {
   if (parts.janitor) parts.janitor->request_stop();
   if (parts.retention) parts.retention->request_stop();
   parts.store.close();  // nobody needs an answer any more: waits for a dead store end at once
+  // A crowd of watches that came just before may still be queued; they use what goes next.
+  parts.room.close();
+  parts.workers_room.close();
   parts.claims.close();
   parts.watches.close();
   if (parts.sweeper) parts.sweeper->stop();

@@ -43,9 +43,10 @@ class Scheduler {
   [[nodiscard]] const std::string& grpc_address() const;
   [[nodiscard]] const std::string& worker_address() const;
   [[nodiscard]] std::string metrics_address() const;
-  [[nodiscard]] base::Status ready() const;
+  [[nodiscard]] base::Status ready() const;  // what /readyz says
 
-  // Ends in the order of jobs.md §9, drain; blocks at most about `grace`. May be called again.
+  // Ends in the order of jobs.md §9, drain: first of all both doors' health and /readyz say that it
+  // serves no more. Blocks at most about `grace`. May be called again.
   void stop(std::chrono::milliseconds grace = std::chrono::seconds(10));
 
  private:

@@ -11,6 +11,7 @@ Sweeper::Sweeper(store::Store& store, Metrics& metrics, const base::Clock& clock
       metrics_(metrics),
       clock_(clock),
       options_(std::move(options)),
+      reconciler_(store),
       health_(base::unavailable("STORE_UNAVAILABLE", "the store has not answered yet")),
       thread_([this](const std::stop_token& stop) { run(stop); }) {}
 
@@ -49,6 +50,7 @@ void Sweeper::run(const std::stop_token& stop) {
     if (!status.ok()) {
       metrics_.redis_state(false, false);
       next_check_ms_ = 0;  // another Redis may come back
+      reconciler_.restart();
       set_health(status);
     } else {
       if (now >= next_check_ms_) {
@@ -56,9 +58,7 @@ void Sweeper::run(const std::stop_token& stop) {
         next_check_ms_ = now + (status.ok() ? options_.check_ms : options_.retry_ms);
         set_health(status);
       }
-      if (status.ok() && now >= next_reconcile_ms_ && reconcile().ok()) {
-        next_reconcile_ms_ = now + options_.reconcile_ms;
-      }
+      if (status.ok()) reconcile(stop);
     }
     if (base::wait_for_stop(stop, status.ok() ? options_.sweep_ms : options_.retry_ms)) return;
   }
@@ -72,8 +72,8 @@ base::Status Sweeper::sweep() {
     spdlog::warn("{} leases ran out; their jobs go on elsewhere", swept->leases);
   if (swept->workers_lost > 0)
     spdlog::warn("{} workers are silent and count as lost", swept->workers_lost);
-  // What a sweep has met may lie in more sets.
-  if (swept->orphans > 0) next_reconcile_ms_ = 0;
+  // What a sweep has met may lie in more sets, also in those that are looked at by now.
+  if (swept->orphans > 0) reconcile_due_ = true;
   if (swept->news > 0 && options_.changed) options_.changed();
   const auto stats = store_.stats();
   DEX_RETURN_IF_ERROR(stats.status());
@@ -93,11 +93,23 @@ base::Status Sweeper::check() {
                                    "Redis would not keep what it acknowledges: " + *wrong);
 }
 
-base::Status Sweeper::reconcile() {
-  const auto fixes = store_.reconcile();
-  DEX_RETURN_IF_ERROR(fixes.status());
-  metrics_.reconciled(*fixes);
-  return {};
+// A part of it: at scale the whole takes longer than the gap after which a sweep takes the platform
+// for one that was away (jobs.md §4), and then no dead worker is noticed for a settle window.
+void Sweeper::reconcile(const std::stop_token& stop) {
+  const int64_t begin = clock_.steady_ms();
+  if (!reconciling_ && !reconcile_due_ && begin < next_reconcile_ms_) return;
+  if (!reconciling_) reconcile_due_ = false;
+  reconciling_ = true;
+  do {
+    const auto part = reconciler_.step();
+    if (!part.ok()) return;  // it begins anew after the next sweep
+    metrics_.reconciled(part->fixes);
+    if (part->done) {
+      reconciling_ = false;
+      next_reconcile_ms_ = clock_.steady_ms() + options_.reconcile_ms;
+      return;
+    }
+  } while (!stop.stop_requested() && clock_.steady_ms() - begin < options_.sweep_ms / 2);
 }
 
 }  // namespace dex::server

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "scheduler/server/metrics.h"
+#include "scheduler/store/reconciler.h"
 #include "scheduler/store/store.h"
 #include "services/base/clock.h"
 #include "services/base/status.h"
@@ -12,7 +13,8 @@
 namespace dex::server {
 
 // Does what time alone demands: sweeps, counts, checks that Redis is durable, reconciles at the
-// start and every hour. One thread; the destructor joins. Every replica has one.
+// start and every hour, in parts between the sweeps. One thread; the destructor joins. Every
+// replica has one.
 class Sweeper {
  public:
   struct Options {
@@ -35,15 +37,18 @@ class Sweeper {
   void run(const std::stop_token& stop);
   base::Status sweep();
   base::Status check();
-  base::Status reconcile();
+  void reconcile(const std::stop_token& stop);
   void set_health(base::Status status);
 
   store::Store& store_;
   Metrics& metrics_;
   const base::Clock& clock_;
   const Options options_;
-  int64_t next_check_ms_ = 0;  // steady; the thread's own, as the next
+  int64_t next_check_ms_ = 0;  // steady; the thread's own, as all up to mutex_
   int64_t next_reconcile_ms_ = 0;
+  store::Reconciler reconciler_;
+  bool reconciling_ = false;    // it is under way
+  bool reconcile_due_ = false;  // once more, whatever the time
   mutable std::mutex mutex_;
   base::Status health_;  // guarded by mutex_
   std::jthread thread_;

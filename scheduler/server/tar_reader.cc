@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "scheduler/store/alphabet.h"
+
 namespace dex::server {
 
 namespace {
@@ -14,11 +16,8 @@ base::Status not_taken(const std::string& what) {
   return base::invalid_field("chunk", "the archive " + what);
 }
 
-// A name as a message may show it.
 std::string shown_name(const std::string& name) {
-  std::string shown = name.substr(0, 80);
-  for (char& c : shown) c = c >= ' ' && c <= '~' ? c : '?';
-  return "\"" + shown + "\"";
+  return "\"" + store::shown(name.substr(0, 80)) + "\"";
 }
 
 std::string field_at(const std::string& header, size_t at, size_t size) {

@@ -1,5 +1,6 @@
 #include "scheduler/server/waiters.h"
 
+#include <algorithm>
 #include <iterator>
 
 namespace dex::server {
@@ -55,6 +56,7 @@ void Waiters::run(const std::stop_token& stop) {
     looks_.clear();
     looking_ = asked.size();
     lock.unlock();
+    const auto began = std::chrono::steady_clock::now();
     // What arrives or is woken meanwhile is looked at in the next round.
     std::vector<Look> left;
     for (Look& look : asked) {
@@ -65,6 +67,9 @@ void Waiters::run(const std::stop_token& stop) {
     looking_ = 0;
     looks_.insert(looks_.begin(), std::make_move_iterator(left.begin()),
                   std::make_move_iterator(left.end()));
+    const auto rest = std::min<std::chrono::steady_clock::duration>(
+        std::chrono::steady_clock::now() - began, period_);
+    changed_.wait_for(lock, stop, rest, [] { return false; });
   }
 }
 

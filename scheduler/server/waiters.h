@@ -11,8 +11,9 @@ namespace dex::server {
 
 // Calls that wait for something to change: long polls, watches. One thread asks each of them to
 // look again when wake() was called, and once every `period` as long as anybody waits, because
-// another replica may have made the change. With nobody waiting it sleeps. Thread-safe; the
-// destructor joins.
+// another replica may have made the change. With nobody waiting it sleeps. After a round it rests
+// as long as the round took, at most `period`: a thousand wakes a second are not a thousand rounds.
+// Thread-safe; the destructor joins.
 class Waiters {
  public:
   // True: done, forget me. Runs on the thread of this object, one at a time; may call the store.

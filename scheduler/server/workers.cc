@@ -8,6 +8,7 @@
 #include "scheduler/core/warm_start.h"
 #include "scheduler/server/job_id.h"
 #include "scheduler/server/job_view.h"
+#include "scheduler/server/routes.h"
 #include "services/base/files.h"
 #include "services/base/sha256.h"
 
@@ -113,12 +114,15 @@ std::string fit_text(const v1::OutOfMemory& failed) {
 }
 
 // A checkpoint is what the next attempt trusts, and what the janitor keeps: it lies in this job's
-// own directories, or there is none.
-base::Status check_checkpoint(const iv1::CheckpointRef& checkpoint, const std::string& job) {
-  if (checkpoint.uri().empty() || DataLayout::is_in_attempt(checkpoint.uri(), job)) return {};
-  return base::invalid_field("checkpoint.uri", "'" + checkpoint.uri().substr(0, 255) +
-                                                   "' is in no attempt directory of the job " +
-                                                   job.substr(0, 255));
+// own directories, or there is none. A beat or an end that names another one counts for the rest of
+// what it says: without it the lease would run out, and a stop or a failure become a crash.
+store::Checkpoint own_checkpoint(const iv1::CheckpointRef& offered, const std::string& job,
+                                 const std::string& worker) {
+  if (offered.uri().empty() || DataLayout::is_in_attempt(offered.uri(), job))
+    return checkpoint_of(offered);
+  spdlog::error("job {}: {} offers a checkpoint that is not taken: '{}' is in no attempt directory",
+                job, worker, offered.uri().substr(0, 255));
+  return {};
 }
 
 std::string finish_outcome(const std::string& state, const std::string& code) {
@@ -180,6 +184,10 @@ base::Result<iv1::ClaimResponse> Workers::claim(const iv1::ClaimRequest& request
     case Answer::kJob:
       break;
   }
+  // The claim stands, whatever becomes of the answer; a replayed one was counted then.
+  if (!answer.replayed) {
+    parts_.metrics.claimed(answer.job.pool, static_cast<double>(answer.job.waited_ms) / 1000);
+  }
   auto job = granted(answer.job);
   if (job.status().code() == base::Code::kNotFound) {
     DEX_RETURN_IF_ERROR(give_up(claim, answer.job, job.status()));
@@ -190,7 +198,6 @@ base::Result<iv1::ClaimResponse> Workers::claim(const iv1::ClaimRequest& request
   DEX_ASSIGN_OR_RETURN(*response.mutable_job(), std::move(job));
   if (answer.replayed) return response;  // the answer was lost on its way, not a second claim
   spdlog::info("job {} attempt {} runs on {}", answer.job.id, answer.job.attempt, claim.worker);
-  parts_.metrics.claimed(answer.job.pool, static_cast<double>(answer.job.waited_ms) / 1000);
   options_.changed();
   return response;
 }
@@ -226,12 +233,7 @@ base::Result<iv1::AttemptVerdict> Workers::beat(const std::string& worker,
   beat.sequence = attempt.beat_seq();
   beat.phase = phase_word(attempt.phase());
   beat.progress = progress_bytes(attempt.progress());
-  if (const auto own = check_checkpoint(attempt.checkpoint(), beat.id); own.ok()) {
-    beat.checkpoint = checkpoint_of(attempt.checkpoint());
-  } else {
-    spdlog::error("job {}: {} offers a checkpoint that is not taken: {}", beat.id, worker,
-                  own.message());
-  }
+  beat.checkpoint = own_checkpoint(attempt.checkpoint(), beat.id, worker);
   beat.events = new_events(beat.id, attempt.events());
   auto reply = parts_.jobs.beat(beat);
   if (reply.status().code() == base::Code::kInvalidArgument)
@@ -274,7 +276,11 @@ base::Result<iv1::HeartbeatResponse> Workers::heartbeat(const iv1::HeartbeatRequ
   }
   iv1::HeartbeatRequest live;  // what routes and adapters need of it
   *live.mutable_engines() = request.engines();
-  for (auto& engine : *live.mutable_engines()) engine.clear_kv_usage_ratio();
+  for (auto& engine : *live.mutable_engines()) {
+    engine.clear_kv_usage_ratio();
+    engine.set_running(told_load(engine.running() + engine.waiting()));
+    engine.clear_waiting();
+  }
   DEX_ASSIGN_OR_RETURN(const auto sign,
                        parts_.workers.alive(request.worker_id(), live.SerializeAsString()));
   response.set_unknown(sign.unknown);
@@ -329,7 +335,6 @@ v1::OutOfMemory Workers::post_mortem(const iv1::FinishRequest& request) {
 base::Result<iv1::FinishResponse> Workers::finish(const iv1::FinishRequest& request) {
   DEX_RETURN_IF_ERROR(check_name("worker_id", request.worker_id(), 64));
   if (request.outcome() == iv1::OUTCOME_SUCCESS) DEX_RETURN_IF_ERROR(check_result(request));
-  DEX_RETURN_IF_ERROR(check_checkpoint(request.checkpoint(), request.job_id()));
   store::JobRepository::Finish finish;
   finish.worker = request.worker_id();
   finish.id = request.job_id();
@@ -340,7 +345,7 @@ base::Result<iv1::FinishResponse> Workers::finish(const iv1::FinishRequest& requ
     finish.result_sha256 = request.result().manifest_sha256();
     finish.result = request.result().SerializeAsString();
   }
-  finish.checkpoint = checkpoint_of(request.checkpoint());
+  finish.checkpoint = own_checkpoint(request.checkpoint(), finish.id, finish.worker);
   finish.why_code = request.code();
   v1::JobError details;
   details.set_param(request.param());

@@ -19,8 +19,10 @@ namespace dex::server {
 
 namespace iv1 = dex::internal::v1;
 
-// What workers say and are told (WorkerService, jobs.md §4), without gRPC. Waits for a few round
-// trips of the store. Thread-safe; every call may be repeated.
+// What workers say and are told (WorkerService, jobs.md §4), without gRPC. A worker is believed of
+// its own attempts only: checkpoints and results must lie in the job's own attempt directories, and
+// what the store refuses of one beat costs nobody a lease. Waits for a few round trips of the
+// store. Thread-safe; every call may be repeated.
 class Workers {
  public:
   struct Parts {  // all outlive this object
@@ -58,6 +60,7 @@ class Workers {
   // What only a job of that kind has.
   base::Status add_training(const store::ClaimedJob& claimed, iv1::ClaimedJob& job);
   base::Status add_gate_files(const std::string& tenant, iv1::ClaimedJob& job);
+  base::Status add_gate_adapters(const std::string& tenant, iv1::ClaimedJob& job);
   base::Status add_evaluation(const store::ClaimedJob& claimed, iv1::ClaimedJob& job);
   base::Status add_import(const store::ClaimedJob& claimed, iv1::ClaimedJob& job);
   base::Status add_export(const store::ClaimedJob& claimed, iv1::ClaimedJob& job);

@@ -2,6 +2,7 @@
 
 #include "scheduler/store/alphabet.h"
 #include "scheduler/store/job_fields.h"
+#include "scheduler/store/refusals.h"
 
 namespace dex::store {
 
@@ -9,11 +10,17 @@ namespace {
 
 constexpr size_t kWantedPage = 100;  // a record has the statistics of its training
 
-base::Status adapter_not_found(const std::string& id) {
-  return base::not_found("RESOURCE_NOT_FOUND", "There is no adapter '" + shown(id) + "'.")
-      .with_metadata("resource_type", "adapter")
-      .with_metadata("resource_name", shown(id));
+base::Status adapter_in_use(const std::string& id, const std::string& job) {
+  if (job.empty()) {
+    return base::failed_precondition(
+        "ADAPTER_IN_USE", "The adapter '" + shown(id) + "' is to be held by workers; unload it.");
+  }
+  return base::failed_precondition("ADAPTER_IN_USE", "The live job " + job +
+                                                         " needs the adapter '" + shown(id) +
+                                                         "'; cancel it or wait for its end.")
+      .with_metadata("job", job);
 }
+
 }  // namespace
 
 AdapterRecord adapter_from(const Fields& f) {
@@ -44,16 +51,9 @@ base::Result<AdapterRecord> AdapterRepository::get(const std::string& tenant,
 
 base::Result<std::vector<AdapterRecord>> AdapterRepository::list(const std::string& tenant,
                                                                  const Cursor& cursor, int count) {
-  DEX_RETURN_IF_ERROR(check_tenant(tenant));
-  const std::string before = cursor.before_ms < 0 ? "" : std::to_string(cursor.before_ms);
-  DEX_ASSIGN_OR_RETURN(
-      const Reply reply,
-      store_.run("list", {"adapter", tenant, before, cursor.before_id, std::to_string(count)}));
-  if (reply.str(0) != "OK") return unexpected("list", reply);
+  DEX_ASSIGN_OR_RETURN(const auto rows, store_.list("adapter", tenant, cursor, count));
   std::vector<AdapterRecord> adapters;
-  for (size_t i = 1; i < reply.elements.size(); ++i) {
-    adapters.push_back(adapter_from(reply.at(i).at(2).fields()));
-  }
+  for (const Reply& row : rows) adapters.push_back(adapter_from(row.at(2).fields()));
   return adapters;
 }
 
@@ -81,10 +81,7 @@ base::Result<AdapterRepository::Removed> AdapterRepository::remove(const std::st
   if (reply.str(0) == "OK") return Removed{reply.str(1), false};
   if (reply.str(0) == "DUP") return Removed{"", true};
   if (reply.str(0) == "CONFLICT") return idempotency_conflict(reply.str(1));
-  if (reply.str(0) == "INUSE") {
-    return base::failed_precondition(
-        "ADAPTER_IN_USE", "The adapter '" + shown(id) + "' is to be held by workers; unload it.");
-  }
+  if (reply.str(0) == "INUSE") return adapter_in_use(id, reply.str(1));
   return reply.str(0) == "NOTFOUND" ? adapter_not_found(id) : unexpected("adapter", reply);
 }
 

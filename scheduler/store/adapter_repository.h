@@ -24,7 +24,8 @@ class AdapterRepository {
   base::Result<bool> desire(const std::string& tenant, const std::string& id, bool loaded,
                             const RequestKey& request = {});
 
-  // Forgets the adapter. FAILED_PRECONDITION ADAPTER_IN_USE while workers are asked to hold it.
+  // Forgets the adapter. FAILED_PRECONDITION ADAPTER_IN_USE while workers are asked to hold it, or
+  // a live job needs it (NewJob::adapters); then the metadata `job` names one.
   struct Removed {
     std::string uri;        // where its files lie; of a replay: empty
     bool replayed = false;  // `request` was known

@@ -74,15 +74,9 @@ base::Result<FileRecord> FileRepository::get(const std::string& tenant, const st
 
 base::Result<std::vector<FileRecord>> FileRepository::list(const std::string& tenant,
                                                            const Cursor& cursor, int count) {
-  DEX_RETURN_IF_ERROR(check_tenant(tenant));
-  const std::string before = cursor.before_ms < 0 ? "" : std::to_string(cursor.before_ms);
-  DEX_ASSIGN_OR_RETURN(
-      const Reply reply,
-      store_.run("list", {"file", tenant, before, cursor.before_id, std::to_string(count)}));
-  if (reply.str(0) != "OK") return unexpected("list", reply);
+  DEX_ASSIGN_OR_RETURN(const auto rows, store_.list("file", tenant, cursor, count));
   std::vector<FileRecord> files;
-  for (size_t i = 1; i < reply.elements.size(); ++i)
-    files.push_back(file_from(reply.at(i).at(2).fields()));
+  for (const Reply& row : rows) files.push_back(file_from(row.at(2).fields()));
   return files;
 }
 

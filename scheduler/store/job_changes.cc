@@ -92,15 +92,17 @@ base::Result<JobRepository::Changed> JobRepository::update(const std::string& te
 
 base::Result<JobRepository::Changed> JobRepository::redrive(const std::string& tenant,
                                                             const std::string& id,
-                                                            const std::string& op_id,
+                                                            const RequestKey& operation,
                                                             int64_t deadline_ms) {
   DEX_RETURN_IF_ERROR(check_owner(tenant, id, {}));
-  DEX_RETURN_IF_ERROR(check_word("op_id", op_id));
+  DEX_RETURN_IF_ERROR(check_word("op_id", operation.id));
   if (deadline_ms < 0) return base::invalid_field("deadline_seconds", "must not be negative");
-  DEX_ASSIGN_OR_RETURN(const Reply reply,
-                       store_.run("redrive", {tenant, id, op_id, std::to_string(deadline_ms)}));
+  DEX_ASSIGN_OR_RETURN(
+      const Reply reply,
+      store_.run("redrive", {tenant, id, operation.id, std::to_string(deadline_ms),
+                             operation.digest, std::to_string(store_.times().idempotency_ms)}));
   if (reply.str(0) == "OK") return Changed{reply.str(1), false};
-  if (reply.str(0) == "DUP") return Changed{reply.str(1), true};
+  if (reply.str(0) == "DUP") return Changed{"", true};
   if (auto refusal = usual_refusal(id, reply)) return *std::move(refusal);
   return entry_refused("redrive", reply);
 }

@@ -93,8 +93,8 @@ void append_events(const std::vector<NewEvent>& events, std::vector<std::string>
 }
 
 void append_checkpoint(const Checkpoint& checkpoint, std::vector<std::string>& args) {
-  args.insert(args.end(),
-              {checkpoint.uri, checkpoint.manifest_sha256, std::to_string(checkpoint.step)});
+  args.insert(args.end(), {checkpoint.uri, checkpoint.manifest_sha256,
+                           std::to_string(checkpoint.step), checkpoint.of_training ? "1" : "0"});
 }
 
 }  // namespace dex::store

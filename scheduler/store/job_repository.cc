@@ -35,6 +35,9 @@ Status check_new(const NewJob& job) {
   for (const std::string& file : job.files) {
     if (!is_store_id(file)) return file_refused(file, "");
   }
+  for (const std::string& adapter : job.adapters) {
+    if (!is_word(adapter)) return adapter_not_found(adapter);
+  }
   return {};
 }
 
@@ -66,7 +69,7 @@ base::Result<JobRepository::Submitted> JobRepository::submit(const std::string& 
          std::to_string(job.max_fail), std::to_string(job.max_crash), job.unique_name,
          std::to_string(job.cost_gpu_seconds), std::to_string(job.gpus),
          std::to_string(job.deadline_ms), job.adapter, job.hold ? "hold" : "run", job.spec,
-         join_words(job.files), job.queued_message, job.base_model});
+         join_words(job.files), job.queued_message, job.base_model, join_words(job.adapters)});
   }
   DEX_ASSIGN_OR_RETURN(const Reply reply, store_.run("submit", std::move(args)));
   if (reply.str(0) == "OK") return Submitted{tail(reply), false};
@@ -83,23 +86,19 @@ base::Result<JobRecord> JobRepository::get(const std::string& tenant, const std:
   job.spec = reply.str(2);
   job.queue_position = reply.num(3);
   job.tenant_in_ring = reply.num(4) == 1;
+  job.lacks_model = reply.num(6) == 1;
   return job;
 }
 
 base::Result<std::vector<JobRecord>> JobRepository::list(const std::string& tenant,
                                                          const Cursor& cursor, int count) {
-  DEX_RETURN_IF_ERROR(check_tenant(tenant));
-  const std::string before = cursor.before_ms < 0 ? "" : std::to_string(cursor.before_ms);
-  DEX_ASSIGN_OR_RETURN(
-      const Reply reply,
-      store_.run("list", {"job", tenant, before, cursor.before_id, std::to_string(count)}));
-  if (reply.str(0) != "OK") return unexpected("list", reply);
+  DEX_ASSIGN_OR_RETURN(const auto rows, store_.list("job", tenant, cursor, count));
   std::vector<JobRecord> jobs;
-  for (size_t i = 1; i < reply.elements.size(); ++i) {
-    const Reply& row = reply.at(i);
+  for (const Reply& row : rows) {
     jobs.push_back(job_from(row.at(2).fields()));
     jobs.back().spec = row.str(3);
     jobs.back().tenant_in_ring = row.num(4) == 1;
+    jobs.back().lacks_model = row.num(5) == 1;
   }
   return jobs;
 }

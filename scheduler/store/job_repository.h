@@ -29,8 +29,8 @@ class JobRepository {
     bool replayed = false;  // the request_id was known: these are the first call's jobs
   };
   // All or none. ALREADY_EXISTS IDEMPOTENCY_CONFLICT, NAME_TAKEN, ID_TAKEN (make new ids and
-  // repeat); NOT_FOUND RESOURCE_NOT_FOUND (a file); FAILED_PRECONDITION FILE_NOT_READY,
-  // FILE_INVALID; RESOURCE_EXHAUSTED QUOTA_EXCEEDED.
+  // repeat); NOT_FOUND RESOURCE_NOT_FOUND (a file or an adapter); FAILED_PRECONDITION
+  // FILE_NOT_READY, FILE_INVALID; RESOURCE_EXHAUSTED QUOTA_EXCEEDED.
   base::Result<Submitted> submit(const std::string& tenant, const Submission& submission);
 
   // RESOURCE_NOT_FOUND for a missing job and for another tenant's alike, here and below.
@@ -52,11 +52,12 @@ class JobRepository {
                               const RequestKey& request = {});
   base::Result<Changed> resume(const std::string& tenant, const std::string& id,
                                const RequestKey& request = {});
-  // Puts a FAILED job back into the queue with all counters at 0 (T15). `op_id` makes a repeat
-  // harmless; `deadline_ms` counts from now, 0: none. JOB_STATE_CONFLICT unless FAILED and not
-  // being deleted; else refused like submit: files, name, quota.
+  // Puts a FAILED job back into the queue with all counters at 0 (T15). `operation` is needed: it
+  // makes a repeat harmless, also after later operations. `deadline_ms` counts from now, 0: none.
+  // JOB_STATE_CONFLICT unless FAILED and not being deleted; else refused like submit: files,
+  // adapters, name, quota.
   base::Result<Changed> redrive(const std::string& tenant, const std::string& id,
-                                const std::string& op_id, int64_t deadline_ms);
+                                const RequestKey& operation, int64_t deadline_ms);
   // What may change of a job that exists (T16); what is unset stays.
   struct Update {
     std::string etag;  // JobRecord::revision as text; empty: whatever it is

@@ -22,9 +22,14 @@ struct Checkpoint {
   std::string uri;  // empty: none
   std::string manifest_sha256;
   int64_t step = 0;
+  // Its state, from which a trainer goes on; only such a one answers whoever asked for a
+  // checkpoint. False: what is kept of a training that is done while its gates are measured. Not
+  // read back.
+  bool of_training = true;
 };
 
-// A job to be. `files` must be READY files of the same tenant.
+// A job to be. `files` must be READY files of the same tenant, `adapters` published ones; nobody
+// can delete either while the job lives.
 struct NewJob {
   std::string id;
   std::string kind = "finetune";
@@ -42,6 +47,7 @@ struct NewJob {
   std::string base_model;   // only workers that have it are given the job; empty: any worker
   std::string spec;         // opaque, ≤ 32 KiB
   std::vector<std::string> files;
+  std::vector<std::string> adapters;  // that it goes on from or measures
   std::string queued_message = "The job is queued.";
 };
 
@@ -63,6 +69,7 @@ struct JobRecord {
   std::string spec;             // opaque; filled by get and list
   int64_t queue_position = 0;   // READY: 1 = next; else 0
   bool tenant_in_ring = false;  // READY: false means that a quota holds it back
+  bool lacks_model = false;     // READY: workers are up in its pool, and none has its base model
   // As JobRepository::update set them; unset: as the spec has them.
   std::optional<std::string> metadata, name;  // `metadata` is opaque
   int64_t archived = 0;                       // events up to this sequence lie in the archive

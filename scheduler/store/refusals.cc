@@ -35,6 +35,12 @@ base::Status file_refused(const std::string& id, const std::string& state) {
       .with_metadata("resource_name", shown(id));
 }
 
+base::Status adapter_not_found(const std::string& id) {
+  return base::not_found("RESOURCE_NOT_FOUND", "There is no adapter '" + shown(id) + "'.")
+      .with_metadata("resource_type", "adapter")
+      .with_metadata("resource_name", shown(id));
+}
+
 base::Status entry_refused(std::string_view script, const Reply& reply) {
   const std::string& word = reply.str(0);
   if (word == "CONFLICT") return idempotency_conflict(reply.str(1));
@@ -47,6 +53,7 @@ base::Status entry_refused(std::string_view script, const Reply& reply) {
         .with_metadata("job", reply.str(1));
   }
   if (word == "NOFILE") return file_refused(reply.str(1), reply.str(2));
+  if (word == "NOADAPTER") return adapter_not_found(reply.str(1));
   if (word == "QUOTA") {
     return {base::Code::kResourceExhausted, "QUOTA_EXCEEDED",
             "The tenant has " + reply.str(1) + " queued jobs, at most " + reply.str(2) +

@@ -15,7 +15,8 @@ base::Status job_not_found(const std::string& id);
 base::Status state_conflict(const std::string& id, const std::string& state);
 // `state`: of the file's record; empty: missing, or another tenant's.
 base::Status file_refused(const std::string& id, const std::string& state);
-// CONFLICT, IDTAKEN, NOTUNIQUE, NOFILE, QUOTA, BADARG of the scripts that let jobs in.
+base::Status adapter_not_found(const std::string& id);  // or another tenant's
+// CONFLICT, IDTAKEN, NOTUNIQUE, NOFILE, NOADAPTER, QUOTA, BADARG of the scripts that let jobs in.
 base::Status entry_refused(std::string_view script, const Reply& reply);
 
 }  // namespace dex::store

@@ -22,4 +22,12 @@ std::map<std::string, std::string> Reply::fields() const {
   return map;
 }
 
+std::string Reply::info_field(std::string_view name) const {
+  const std::string key = "\n" + std::string(name) + ":";  // the first line is a section's
+  const size_t at = text.find(key);
+  if (at == std::string::npos) return "";
+  const size_t begin = at + key.size();
+  return text.substr(begin, text.find_first_of("\r\n", begin) - begin);
+}
+
 }  // namespace dex::store

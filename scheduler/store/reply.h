@@ -25,6 +25,9 @@ struct Reply {
 
   // {field, value, field, value, …} as a map.
   [[nodiscard]] std::map<std::string, std::string> fields() const;
+
+  // A value of INFO's "name:value" lines; empty: it has no such line.
+  [[nodiscard]] std::string info_field(std::string_view name) const;
 };
 
 }  // namespace dex::store

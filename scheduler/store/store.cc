@@ -2,11 +2,10 @@
 
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
 #include <cstdlib>
-#include <set>
 
 #include "scheduler/store/alphabet.h"
+#include "scheduler/store/reconciler.h"
 
 namespace dex::store {
 
@@ -14,17 +13,8 @@ namespace {
 
 constexpr int64_t kSchema = 1;
 constexpr int64_t kSweepLimit = 50;
-constexpr int kSweepRounds = 200;       // a sweep that never ends would hold up everything else
-constexpr size_t kReconcilePage = 100;  // ids that reconcile.lua takes at a time
-constexpr int64_t kOldestRedis = 7;     // major version: flags of scripts, XTRIM MINID, ZADD GT
-
-// A field of INFO's "name:value" lines.
-std::string info_field(const std::string& info, const std::string& field) {
-  size_t at = info.find("\n" + field + ":");
-  if (at == std::string::npos) return "";
-  at += field.size() + 2;
-  return info.substr(at, info.find_first_of("\r\n", at) - at);
-}
+constexpr int kSweepRounds = 200;    // a sweep that never ends would hold up everything else
+constexpr int64_t kOldestRedis = 7;  // major version: flags of scripts, XTRIM MINID, ZADD GT
 
 base::Status check_version(const std::string& version) {
   if (std::atoll(version.c_str()) >= kOldestRedis) return {};  // "7.0.15": stops at the dot
@@ -73,11 +63,11 @@ const Script& Store::script(std::string_view name) const {
 
 base::Status Store::hello(Connection& connection) {
   const Answer info = connection.call({"INFO", "server"});
-  if (info.ok) DEX_RETURN_IF_ERROR(check_version(info_field(info.reply.text, "redis_version")));
+  if (info.ok) DEX_RETURN_IF_ERROR(check_version(info.reply.info_field("redis_version")));
   // EVAL, not EVALSHA: this call must not depend on what a former life of Redis had loaded.
   const Answer answer =
       info.ok ? connection.call({"EVAL", script("hello").text, "1", prefix_, clock(),
-                                 info_field(info.reply.text, "run_id"),
+                                 info.reply.info_field("run_id"),
                                  std::to_string(options_.times.settle_ms), std::to_string(kSchema)})
               : info;
   if (!answer.ok) {
@@ -116,17 +106,17 @@ base::Result<std::string> Store::durability() {
     if (value == right) return;
     wrong += (wrong.empty() ? "" : "; ") + what + " is '" + value + "', must be '" + right + "'";
   };
-  demand("aof_enabled", info_field(persistence.text, "aof_enabled"), "1");
-  demand("aof_last_write_status", info_field(persistence.text, "aof_last_write_status"), "ok");
-  demand("maxmemory-policy", info_field(memory.text, "maxmemory_policy"), "noeviction");
+  demand("aof_enabled", persistence.info_field("aof_enabled"), "1");
+  demand("aof_last_write_status", persistence.info_field("aof_last_write_status"), "ok");
+  demand("maxmemory-policy", memory.info_field("maxmemory_policy"), "noeviction");
   demand("appendfsync", fsync.str(1), "always");
   return wrong;
 }
 
 base::Result<double> Store::memory_ratio() {
   DEX_ASSIGN_OR_RETURN(const Reply memory, command({"INFO", "memory"}));
-  const double used = std::atof(info_field(memory.text, "used_memory").c_str());
-  const double most = std::atof(info_field(memory.text, "maxmemory").c_str());
+  const double used = std::atof(memory.info_field("used_memory").c_str());
+  const double most = std::atof(memory.info_field("maxmemory").c_str());
   return most > 0 ? used / most : 0.0;
 }
 
@@ -174,89 +164,31 @@ base::Result<Store::Swept> Store::sweep() {
   return sum;
 }
 
-base::Result<int64_t> Store::fix_jobs(const std::vector<std::string>& ids) {
-  std::vector<std::string> args = {"jobs", std::to_string(options_.times.lease_ms)};
-  args.insert(args.end(), ids.begin(), ids.end());
-  DEX_ASSIGN_OR_RETURN(const Reply reply, run("reconcile", args));
-  return reply.num(1);
-}
-
-base::Result<int64_t> Store::fix_set(const std::string& set) {
-  int64_t fixes = 0;
-  std::string at = "0";
-  do {
-    DEX_ASSIGN_OR_RETURN(const Reply page, command({"ZSCAN", key(set), at, "COUNT", "50"}));
-    at = page.str(0);
-    std::vector<std::string> args = {"set", std::to_string(options_.times.lease_ms), set};
-    for (size_t i = 0; i < page.at(1).elements.size(); i += 2) args.push_back(page.at(1).str(i));
-    // ZSCAN may answer a small set whole, whatever COUNT says; the script takes 100 at a time.
-    for (size_t first = 3; first < args.size(); first += kReconcilePage) {
-      std::vector<std::string> part(args.begin(), args.begin() + 3);
-      part.insert(
-          part.end(), args.begin() + static_cast<int64_t>(first),
-          args.begin() + static_cast<int64_t>(std::min(first + kReconcilePage, args.size())));
-      DEX_ASSIGN_OR_RETURN(const Reply reply, run("reconcile", part));
-      fixes += reply.num(1);
-    }
-  } while (at != "0");
-  return fixes;
-}
-
-base::Result<std::vector<std::string>> Store::sets_of_jobs() {
-  DEX_ASSIGN_OR_RETURN(const Reply pools, command({"SMEMBERS", key("pools")}));
-  DEX_ASSIGN_OR_RETURN(const Reply tenants, command({"SMEMBERS", key("tenants")}));
-  std::vector<std::string> sets = {"delayed", "lease", "deadline", "paused", "done", "dead"};
-  for (const Reply& pool : pools.elements) {
-    sets.push_back("ready:" + pool.text);
-    sets.push_back("inflight:" + pool.text);
-    for (const Reply& tenant : tenants.elements)
-      sets.push_back("rq:" + pool.text + ":" + tenant.text);
-  }
-  for (const Reply& tenant : tenants.elements) {
-    for (const char* family : {"twait:", "trun:", "tjobs:"}) sets.push_back(family + tenant.text);
-  }
-  DEX_ASSIGN_OR_RETURN(const auto files, scan("fileuse:"));
-  for (const std::string& file : files) sets.push_back("fileuse:" + file);
-  return sets;
-}
-
-base::Result<std::vector<std::string>> Store::scan(const std::string& family) {
-  const size_t skip = key(family).size();
-  std::set<std::string> found;  // SCAN may answer a key twice
-  std::string at = "0";
-  do {
-    DEX_ASSIGN_OR_RETURN(const Reply page,
-                         command({"SCAN", at, "MATCH", key(family) + "*", "COUNT", "1000"}));
-    at = page.str(0);
-    for (const Reply& name : page.at(1).elements) found.insert(name.text.substr(skip));
-  } while (at != "0");
-  return std::vector<std::string>(found.begin(), found.end());
-}
-
-base::Result<int64_t> Store::fix_all_jobs() {
-  int64_t fixes = 0;
-  DEX_ASSIGN_OR_RETURN(const auto ids, scan("job:"));
-  for (size_t first = 0; first < ids.size(); first += kReconcilePage) {
-    const size_t end = std::min(first + kReconcilePage, ids.size());
-    const std::vector<std::string> page(ids.begin() + static_cast<int64_t>(first),
-                                        ids.begin() + static_cast<int64_t>(end));
-    DEX_ASSIGN_OR_RETURN(const int64_t fixed, fix_jobs(page));
-    fixes += fixed;
-  }
-  return fixes;
-}
-
 base::Result<int64_t> Store::reconcile() {
-  DEX_ASSIGN_OR_RETURN(const auto sets, sets_of_jobs());
+  Reconciler reconciler(*this);
   int64_t fixes = 0;
-  for (const std::string& set : sets) {
-    DEX_ASSIGN_OR_RETURN(const int64_t fixed, fix_set(set));
-    fixes += fixed;
+  while (true) {
+    DEX_ASSIGN_OR_RETURN(const Reconciler::Part part, reconciler.step());
+    fixes += part.fixes;
+    if (part.done) return fixes;
   }
-  DEX_ASSIGN_OR_RETURN(const int64_t fixed, fix_all_jobs());
-  fixes += fixed;
-  if (fixes > 0) spdlog::error("store: reconcile repaired {} set members", fixes);
-  return fixes;
+}
+
+base::Result<std::vector<Reply>> Store::list(const std::string& kind, const std::string& tenant,
+                                             Cursor cursor, int count) {
+  DEX_RETURN_IF_ERROR(check_tenant(tenant));
+  std::vector<Reply> rows;
+  while (true) {
+    const std::string before = cursor.before_ms < 0 ? "" : std::to_string(cursor.before_ms);
+    const int left = count - static_cast<int>(rows.size());
+    DEX_ASSIGN_OR_RETURN(
+        Reply page, run("list", {kind, tenant, before, cursor.before_id, std::to_string(left)}));
+    const bool more = page.str(0) == "MORE" && page.elements.size() > 1;
+    if (!more && page.str(0) != "OK") return unexpected("list", page);
+    for (size_t i = 1; i < page.elements.size(); ++i) rows.push_back(std::move(page.elements[i]));
+    if (!more) return rows;
+    cursor = {rows.back().num(1), rows.back().str(0)};
+  }
 }
 
 base::Result<Store::Stats> Store::stats() {

@@ -79,8 +79,14 @@ class Store {
   // waits for the next call.
   base::Result<Swept> sweep();
   // Repairs sets that disagree with a job's state; answers how many members were wrong (0 in a
-  // healthy store). Reads every job once.
+  // healthy store). Reads every job once, which takes minutes over 100,000: reconciler.h is the
+  // same in parts.
   base::Result<int64_t> reconcile();
+
+  // A tenant's records of a kind (job, file, adapter), newest first, at most `count` (≤ 100) after
+  // `cursor`: rows of lua/list.lua. Fewer: there are no more. Large ones come in several replies.
+  base::Result<std::vector<Reply>> list(const std::string& kind, const std::string& tenant,
+                                        Cursor cursor, int count);
 
   struct PoolStats {
     std::string pool;
@@ -109,12 +115,6 @@ class Store {
   base::Status hello(Connection& connection);
   [[nodiscard]] std::string clock() const;
   [[nodiscard]] const Script& script(std::string_view name) const;
-  base::Result<int64_t> fix_jobs(const std::vector<std::string>& ids);
-  base::Result<int64_t> fix_set(const std::string& set);
-  base::Result<int64_t> fix_all_jobs();
-  // Ids of every key of a family ("job:"), sorted.
-  base::Result<std::vector<std::string>> scan(const std::string& family);
-  base::Result<std::vector<std::string>> sets_of_jobs();
 
   const Options options_;
   const std::string prefix_;

@@ -60,6 +60,12 @@ bool is_id(std::string_view id, std::string_view prefix) {
   return id.starts_with(prefix) && is_ulid(id.substr(prefix.size()));
 }
 
+bool is_model_name(std::string_view name) {
+  const auto alphanumeric = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
+  return !name.empty() && name.size() <= 64 && alphanumeric(name[0]) &&
+         std::ranges::all_of(name, [&](char c) { return alphanumeric(c) || c == '.' || c == '-'; });
+}
+
 int64_t ulid_time_ms(std::string_view ulid) {
   int64_t ms = 0;
   for (const char c : ulid.substr(0, kTimeLength)) {

@@ -34,6 +34,9 @@ bool is_ulid(std::string_view text);
 // is_id("ftjob-01jd…", "ftjob-"): that prefix and a ULID, nothing else. Such an id is safe in a
 // path.
 bool is_id(std::string_view id, std::string_view prefix);
+// The name of a base model in models.json, [a-z0-9][a-z0-9.-]{0,63}: it becomes a label and part of
+// adapter ids.
+bool is_model_name(std::string_view name);
 // Milliseconds stored in a ULID; only after is_ulid().
 int64_t ulid_time_ms(std::string_view ulid);
 

@@ -34,7 +34,8 @@ std::string alternatives(const std::vector<std::string>& ways) {
   return text;
 }
 
-std::string dead_learned(const LambdaOptions& options, const BranchStart& start, int64_t updates) {
+std::string dead_learned(const LambdaOptions& options, const BranchStart& start, int64_t updates,
+                         bool counted) {
   const bool paper = options.schedule == Schedule::kPaperEq4;
   const bool too_few = paper && updates <= 1 && options.anneal_steps > 0;  // only λ(0) is visited
   std::vector<std::string> ways;
@@ -49,7 +50,7 @@ std::string dead_learned(const LambdaOptions& options, const BranchStart& start,
   }
   const std::string visited = " (anneal_steps is " + std::to_string(options.anneal_steps) + " of " +
                               std::to_string(updates) + " updates)";
-  return "branch can't start: give " + alternatives(ways) + (paper ? visited : "");
+  return "branch can't start: give " + alternatives(ways) + (paper && counted ? visited : "");
 }
 
 std::string dead_fixed(const LambdaOptions& options, const BranchStart& start, int64_t updates) {
@@ -95,10 +96,12 @@ double lambda_at(const LambdaOptions& options, int64_t layer, int64_t t, double 
   return lambda_terms(options, layer, t).at(lambda_learn);
 }
 
-std::string dead_point(const LambdaOptions& options, const BranchStart& start, int64_t updates) {
-  if (moves(options, start.zero_difference, updates)) return "";
-  return learns(options) ? dead_learned(options, start, updates)
-                         : dead_fixed(options, start, updates);
+std::string dead_point(const LambdaOptions& options, const BranchStart& start,
+                       std::optional<int64_t> updates) {
+  const int64_t judged = updates.value_or(kManyUpdates);
+  if (moves(options, start.zero_difference, judged)) return "";
+  return learns(options) ? dead_learned(options, start, judged, updates.has_value())
+                         : dead_fixed(options, start, judged);
 }
 
 }  // namespace dex::base

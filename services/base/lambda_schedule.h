@@ -43,9 +43,15 @@ struct BranchStart {
   bool goes_on = false;         // it is an adapter's, and so is its λ
 };
 
+// The run by which a schedule is judged where nobody has counted the updates yet: long enough that
+// what is dead in it is dead in every shorter one, a T that is a share of it included.
+inline constexpr int64_t kManyUpdates = 1'000'000;
+
 // Why the branch would get no gradient at any of the updates u < `updates`, with the way out
 // (§2.5); empty: it gets one. Decided by the values that the run visits: w_d and gates move where
-// λ(u) ≠ 0, λ_learn where α(u) ≠ 0 and D ≠ 0.
-std::string dead_point(const LambdaOptions& options, const BranchStart& start, int64_t updates);
+// λ(u) ≠ 0, λ_learn where α(u) ≠ 0 and D ≠ 0. Without `updates` (not known yet) it is dead only if
+// it is so in a run of kManyUpdates, by which the caller resolves T then.
+std::string dead_point(const LambdaOptions& options, const BranchStart& start,
+                       std::optional<int64_t> updates);
 
 }  // namespace dex::base

@@ -91,6 +91,11 @@ Status invalid_field(std::string field, std::string message) {
   return std::move(status).with_violation(std::move(field), std::move(message));
 }
 
+Status bad_field(std::string reason, std::string field, std::string what) {
+  Status status{Code::kInvalidArgument, std::move(reason), field + " " + what};
+  return std::move(status).with_violation(std::move(field), std::move(what));
+}
+
 Status not_found(std::string reason, std::string message) {
   return {Code::kNotFound, std::move(reason), std::move(message)};
 }

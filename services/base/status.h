@@ -75,6 +75,8 @@ class [[nodiscard]] Status {
 // The usual failures. `reason` as in api.md §1.
 Status invalid_argument(std::string reason, std::string message);
 Status invalid_field(std::string field, std::string message);  // INVALID_FIELD with its violation
+// The same with another reason; the message is "<field> <what>".
+Status bad_field(std::string reason, std::string field, std::string what);
 Status not_found(std::string reason, std::string message);
 Status failed_precondition(std::string reason, std::string message);
 Status unavailable(std::string reason, std::string message);

@@ -11,8 +11,13 @@ ThreadPool::ThreadPool(const Options& options) : tasks_(options.queue_capacity) 
 }
 
 ThreadPool::~ThreadPool() {
+  close();
+}
+
+void ThreadPool::close() {
   tasks_.close();
-}  // jthread joins
+  threads_.clear();  // jthread joins
+}
 
 bool ThreadPool::try_post(std::function<void()> task) {
   return tasks_.try_push(std::move(task));

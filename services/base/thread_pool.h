@@ -10,8 +10,8 @@
 
 namespace dex::base {
 
-// A fixed number of threads and a bounded queue of tasks before them. Destruction runs what is
-// queued and joins. A task that throws ends the process: tasks handle their errors. Thread-safe.
+// A fixed number of threads and a bounded queue of tasks before them. A task that throws ends the
+// process: tasks handle their errors. Thread-safe.
 class ThreadPool {
  public:
   struct Options {
@@ -20,11 +20,14 @@ class ThreadPool {
     std::string name = "pool";  // shown by ps and gdb, 15 characters
   };
   explicit ThreadPool(const Options& options);
-  ~ThreadPool();
+  ~ThreadPool();  // as close()
 
   // False when the queue is full or the pool ends: the caller says "busy". Never blocks.
   bool try_post(std::function<void()> task);
   [[nodiscard]] size_t queued() const { return tasks_.size(); }
+  // Takes nothing more, runs what is queued and joins. May be called again, by one thread at a
+  // time and by no task.
+  void close();
 
  private:
   void run(const std::string& name);

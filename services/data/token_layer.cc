@@ -38,12 +38,13 @@ std::vector<text::EncodedRow> TokenLayer::check(const Row& row) {
     return {};
   }
   ++statistics_.rows_trained;
-  int64_t trainable = 0, truncated = 0;
+  int64_t trainable = 0, truncated = 0, lost = 0;
   for (const text::EncodedRow& sequence : encoded) {
     ++statistics_.sequences;
     statistics_.tokens += static_cast<int64_t>(sequence.ids.size());
     trainable += sequence.trainable_tokens;
     truncated += sequence.truncated_tokens;
+    lost += sequence.truncated_trainable_tokens;
   }
   statistics_.trainable_tokens += trainable;
   if (!row.tag.empty()) statistics_.trainable_by_tag.add(row.tag, trainable);
@@ -51,13 +52,16 @@ std::vector<text::EncodedRow> TokenLayer::check(const Row& row) {
   if (truncated > 0) {
     ++statistics_.truncated_rows;
     statistics_.truncated_tokens += truncated;
+    statistics_.truncated_trainable_tokens += lost;
     remember(statistics_.truncated_lines, row.line);
     findings_.add("truncated", Severity::kWarning, [&] {
       return Finding{.line = row.line,
                      .byte_offset = row.byte_offset,
                      .layer = Layer::kTokens,
                      .message = std::to_string(truncated) + " of the row's " +
-                                std::to_string(encoded.front().row_tokens) + " tokens are cut off",
+                                std::to_string(encoded.front().row_tokens) +
+                                " tokens are cut off, " + std::to_string(lost) +
+                                " of them trained ones",
                      .hint = "raise max_seq_length, or cut the text into several rows yourself"};
     });
   }

@@ -50,6 +50,7 @@ struct TokenStatistics {
   int64_t trainable_tokens = 0;  // with a weight above 0
   int64_t truncated_rows = 0;
   int64_t truncated_tokens = 0;
+  int64_t truncated_trainable_tokens = 0;  // of truncated_tokens, those with a weight above 0
   std::vector<int64_t> truncated_lines;    // the first 100
   std::map<std::string, Dropped> dropped;  // by code
   NamedCounts trainable_by_tag;

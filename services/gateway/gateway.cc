@@ -22,6 +22,7 @@ rpc::Room::Options small_room() {
   rpc::Room::Options options;
   options.unary.threads = 1;
   options.streams.threads = 1;
+  options.transfers.threads = 1;
   return options;
 }
 

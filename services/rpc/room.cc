@@ -8,7 +8,10 @@
 namespace dex::rpc {
 
 Room::Room(const Options& options)
-    : options_(options), unary_(options.unary), streams_(options.streams) {}
+    : options_(options),
+      unary_(options.unary),
+      streams_(options.streams),
+      transfers_(options.transfers) {}
 
 Room::~Room() = default;
 
@@ -22,6 +25,12 @@ void Room::drain() {
 
 void Room::cut() {
   for (const auto& call : open()) call->end(server_draining());
+}
+
+void Room::close() {
+  unary_.close();
+  streams_.close();
+  transfers_.close();
 }
 
 std::vector<std::shared_ptr<LiveCall>> Room::open() const {

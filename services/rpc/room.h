@@ -27,11 +27,15 @@ class LiveCall;
 class Room {
  public:
   struct Options {
-    // Handlers of rpc::run, and starters of stream and upload, which may wait for their client.
+    // Handlers of rpc::run.
     base::ThreadPool::Options unary{8, 1024, "rpc"};
     // Thousands of watches come back at once when a scheduler has been away; each takes a thread
     // only until it has what is stored.
     base::ThreadPool::Options streams{32, 8192, "rpc-stream"};
+    // Uploads, and streams whose starter waits for its client (StreamOptions): each has a thread
+    // for as long as the client takes, so slow ones wait for each other here and never keep a watch
+    // from starting.
+    base::ThreadPool::Options transfers{32, 1024, "rpc-transfer"};
     std::chrono::milliseconds unary_cap{60'000};       // a call's longest time, unless it says more
     std::chrono::milliseconds heartbeat{15'000};       // of a watch in which nothing happens
     std::chrono::milliseconds idle_upload{30'000};     // between two messages of an upload
@@ -48,6 +52,9 @@ class Room {
   [[nodiscard]] bool draining() const { return draining_; }
   // Ends every open call with `SERVER_DRAINING`; handlers on threads are asked to stop.
   void cut();
+  // Waits until nothing runs on this room's threads, where a handler may still be at work for a
+  // call that has ended. For whoever destroys what handlers use, once the servers have stopped.
+  void close();
 
   [[nodiscard]] const Options& options() const { return options_; }
 
@@ -58,6 +65,7 @@ class Room {
                                       const google::protobuf::Message* request);
   base::ThreadPool& unary_threads() { return unary_; }
   base::ThreadPool& stream_threads() { return streams_; }
+  base::ThreadPool& transfer_threads() { return transfers_; }
   Timer& timer() { return timer_; }
   void add(const std::shared_ptr<LiveCall>& call);
   void remove(LiveCall* call);
@@ -73,6 +81,7 @@ class Room {
   Timer timer_;
   base::ThreadPool unary_;
   base::ThreadPool streams_;
+  base::ThreadPool transfers_;
 };
 
 // RESOURCE_EXHAUSTED for a call whose executor has no room left.

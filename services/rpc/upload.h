@@ -141,7 +141,7 @@ class PendingUpload {
 };
 
 // Answers a client-streaming call. `handler(Call&, Upload<Request>&)` returns base::Result<Reply>;
-// it runs on the room's stream threads and may return before it has read everything.
+// it runs on the room's transfer threads and may return before it has read everything.
 template <typename Request, typename Reply, typename Handler>
 grpc::ServerReadReactor<Request>* upload(
     Room& room, grpc::CallbackServerContext* context, Reply* out, Handler handler,
@@ -159,14 +159,14 @@ grpc::ServerReadReactor<Request>* upload(
     if (reply.ok()) *out = std::move(reply).value();
     call->answer(reply.status());
   };
-  if (!room.stream_threads().try_post(std::move(task))) {
-    call->answer(overloaded(room.stream_threads().queued()));
+  if (!room.transfer_threads().try_post(std::move(task))) {
+    call->answer(overloaded(room.transfer_threads().queued()));
   }
   return call.get();
 }
 
 // The same for an answer that comes long after the last message, without holding a thread until
-// then. `starter(std::shared_ptr<PendingUpload<Request, Reply>>)` runs on the room's stream
+// then. `starter(std::shared_ptr<PendingUpload<Request, Reply>>)` runs on the room's transfer
 // threads; it reads what it needs and returns soon after.
 template <typename Request, typename Reply, typename Starter>
 grpc::ServerReadReactor<Request>* upload_async(
@@ -184,8 +184,8 @@ grpc::ServerReadReactor<Request>* upload_async(
   std::function<void()> task = [pending, starter = std::move(starter)]() mutable {
     starter(std::move(pending));
   };
-  if (!room.stream_threads().try_post(std::move(task))) {
-    pending->answer(overloaded(room.stream_threads().queued()));
+  if (!room.transfer_threads().try_post(std::move(task))) {
+    pending->answer(overloaded(room.transfer_threads().queued()));
   }
   return call.get();
 }

@@ -211,20 +211,23 @@ std::vector<EncodedRow> RowEncoder::fit(WeightedIds tokens, RowFormat format) co
                                   ": shorten it, raise max_seq_length or allow truncation"};
     return {std::move(row)};
   }
-  const bool had_targets = std::ranges::any_of(tokens.weights, [](float w) { return w > 0; });
+  const auto targets =
+      static_cast<int32_t>(std::ranges::count_if(tokens.weights, [](float w) { return w > 0; }));
   const bool keep_first = tokenizer_ && tokenizer_->adds_bos() && !tokens.ids.empty() &&
                           tokens.ids.front() == *tokenizer_->bos_id();
   std::vector<EncodedRow> rows;
   for (WeightedIds& part : cut(std::move(tokens), too_long ? limit : INT32_MAX, how, keep_first)) {
     rows.push_back(finished(std::move(part)));
   }
-  if (too_long && how != Truncation::kChunk)
+  if (too_long && how != Truncation::kChunk) {
     rows.back().truncated_tokens = static_cast<int32_t>(size - limit);
+    rows.back().truncated_trainable_tokens = targets - rows.back().trainable_tokens;
+  }
   if (std::ranges::none_of(rows, [](const EncodedRow& row) { return row.trainable_tokens > 0; })) {
     const std::string why =
-        had_targets
+        targets > 0
             ? "cutting the row from " + std::to_string(size) + " to " + std::to_string(limit) +
-                  " tokens left nothing to train: raise max_seq_length, or use truncation LEFT"
+                  " tokens left nothing to train: raise max_seq_length, or use truncation RIGHT"
             : "no token of the row is trained: it needs an assistant message, completion or label "
               "of weight above 0 after its first token";
     rows.resize(1);

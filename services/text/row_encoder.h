@@ -26,10 +26,11 @@ struct EncodedRow {
   // weights[i] counts the prediction of ids[i] from those before it; 0 = not trained. weights[0] is
   // always 0. Same size as ids.
   std::vector<float> weights;
-  int32_t row_tokens = 0;        // of the whole row, before it was cut
-  int32_t prompt_tokens = 0;     // ids of weight 0
-  int32_t trainable_tokens = 0;  // the others
-  int32_t truncated_tokens = 0;  // ids of the row that were cut off; with CHUNK none are
+  int32_t row_tokens = 0;                  // of the whole row, before it was cut
+  int32_t prompt_tokens = 0;               // ids of weight 0
+  int32_t trainable_tokens = 0;            // the others
+  int32_t truncated_tokens = 0;            // ids of the row that were cut off; with CHUNK none are
+  int32_t truncated_trainable_tokens = 0;  // those of them that would have been trained
   std::optional<Drop> drop;  // set: not to be trained; ids and weights are then for looking at only
 };
 

@@ -14,6 +14,19 @@ WeightedIds piece(const WeightedIds& row, size_t begin, size_t end) {
   return part;
 }
 
+// Where kRight's window begins. A long prompt before a short answer loses its beginning, an answer
+// longer than the window its end; a row whose targets begin in the first half of the window is cut
+// at the end alone.
+size_t window_begin(const std::vector<float>& weights, size_t limit) {
+  const auto is_target = [](float weight) { return weight > 0; };
+  const auto first = std::find_if(weights.begin(), weights.end(), is_target);
+  const auto last = std::find_if(weights.rbegin(), weights.rend(), is_target);
+  const auto before = static_cast<size_t>(first - weights.begin());
+  const auto end = static_cast<size_t>(weights.rend() - last);
+  if (first == weights.end() || end <= limit || before <= limit / 2) return 0;
+  return std::min(end - limit, before - limit / 2);
+}
+
 }  // namespace
 
 std::vector<WeightedIds> cut(WeightedIds row, int32_t max_ids, Truncation how, bool keep_first) {
@@ -24,19 +37,18 @@ std::vector<WeightedIds> cut(WeightedIds row, int32_t max_ids, Truncation how, b
     return parts;
   }
   switch (how) {
-    case Truncation::kLeft: {
-      WeightedIds part = piece(row, size - limit, size);
-      if (keep_first) part.ids.front() = row.ids.front();
-      parts.push_back(std::move(part));
-      break;
-    }
     case Truncation::kChunk:
       for (size_t begin = 0; begin + 1 < size; begin += limit - 1) {
         parts.push_back(piece(row, begin, std::min(begin + limit, size)));
       }
       break;
-    default:
-      parts.push_back(piece(row, 0, limit));
+    default: {
+      const size_t begin =
+          how == Truncation::kLeft ? size - limit : window_begin(row.weights, limit);
+      WeightedIds part = piece(row, begin, begin + limit);
+      if (keep_first) part.ids.front() = row.ids.front();
+      parts.push_back(std::move(part));
+    }
   }
   return parts;
 }

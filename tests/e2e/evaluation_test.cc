@@ -125,28 +125,8 @@ TEST_F(EvaluationTest, PerplexityOfBaseAndAdapterIsThatOfTheEngineAlone) {
 // PreviewHeadSelection shows what a job of the same file and settings chooses, one that leaves
 // lengths and held-out rows to the server.
 TEST_F(EvaluationTest, APreviewShowsTheHeadsAndScoresOfTheJob) {
-  const Outcome trained = platform_->ctl({"jobs",
-                                          "create",
-                                          "--model",
-                                          support::kTinyModel,
-                                          "--training-file",
-                                          *training_,
-                                          "--preset",
-                                          "code",
-                                          "--seed",
-                                          "1",
-                                          "--max-steps",
-                                          "2",
-                                          "--batch-size",
-                                          "2",
-                                          "--set",
-                                          "dex.head_selection.calibration.n_sequences=2",
-                                          "--set",
-                                          "dex.head_selection.calibration.seq_length=128",
-                                          "--set",
-                                          "evaluation.max_tokens=384",
-                                          "--yes",
-                                          "--follow"});
+  const Outcome trained = platform_->ctl(
+      support::with(support::small_job(*training_, "", 2, support::kTinyModel, 0), {"--follow"}));
   ASSERT_EQ(trained.code, 0) << trained.err;
   const std::string job = trained.json().at("id");
   const std::vector<std::string> preview = {"jobs",     "heads",
@@ -185,10 +165,18 @@ TEST_F(EvaluationTest, APreviewShowsTheHeadsAndScoresOfTheJob) {
     const auto whole = nlohmann::json::parse(content(folder / "head_selection.json"));
     EXPECT_EQ(whole.at("selected_heads"), report.at("selected_heads")) << folder;
     EXPECT_EQ(whole.at("calibration"), report.at("calibration")) << folder;
+    EXPECT_EQ(whole.at("calibration").at("source"), "training_file") << folder;
+    for (const auto& layer : whole.at("layers"))
+      EXPECT_EQ(layer.at("chosen_by").size(), layer.at("selected").size()) << folder;
+    EXPECT_EQ(whole.at("selections").size(), 1u) << folder;
   }
   const Outcome grid = platform_->plain_ctl(preview);
   EXPECT_THAT(grid.out, HasSubstr("entropy: "));
   EXPECT_THAT(grid.out, HasSubstr("stability: "));
+  for (const std::string& text : {grid.out, platform_->plain_ctl({"jobs", "heads", job}).out}) {
+    EXPECT_THAT(text, HasSubstr("share by layer, %: "));
+    EXPECT_THAT(text, HasSubstr("tokens of the training file, seed 1"));
+  }
 
   const Outcome texts =
       platform_->ctl({"jobs", "heads", "--model", support::kTinyModel, "--text",

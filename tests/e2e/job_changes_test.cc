@@ -100,6 +100,29 @@ TEST_F(JobChangesTest, ACheckpointAndAPauseCostNoStepAndChangeNoBit) {
   EXPECT_EQ(platform_.ctl({"jobs", "redrive", id}).code, 3) << "it has not failed";
 }
 
+TEST_F(JobChangesTest, AHeldJobIsCheckedWaitsAndIsTheSameJobOnceItStarts) {
+  const auto straight = platform_.ctl(support::with(job(6), {"--follow"})).json();
+  ASSERT_EQ(straight.at("state"), "JOB_STATE_SUCCEEDED");
+
+  const Outcome checked = platform_.ctl(support::with(job(6), {"--hold", "--follow"}));
+  ASSERT_EQ(checked.code, 0) << checked.err;
+  EXPECT_EQ(checked.json().at("state"), "JOB_STATE_PAUSED") << checked.out;
+  EXPECT_EQ(checked.json().at("pause_reason"), "PAUSE_REASON_AWAITING_START");
+  EXPECT_EQ(checked.json().at("last_checkpoint"), "");
+  const std::string id = checked.json().at("id");
+  EXPECT_TRUE(
+      support::eventually([&] { return platform_.processes("dex-trainer").empty(); }, 30'000));
+  EXPECT_TRUE(begun_at(id).empty()) << "nothing was trained";
+  EXPECT_THAT(platform_.ctl({"jobs", "events", id}).out, HasSubstr("estimate_updated"));
+
+  ASSERT_EQ(platform_.ctl({"jobs", "resume", id}).code, 0);
+  const auto ended = platform_.ctl({"jobs", "watch", id}).json();
+  EXPECT_EQ(ended.at("state"), "JOB_STATE_SUCCEEDED");
+  EXPECT_EQ(ended.at("attempt"), 2);
+  EXPECT_EQ(begun_at(id), std::vector<int>{0});
+  EXPECT_EQ(weights_of(ended, "held"), weights_of(straight, "straight"));
+}
+
 TEST_F(JobChangesTest, DeletedJobsAndAdaptersLeaveNothing) {
   const auto job = platform_.ctl(support::with(this->job(4), {"--follow"})).json();
   ASSERT_EQ(job.at("state"), "JOB_STATE_SUCCEEDED");

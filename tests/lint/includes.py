@@ -25,6 +25,7 @@ ROOMS = {
     # The contract and the limits of its values; protoc makes the rest.
     "proto": ((), ("protobuf",)),
     "services/base": ((), ()),
+    "services/statistics": (("services/base",), ()),
     "services/auth": (("services/base",), ()),
     "services/monitor": (("services/base",), ("prometheus", "boost")),
     "services/rpc": (("services/base", "services/auth", "services/monitor", "proto"), ("grpc", "protobuf", "prometheus", "boost")),
@@ -38,14 +39,14 @@ ROOMS = {
     "scheduler/store": (("services/base", "scheduler/core"), ("hiredis",)),
     "scheduler/server": (
         ("services/base", "services/rpc", "services/auth", "services/monitor", "services/text", "services/data",
-         "scheduler/core", "scheduler/store", "proto"),
+         "services/statistics", "scheduler/core", "scheduler/store", "proto"),
         ("grpc", "protobuf", "prometheus", "boost"),
     ),
     "worker/agent": (
-        ("services/base", "services/rpc", "services/auth", "services/monitor", "proto"),
+        ("services/base", "services/rpc", "services/auth", "services/monitor", "services/statistics", "proto"),
         ("grpc", "protobuf", "prometheus", "boost"),
     ),
-    "worker/kernels": (("services/base",), ("libtorch",)),
+    "worker/kernels": (("services/base", "services/statistics"), ("libtorch",)),
     "worker/model": (("services/base", "services/text", "services/data", "worker/kernels"), ("libtorch",)),
     # Frames and specs are converted in files that hold no tensor: PROTO_ONLY.
     "worker/train": (
@@ -53,11 +54,11 @@ ROOMS = {
         ("libtorch", "protobuf"),
     ),
     "worker/serve": (
-        ("services/base", "services/text", "services/data", "worker/kernels", "worker/model", "worker/evaluate", "proto"),
+        ("services/base", "services/statistics", "services/text", "services/data", "worker/kernels", "worker/model", "worker/evaluate", "proto"),
         ("libtorch", "protobuf"),
     ),
     "worker/evaluate": (
-        ("services/base", "services/text", "services/data", "worker/kernels", "worker/model"),
+        ("services/base", "services/statistics", "services/text", "services/data", "worker/kernels", "worker/model"),
         ("libtorch",),
     ),
     "client": (("services/base", "services/rpc", "services/text", "services/data", "proto"), ("grpc", "protobuf", "boost")),

@@ -12,6 +12,7 @@ FORBIDDEN = [
     ("scheduler/store/x.cc", "#include <grpcpp/server.h>"),
     ("scheduler/server/x.cc", "#include <hiredis/hiredis.h>"),
     ("worker/agent/x.cc", "#include <ATen/ATen.h>"),
+    ("services/statistics/x.h", '#include "worker/evaluate/task.h"'),
     ("worker/model/x.cc", '#include "worker/train/loop.h"'),
     ("worker/model/x.cc", '#include "dex/v1/finetuning.pb.h"'),
     ("worker/train/x.cc", '#include <ATen/core/Tensor.h>\n#include "dex/v1/finetuning.pb.h"'),

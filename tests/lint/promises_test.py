@@ -27,7 +27,7 @@ TEST_F(
 TEST_P(TableTest, DoesWhatItSays) { figure(
     "queue", "attempts_per_second", 1); }
 // TESTING(NoTest, AtAll)
-"""
+""" + "".join(f'support::figure("P{i}", "times", {i});\n' for i in range(2, 21))
 
 
 def promises(changes=None):
@@ -95,6 +95,15 @@ class PromisesTest(unittest.TestCase):
     def test_a_misspelt_key_is_a_fault(self):
         self.write("tests/promises.toml", promises({"P3": 'promise = "a"\ntest = ["KillTest.NothingIsLost"]'}))
         self.assertIn("P3: test is not known", self.refused())
+
+    def test_each_promise_is_measured_beside_one_of_its_tests(self):
+        self.write("tests/unit/some_test.cc", SOURCE.replace('support::figure("P7", "times", 7);\n', ""))
+        self.assertIn("P7: no file of its tests notes a figure of it", self.refused("--check"))
+        self.write("tests/unit/another_test.cc", 'TEST(OtherTest, OfNothing) { support::figure("P7", "times", 7); }')
+        self.assertIn("P7: no file of its tests notes a figure of it", self.refused("--check"))
+        self.write("tests/unit/another_test.cc", 'TEST(OtherTest, OfSeven) { support::figure("P7", "times", 7); }')
+        self.write("tests/promises.toml", promises({"P7": 'promise = "text"\ntests = ["OtherTest.OfSeven"]'}))
+        self.assertEqual(self.call()[0], 0)
 
     def test_a_figure_in_the_sources_belongs_to_a_promise(self):
         self.write("tests/unit/some_test.cc", SOURCE.replace('"queue"', '"P77"'))

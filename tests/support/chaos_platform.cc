@@ -43,6 +43,10 @@ std::string ms(int64_t value) {
   return std::to_string(value);
 }
 
+RedisCall calls_of(RedisServer& redis) {
+  return [&redis](const std::vector<std::string>& args) { return redis.call(args); };
+}
+
 }  // namespace
 
 fs::path toy_trainer() {
@@ -64,7 +68,7 @@ void pass_time(int64_t ms) {
 
 ChaosPlatform::ChaosPlatform(const Options& options)
     : options_(options),
-      data_dir_(directory_ / "data"),
+      data_dir_(options.data_dir.empty() ? directory_ / "data" : options.data_dir),
       models_file_(write_tiny_model(directory_ / "models")),
       redis_("", options.redis_launcher) {
   fs::create_directories(data_dir_);
@@ -112,6 +116,7 @@ std::unique_ptr<Program> ChaosPlatform::new_scheduler(int i) {
   program.program = binary("dex-scheduler");
   program.log_file = directory_ / (name + ".log");
   program.metrics = free_address();
+  program.grpc = scheduler_grpc_.back();
   const auto& times = options_.times;
   program.args = {"--redis",
                   "unix:" + redis_.socket(),
@@ -152,6 +157,7 @@ std::unique_ptr<Program> ChaosPlatform::new_gateway() {
   program.program = binary("dex-gateway");
   program.log_file = directory_ / "gateway.log";
   program.metrics = free_address();
+  program.grpc = grpc_;
   program.args = {
       "--scheduler",      options_.proxies ? gateway_link_->address() : scheduler_grpc_.front(),
       "--listen",         grpc_,
@@ -166,13 +172,22 @@ std::unique_ptr<Program> ChaosPlatform::new_agent(int i) {
     agent_links_.push_back(std::make_unique<CutProxy>(scheduler_worker_));
   }
   const size_t own = static_cast<size_t>(i) % scheduler_worker_.size();
+  std::string scheduler =
+      options_.proxies ? agent_links_.back()->address() : scheduler_worker_[own];
   Program::Options program;
   program.name = name;
   program.program = binary("dex-worker");
   program.log_file = directory_ / (name + ".log");
   program.metrics = free_address();
+  program.grpc = free_address();
+  if (is_far(i)) {
+    // Schedulers listen on loopback only, so their end of the cable has a relay.
+    far_link_ = std::make_unique<CutProxy>(scheduler_worker_, FarNetwork::kHere);
+    scheduler = far_link_->address();
+    program.there = [far = options_.far](const auto& act) { far->visit(act); };
+  }
   program.args = {"--scheduler",
-                  options_.proxies ? agent_links_.back()->address() : scheduler_worker_[own],
+                  scheduler,
                   "--data-dir",
                   data_dir_.string(),
                   "--models",
@@ -186,7 +201,7 @@ std::unique_ptr<Program> ChaosPlatform::new_agent(int i) {
                   "--threads",
                   "1",
                   "--listen",
-                  free_address(),
+                  program.grpc,
                   "--metrics-listen",
                   program.metrics,
                   "--stop-grace-ms",
@@ -197,6 +212,9 @@ std::unique_ptr<Program> ChaosPlatform::new_agent(int i) {
                   ms(options_.inference_grace_ms),
                   "--min-free-bytes",
                   "1048576"};
+  if (options_.orphan_limit_ms >= 0) {
+    program.args.insert(program.args.end(), {"--orphan-limit-ms", ms(options_.orphan_limit_ms)});
+  }
   if (options_.engine.empty()) {
     program.args.emplace_back("--no-serve");
   } else {
@@ -323,27 +341,95 @@ bool ChaosPlatform::ready(int64_t limit_ms) {
   return true;
 }
 
-bool ChaosPlatform::stop() {
+bool ChaosPlatform::stop_agents_and_gateway() {
   // The agents give their jobs back while the schedulers still listen, all at the same time.
   const int64_t patience_ms = options_.stop_grace_ms + 30'000;
   bool good = true;
   for (const auto& agent : agents_) agent->signal(SIGTERM);
   for (const auto& agent : agents_)
     good = (!agent->running() || agent->wait(patience_ms) == 0) && good;
-  good = (!gateway_->running() || gateway_->stop(patience_ms) == 0) && good;
-  for (const auto& scheduler : schedulers_) {
-    good = (!scheduler->running() || scheduler->stop(patience_ms) == 0) && good;
-  }
+  return (!gateway_->running() || gateway_->stop(patience_ms) == 0) && good;
+}
+
+bool ChaosPlatform::stop_schedulers() {
+  bool good = true;
+  for (const auto& scheduler : schedulers_)
+    good = (!scheduler->running() || scheduler->stop(30'000) == 0) && good;
   return good;
+}
+
+bool ChaosPlatform::stop() {
+  const bool good = stop_agents_and_gateway();
+  return stop_schedulers() && good;
+}
+
+CounterValues ChaosPlatform::counted() {
+  return read_counters([this](const std::string& metric, const std::string& label) {
+    double sum = 0;
+    for (const auto& scheduler : schedulers_) {
+      if (scheduler->running()) sum += scheduler->metric(metric, label);
+    }
+    return sum;
+  });
+}
+
+bool ChaosPlatform::lost_counts() {
+  for (const auto& scheduler : schedulers_) {
+    if (!scheduler->running() || scheduler->starts() != 1) return true;
+    if (scheduler->metric("dex_redis_errors_total", "class=\"io\"") > 0) return true;
+  }
+  return false;
+}
+
+std::vector<std::string> ChaosPlatform::miscounted(EventCounts& events,
+                                                   const CounterValues& before) {
+  const bool some_lost = before.empty() && lost_counts();
+  std::vector<std::string> wrong;
+  // The store has its event a moment before the scheduler hears of it and counts.
+  (void)eventually(
+      [&] {
+        CounterValues values = counted();
+        for (const auto& [series, value] : before) values[series] -= value;
+        events.add(read_store(calls_of(redis_), events.last()).events);
+        wrong = events.differences(values, some_lost);
+        return wrong.empty();
+      },
+      5'000);
+  return wrong;
+}
+
+std::vector<std::string> ChaosPlatform::miscounted_during(const std::function<void()>& work) {
+  EventCounts events;
+  CounterValues before;
+  const bool quiet = eventually([&] {
+    const StoreSnapshot store = read_store(calls_of(redis_));
+    for (const auto& [id, job] : store.jobs) {
+      if (!is_terminal(text_of(job, "state"))) return false;
+    }
+    events = EventCounts();
+    events.add(store.events);
+    before = counted();
+    return before == counted();
+  });
+  if (!quiet) return {"jobs go on, so nothing can be compared"};
+  events.start_again();
+  work();
+  auto wrong = miscounted(events, before);
+  if (events.events() == 0) wrong.emplace_back("nothing has happened that could be counted");
+  return wrong;
 }
 
 std::vector<std::string> ChaosPlatform::wrong() {
   std::vector<std::string> wrong;
-  if (!stop()) wrong.emplace_back("a program did not end by itself");
-  const base::SystemClock clock;
   const auto add = [&wrong](const std::vector<std::string>& faults) {
     wrong.insert(wrong.end(), faults.begin(), faults.end());
   };
+  bool good = stop_agents_and_gateway();
+  EventCounts events;
+  add(miscounted(events, {}));
+  good = stop_schedulers() && good;
+  if (!good) wrong.emplace_back("a program did not end by itself");
+  const base::SystemClock clock;
   add(broken_invariants(redis_, clock.now_ms()));
   const StoreSnapshot store =
       read_store([this](const std::vector<std::string>& args) { return redis_.call(args); });

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -11,6 +12,8 @@
 #include "dex/v1/finetuning.pb.h"
 #include "scheduler/store/store.h"
 #include "tests/support/cut_proxy.h"
+#include "tests/support/event_counts.h"
+#include "tests/support/far_network.h"
 #include "tests/support/program.h"
 #include "tests/support/redis_server.h"
 #include "tests/support/temporary_directory.h"
@@ -19,7 +22,8 @@ namespace dex::support {
 
 // The programs of a platform without dexd, each in the hand of the test: Redis, schedulers, a
 // gateway and agents, which train the toy (toy_trainer.cc) on a tiny model. Everything it starts
-// dies with the thread that made it, which alone may use it, but for redis().call() and state().
+// dies with the thread that made it, which alone may use it, but for redis().call(), request() and
+// state().
 class ChaosPlatform {
  public:
   // For tests in which scheduler and Redis live: a lease that runs out is noticed from the start.
@@ -33,12 +37,18 @@ class ChaosPlatform {
     store::StoreTimes times{3000, 6000, 2000, 0, 0, 9000};
     int64_t sweep_ms = 500, beat_ms = 1000;
     int64_t stop_grace_ms = 5000, kill_grace_ms = 1000, inference_grace_ms = 2000;
+    int64_t orphan_limit_ms = -1;  // of agents; 0: none, -1: their own, 12 leases
     // A relay before the schedulers for every agent and one for the gateway: each then finds any
     // scheduler that lives. Without, agent n and the gateway know one scheduler by its address.
     bool proxies = false;
     std::filesystem::path trainer;  // default: the toy
     std::filesystem::path engine;   // default: none; agents then serve nothing
     std::vector<std::string> redis_launcher;
+    // Where the data lies, which outlives the platform; empty: a directory of its own.
+    std::filesystem::path data_dir;
+    // The last agent lives there, and reaches the schedulers over the cable. It outlives the
+    // platform; null: all live here. No engines then: gateways do not reach it.
+    const FarNetwork* far = nullptr;
   };
   // Starts everything, waits until it is ready and uploads a training file. Throws.
   explicit ChaosPlatform(const Options& options);
@@ -92,9 +102,12 @@ class ChaosPlatform {
   bool ready(int64_t limit_ms = 60'000);
   // Stops agents, gateway and schedulers by SIGTERM; false when one of them had to be killed.
   bool stop();
-  // stop(), then what is wrong with the store (jobs.md §14), with any artefact, or with a published
-  // chain; empty: nothing.
+  // stop(), then what is wrong with the store (jobs.md §14), with any artefact, with a published
+  // chain, or with what the schedulers have counted; empty: nothing.
   std::vector<std::string> wrong();
+  // What the schedulers count while `work` is done and the events of that time say otherwise (P18).
+  // First waits until every job has ended.
+  std::vector<std::string> miscounted_during(const std::function<void()>& work);
 
  private:
   void start_redis_side();
@@ -102,6 +115,16 @@ class ChaosPlatform {
   std::unique_ptr<Program> new_gateway();
   std::unique_ptr<Program> new_agent(int i);
   std::string upload(const std::string& side, int rows);
+  [[nodiscard]] bool is_far(int agent) const {
+    return options_.far != nullptr && agent == options_.agents - 1;
+  }
+  bool stop_agents_and_gateway();
+  bool stop_schedulers();
+  CounterValues counted();  // over all schedulers that run, since they were started
+  // What they have counted since `before` and `events` say otherwise, once they have had the time.
+  std::vector<std::string> miscounted(EventCounts& events, const CounterValues& before);
+  // Schedulers were killed with what they had counted, or did not get an answer of the store's.
+  bool lost_counts();
 
   const Options options_;
   const TemporaryDirectory directory_;
@@ -111,7 +134,7 @@ class ChaosPlatform {
   std::vector<std::string> scheduler_grpc_, scheduler_worker_;  // addresses
   std::string grpc_;
   std::vector<std::unique_ptr<CutProxy>> agent_links_;
-  std::unique_ptr<CutProxy> gateway_link_;
+  std::unique_ptr<CutProxy> gateway_link_, far_link_;
   std::vector<std::unique_ptr<Program>> schedulers_, agents_;
   std::unique_ptr<Program> gateway_;
   std::unique_ptr<client::Client> client_;

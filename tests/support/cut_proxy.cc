@@ -138,18 +138,19 @@ struct CutProxy::Connection {
   }
 };
 
-CutProxy::CutProxy(std::vector<std::string> upstreams)
+CutProxy::CutProxy(std::vector<std::string> upstreams, const std::string& host)
     : upstreams_(std::move(upstreams)),
       listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   sockaddr_in where = loopback(0);
   socklen_t size = sizeof where;
-  if (::bind(listener_.get(), reinterpret_cast<sockaddr*>(&where), sizeof where) != 0 ||
+  if (::inet_pton(AF_INET, host.c_str(), &where.sin_addr) != 1 ||
+      ::bind(listener_.get(), reinterpret_cast<sockaddr*>(&where), sizeof where) != 0 ||
       ::listen(listener_.get(), 64) != 0 ||
       ::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&where), &size) != 0) {
     throw std::runtime_error("the proxy cannot listen");
   }
-  address_ = "127.0.0.1:" + std::to_string(ntohs(where.sin_port));
+  address_ = host + ":" + std::to_string(ntohs(where.sin_port));
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
 }
 

@@ -10,13 +10,14 @@
 
 namespace dex::support {
 
-// A relay on loopback between two of our processes, which a test can cut, plug or slow down. A new
-// connection goes to the first of the upstreams that takes it, as a service name before several
-// replicas does. One thread moves the bytes; everything here is thread-safe and returns at once.
+// A relay between two of our processes, which a test can cut, plug or slow down. A new connection
+// goes to the first of the upstreams that takes it, as a service name before several replicas does.
+// One thread moves the bytes; everything here is thread-safe and returns at once.
 class CutProxy {
  public:
-  // "127.0.0.1:port" each; they may start later, and come and go.
-  explicit CutProxy(std::vector<std::string> upstreams);
+  // "127.0.0.1:port" each; they may start later, and come and go. Listens on any free port of
+  // `host`, an address of this machine.
+  explicit CutProxy(std::vector<std::string> upstreams, const std::string& host = "127.0.0.1");
   ~CutProxy();
   CutProxy(const CutProxy&) = delete;
   CutProxy& operator=(const CutProxy&) = delete;

@@ -45,6 +45,11 @@ void FakeScheduler::set_checkpoint_request(const std::string& request) {
   checkpoint_request_ = request;
 }
 
+void FakeScheduler::set_lease(int64_t lease_ms) {
+  const std::lock_guard lock(mutex_);
+  lease_ms_ = lease_ms;
+}
+
 void FakeScheduler::set_desired(const std::vector<iv1::DesiredAdapter>& desired) {
   const std::lock_guard lock(mutex_);
   desired_ = desired;
@@ -105,7 +110,7 @@ grpc::Status FakeScheduler::Register(grpc::ServerContext*, const iv1::RegisterRe
   if (outage_ == Outage::kBefore) return refuse();
   heard_.registrations.push_back(*in);
   known_ = true;
-  out->set_lease_ms(3000);
+  out->set_lease_ms(lease_ms_);
   out->set_beat_ms(50);
   return changed(lock);
 }

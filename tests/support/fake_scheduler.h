@@ -28,6 +28,7 @@ class FakeScheduler final : public iv1::WorkerService::Service {
   void offer(const iv1::ClaimedJob& job);
   void set_verdict(iv1::AttemptVerdict::Verdict verdict);
   void set_checkpoint_request(const std::string& request);  // in every answer to a beat
+  void set_lease(int64_t lease_ms);  // in every answer to Register; 3 s at first
   void set_desired(const std::vector<iv1::DesiredAdapter>& desired);
   // Calls fail UNAVAILABLE, before or after they took effect.
   enum class Outage { kNone, kBefore, kAfter };
@@ -74,6 +75,7 @@ class FakeScheduler final : public iv1::WorkerService::Service {
   std::string checkpoint_request_;
   std::vector<iv1::DesiredAdapter> desired_;
   int64_t desired_revision_ = 1;
+  int64_t lease_ms_ = 3000;
   Outage outage_ = Outage::kNone;
   bool finish_away_ = false;
   bool refuse_success_ = false;

@@ -23,6 +23,7 @@
 //   heads-only     success if it was told to choose heads and nothing else, else exit code 10
 //   prefix-cache     success if it was told where to keep what frozen layers compute, else 10
 //   no-prefix-cache  success if it was not, else 10
+//   held           ends as paused if it is told to check the job only, else exit code 10
 //   from-start     success if it was given no checkpoint, else exit code 10
 //   where          success, but the result lies outside the attempt's directory
 // As `dex-fake-trainer evaluation` it plays an evaluation's process, and behaves as its first file
@@ -30,6 +31,9 @@
 //   measured       exit code 10 unless it is the evaluation of a job's gates; a task is done, and
 //                  the adapter's loss is 0.5 (0.25 to 0.75) below the base's
 //   goes-on        the same, but needs what an earlier attempt has measured
+//   pairs          the same of three subjects, the third being the other adapter of SlotGatesTest,
+//                  with numbers by item: each of eight is 0.25 lower than the other adapter's
+//   pairs-without  the same of two subjects, since the other adapter is gone
 //   bad-file       a file in the wrong format
 //   too-large      out of memory
 //   crash          SIGABRT
@@ -267,6 +271,11 @@ int behave(FrameChannel& channel, const iv1::TrainerStart& start) {
     send_probe(channel, start.attempt_dir() + "/final");
     return 0;
   }
+  if (how == "held") {
+    if (!start.hold()) return 10;
+    send_result(channel, iv1::OUTCOME_PAUSED, "");
+    return 16;
+  }
   if (how == "go-on") {
     const bool given = start.start_adapter() == "ft:tiny:default::01" &&
                        start.start_adapter_dir().ends_with("/jobs/default/ftjob-0/final") &&
@@ -303,24 +312,53 @@ void stay(FrameChannel& channel) {
   }
 }
 
-bool is_of_gates(const iv1::EvaluatorStart& start) {
-  return start.spec().subjects_size() == 2 && start.spec().tasks_size() == 1 &&
-         start.adapters_size() == 1 && start.adapters(0).path().starts_with("/") &&
+// `others`: how many adapters beside base and result.
+bool is_of_gates(const iv1::EvaluatorStart& start, int others = 0) {
+  return start.spec().subjects_size() == 2 + others && start.spec().tasks_size() == 1 &&
+         start.adapters_size() == 1 + others && start.adapters(0).path().starts_with("/") &&
          start.adapters(0).path().ends_with("/attempt-5/final") &&
          start.adapters(0).id() == start.spec().subjects(1).adapter() &&
          start.attempt_dir().ends_with("/attempt-5/gates") &&
          std::filesystem::is_directory(start.attempt_dir());
 }
 
-// results.json and checksums.json, as a real evaluator leaves them.
-void send_report(FrameChannel& channel, const iv1::EvaluatorStart& start) {
+bool has_the_other(const iv1::EvaluatorStart& start) {
+  const auto& adapter = start.adapters(1);
+  return adapter.id() == "ft:tiny:default:old:00" && adapter.path().starts_with("/") &&
+         adapter.path().ends_with("/jobs/default/ftjob-0/final") &&
+         adapter.content_sha256() == "dd" && start.spec().subjects(2).adapter() == adapter.id();
+}
+
+// services/statistics/item_rows.h, written by hand.
+std::string items_of(const iv1::EvaluatorStart& start) {
+  std::string text = R"({"task": "perplexity", "files": ["ff"], "left_out": 0})"
+                     "\n";
+  for (const auto& subject : start.spec().subjects()) {
+    const std::string loss = subject.label() == "adapter" ? "2.75" : "3";
+    text += R"({"metric": "loss", "dims": {}, "subject": ")" + subject.label() +
+            R"(", "rule": {"shares": false, "lower_is_better": true, "exponential": false, )"
+            R"("judged": true}, "items": [0, 1, 2, 3, 4, 5, 6, 7], "values": [)";
+    for (int i = 0; i < 8; ++i) text += (i > 0 ? ", " : "") + loss;
+    text += "]}\n";
+  }
+  return text;
+}
+
+// results.json and checksums.json, as a real evaluator leaves them, and items where there are any.
+void send_report(FrameChannel& channel, const iv1::EvaluatorStart& start,
+                 const std::string& items = "") {
   const std::string results = R"({"results": [{"task": "perplexity", "rows": [
     {"subject": "base", "metric": "loss", "value": 3},
     {"subject": "adapter", "metric": "loss", "value": 2.5, "n": "8",
      "delta": -0.5, "deltaLow": -0.75, "deltaHigh": -0.25}]}]})";
-  const std::string manifest = R"({"results.json": ")" + dex::base::sha256_hex(results) + "\"}\n";
+  std::string manifest = R"({"results.json": ")" + dex::base::sha256_hex(results) + "\"";
   const std::filesystem::path folder = start.attempt_dir() + "/final";
   std::filesystem::create_directories(folder);
+  if (!items.empty()) {
+    std::ofstream(folder / "items-1.jsonl") << items;
+    manifest += R"(, "items-1.jsonl": ")" + dex::base::sha256_hex(items) + "\"";
+  }
+  manifest += "}\n";
   std::ofstream(folder / "results.json") << results;
   std::ofstream(folder / "checksums.json") << manifest;
   iv1::TrainerReport report;
@@ -376,6 +414,12 @@ int evaluate(FrameChannel& channel, const iv1::EvaluatorStart& start) {
     send_step(channel, 1);
     if (!told) send_checkpoint(channel, start.attempt_dir(), 1);
     send_report(channel, start);
+    return 0;
+  }
+  if (how == "pairs" || how == "pairs-without") {
+    const bool three = how == "pairs";
+    if (!is_of_gates(start, three ? 1 : 0) || (three && !has_the_other(start))) return 10;
+    send_report(channel, start, items_of(start));
     return 0;
   }
   iv1::TrainerReport report;

@@ -152,15 +152,20 @@ class SetsOracle {
       expected_["fileuse:" + file].insert(id);
       if (!store_.hashes.contains("file:" + file)) say(id + " lives and its file is gone");
     }
+    for (const std::string& needed : words_of(text_of(job, "uses"))) {
+      if (terminal) continue;
+      expected_["adapteruse:" + needed].insert(id);
+      if (!store_.hashes.contains("adapter:" + needed)) say(id + " lives and its adapter is gone");
+    }
   }
 
-  // Nobody is missing (scores of `fileuse` are free) and nobody is in a set without belonging
-  // there.
+  // Nobody is missing (scores of `fileuse` and `adapteruse` are free) and nobody is in a set
+  // without belonging there.
   void check_members() {
     static const std::set<std::string> others = {"ring",      "workers", "capped", "tfiles",
                                                  "tadapters", "desired", "hooks"};
     for (const auto& [key, ids] : expected_) {
-      if (!key.starts_with("fileuse:")) continue;
+      if (!key.starts_with("fileuse:") && !key.starts_with("adapteruse:")) continue;
       for (const std::string& id : ids) {
         if (!store_.zset(key).contains(id)) say(id + " is not in " + key);
       }

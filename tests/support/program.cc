@@ -20,6 +20,7 @@
 namespace dex::support {
 
 void Program::start() {
+  ++starts_;
   base::Subprocess::Options process;
   // As dexd starts its children: what it execs dies with this thread, however the test ends.
   process.program = (build_dir() / "bin/dexd").string();
@@ -27,9 +28,25 @@ void Program::start() {
   process.args.insert(process.args.end(), options_.args.begin(), options_.args.end());
   process.stdout_file = options_.log_file;
   process.stderr_file = options_.log_file;
-  auto started = base::Subprocess::start(process);
-  if (!started.ok()) throw std::runtime_error(started.status().to_string());
-  process_ = std::move(started).value();
+  there([&] {
+    auto started = base::Subprocess::start(process);
+    if (!started.ok()) throw std::runtime_error(started.status().to_string());
+    process_ = std::move(started).value();
+  });
+}
+
+void Program::there(const std::function<void()>& act) const {
+  if (options_.there) {
+    options_.there(act);
+  } else {
+    act();
+  }
+}
+
+std::string Program::page(const std::string& path) const {
+  std::string answer;
+  there([&] { answer = http_get(port_of(options_.metrics), path); });
+  return answer;
 }
 
 void Program::kill() {
@@ -60,14 +77,14 @@ bool Program::running() const {
 
 bool Program::ready() const {
   if (!running()) return false;
-  const std::string answer = http_get(port_of(options_.metrics), "/readyz");
+  const std::string answer = page("/readyz");
   return answer.find(" 200 ") < answer.find('\n');
 }
 
 double Program::metric(const std::string& metric, const std::string& label) const {
-  std::istringstream page(http_get(port_of(options_.metrics), "/metrics"));
+  std::istringstream lines(page("/metrics"));
   double sum = 0;
-  for (std::string line; std::getline(page, line);) {
+  for (std::string line; std::getline(lines, line);) {
     const bool named = line.starts_with(metric + " ") || line.starts_with(metric + "{");
     if (named && line.find(label) != std::string::npos) {
       sum += std::stod(line.substr(line.rfind(' ') + 1));

@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,6 +22,9 @@ class Program {
     std::vector<std::string> args;
     std::filesystem::path log_file;  // its output, over all starts
     std::string metrics;             // address of /readyz and /metrics
+    std::string grpc;                // address of its gRPC server, whose health can be watched
+    // Runs something where the program lives, like another network; empty: here.
+    std::function<void(const std::function<void()>&)> there;
   };
   explicit Program(Options options) : options_(std::move(options)) {}
 
@@ -35,7 +39,9 @@ class Program {
   int stop(int64_t limit_ms);
 
   [[nodiscard]] const std::string& name() const { return options_.name; }
+  [[nodiscard]] const std::string& grpc() const { return options_.grpc; }
   [[nodiscard]] bool running() const;
+  [[nodiscard]] int starts() const { return starts_; }  // how often it was started
   [[nodiscard]] pid_t pid() const { return process_->pid(); }
   // /readyz answers 200. Waits up to 20 s for a frozen one.
   [[nodiscard]] bool ready() const;
@@ -46,8 +52,12 @@ class Program {
   [[nodiscard]] std::vector<pid_t> children(const std::string& program) const;
 
  private:
+  void there(const std::function<void()>& act) const;
+  [[nodiscard]] std::string page(const std::string& path) const;  // of its metrics port
+
   const Options options_;
   std::unique_ptr<base::Subprocess> process_;
+  int starts_ = 0;
 };
 
 // A free port of loopback below those that the kernel gives to connections, so that nobody takes it

@@ -89,8 +89,12 @@ void RunningPlatform::start() {
 }
 
 int RunningPlatform::stop() {
-  dexd_->signal(SIGTERM);
-  const auto status = dexd_->wait(120'000);
+  ask_to_stop();
+  return wait(120'000);
+}
+
+int RunningPlatform::wait(int64_t limit_ms) {
+  const auto status = dexd_->wait(limit_ms);
   const int code = status ? (status->signal ? 128 + status->signal : status->code) : -1;
   if (!status) dexd_->terminate(0);
   dexd_.reset();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <csignal>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -39,6 +40,9 @@ class RunningPlatform {
   void start();
   // SIGTERM, and the exit code that dexd ended with.
   int stop();
+  // The two halves of it; −1 when dexd had to be killed after `limit_ms`.
+  void ask_to_stop() { dexd_->signal(SIGTERM); }
+  int wait(int64_t limit_ms);
 
   // dexctl with --output json against this platform.
   Outcome ctl(std::vector<std::string> args, int64_t limit_ms = 600'000) const;

@@ -2,6 +2,7 @@
 // frames, checkpoints and final/ written whole or not at all, a resume that checks every byte. How
 // it behaves stands in the job's suffix, words between dots:
 //   ms-<n>           a step takes n ms (default 10)
+//   points-<n>       n events after each step
 //   block-<step>     this step takes blockms-<n> ms, and nothing is read meanwhile
 //   abort-<step>     SIGABRT after this step
 //   killagent-<step> SIGKILL to its agent after this step
@@ -87,6 +88,7 @@ class Toy {
       if (const auto why = wait_a_step()) return leave(*why);
       state_ = dex::support::toy_step(state_, ++step_);
       progress();
+      points();
       if (every_ > 0 && step_ % every_ == 0) {
         if (const int code = save()) return code;
       }
@@ -135,6 +137,14 @@ class Toy {
     progress.mutable_progress()->set_step(static_cast<uint32_t>(step_));
     progress.mutable_progress()->set_total_steps(static_cast<uint32_t>(total_));
     channel_.offer(report.SerializeAsString());
+  }
+  void points() {
+    for (int64_t i = 0; i < value("points", 0); ++i) {
+      iv1::TrainerReport report;
+      report.mutable_event()->set_type("metrics");
+      report.mutable_event()->mutable_metrics()->set_step(static_cast<uint32_t>(step_));
+      send(report);
+    }
   }
   int result(iv1::Outcome outcome, const std::string& code, int exit) {
     iv1::TrainerReport report;

@@ -12,6 +12,7 @@
 #include "services/base/files.h"
 #include "services/base/version.h"
 #include "services/monitor/monitor_server.h"
+#include "services/rpc/live_call.h"
 #include "services/rpc/server.h"
 #include "worker/agent/device_lock.h"
 #include "worker/agent/engine_set.h"
@@ -110,7 +111,9 @@ base::Status run_agent(const AgentOptions& options, base::StopSignals& signals) 
       engines);
 
   // Before the engines' service, after the engines: its calls end before they do.
-  rpc::Room room({});
+  rpc::Room::Options room_options;
+  room_options.transfers.threads = 1;  // nothing is uploaded here, and generations wait for nobody
+  rpc::Room room(room_options);
   InferenceService inference(room, engines, paths, ids);
   rpc::Server::Options server_options;
   server_options.address = options.listen;
@@ -130,6 +133,7 @@ base::Status run_agent(const AgentOptions& options, base::StopSignals& signals) 
   beating = &heartbeat;
 
   const auto ready = [&]() -> base::Status {
+    if (signals.token().stop_requested()) return rpc::server_draining();
     if (!heartbeat.registered()) {
       return base::unavailable("STORE_UNAVAILABLE", "not registered with the scheduler yet");
     }
@@ -168,6 +172,7 @@ base::Status run_agent(const AgentOptions& options, base::StopSignals& signals) 
     if (broken) signals.request();  // the slots wait for it too
   }
   spdlog::info("draining");
+  server->set_serving("", false);  // before anything that takes time; its calls go on
   iv1::DrainRequest farewell;
   farewell.set_worker_id(options.worker_id);
   const auto drained = client.drain(farewell);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,15 +35,15 @@ struct AgentOptions {
   int64_t stop_grace_ms = 300'000;  // for a trainer's last checkpoint
   int64_t kill_grace_ms = 10'000;
   int64_t inference_grace_ms = 30'000;            // for open generations when draining
-  int64_t orphan_limit_ms = 0;                    // 0: attempts outlive any outage of the scheduler
+  std::optional<int64_t> orphan_limit_ms;         // as Attempt::Options has it
   int64_t min_free_bytes = 256 << 20;             // less: no claim
   int64_t prefix_cache_bytes = int64_t{4} << 30;  // of DIR/cache/prefix; 0: none
 };
 
 // The whole worker: engines, inference door, heartbeat and slots. Blocks until a stop signal, then
-// drains: running trainers write a checkpoint and their jobs are given back, open generations end
-// or are cut at the grace. Fails when it cannot start, and when none of the models that it serves
-// can be loaded (then it stops as after a signal).
+// drains: health and /readyz say so at once, running trainers write a checkpoint and their jobs are
+// given back, open generations end or are cut at the grace. Fails when it cannot start, and when
+// none of the models that it serves can be loaded (then it stops as after a signal).
 base::Status run_agent(const AgentOptions& options, base::StopSignals& signals);
 
 }  // namespace dex::agent

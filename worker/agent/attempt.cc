@@ -7,6 +7,7 @@
 
 #include "proto/gate_tasks.h"
 #include "services/base/files.h"
+#include "services/rpc/times.h"
 #include "worker/agent/artefact_start.h"
 #include "worker/agent/earlier_checkpoint.h"
 #include "worker/agent/evaluator_start.h"
@@ -43,6 +44,7 @@ Attempt::Attempt(iv1::ClaimedJob job, const Options& options, const DataPaths& p
                  WorkerMetrics& metrics)
     : job_(std::move(job)),
       options_(options),
+      orphan_limit_ms_(options.orphan_limit_ms.value_or(kOrphanLeases * options.lease_ms)),
       paths_(paths),
       models_(models),
       clock_(clock),
@@ -160,6 +162,7 @@ base::Result<iv1::TrainerStart> Attempt::trainer_start() {
   start.set_job_id(job_.job_id());
   start.set_heads_only(job_.kind() == kHeadSelection);
   start.set_probe_only(job_.kind() == kProbe);
+  start.set_hold(job_.hold());
   *start.mutable_spec() = job_.spec();
   start.set_model_dir(model->folder.string());
   start.set_base_model_name(model->name);
@@ -221,9 +224,9 @@ AttemptEnd Attempt::supervise(TrainerProcess& trainer, bool is_trainer) {
       break;
     }
     const int64_t now = clock_.steady_ms();
-    if (options_.orphan_limit_ms > 0 && now - last_answer_ms_ > options_.orphan_limit_ms) {
-      order(Order::kDrain);
-    }
+    // Long after its lease ran out another worker has the job, and this attempt can publish
+    // nothing.
+    if (orphan_limit_ms_ > 0 && now - last_answer_ms_ > orphan_limit_ms_) order(Order::kDrain);
     const auto due = stop.due(order_, now);
     push(trainer, due);
     if (due.sigkill) break;
@@ -377,14 +380,12 @@ StallClock::Options Attempt::stall_options(bool is_trainer) const {
 dex::v1::FineTuningEvent Attempt::event(const std::string& type,
                                         dex::v1::FineTuningEvent::Level level,
                                         const std::string& message) const {
-  const int64_t now_ms = clock_.now_ms();
   dex::v1::FineTuningEvent event;
   event.set_type(type);
   event.set_message(message);
   event.set_level(level);
   event.set_attempt(job_.attempt());
-  event.mutable_create_time()->set_seconds(now_ms / 1000);
-  event.mutable_create_time()->set_nanos(static_cast<int32_t>(now_ms % 1000 * 1'000'000));
+  *event.mutable_create_time() = rpc::timestamp(clock_.now_ms());
   return event;
 }
 

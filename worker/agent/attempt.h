@@ -27,6 +27,7 @@ namespace dex::agent {
 // belongs to one thread; orders and log() may come from any.
 class Attempt {
  public:
+  static constexpr int64_t kOrphanLeases = 12;
   struct Options {
     TrainerProcess::Options trainer;
     // Of evaluations, gates, and jobs about one adapter: dex-engine evaluation.
@@ -36,8 +37,11 @@ class Attempt {
     int64_t prefix_cache_bytes = 0;      // bound of cache/prefix below the data directory; 0: none
     int64_t first_sign_ms = 1'800'000;   // until the first step: loading may take long
     int64_t default_stall_ms = 600'000;  // when the spec does not say
-    int64_t orphan_limit_ms = 0;         // without an answer from the scheduler; 0: no limit
     int64_t look_ms = 250;               // how often orders and the clock are looked at
+    int64_t lease_ms = 30'000;           // the scheduler's, which Slot fills in
+    // So long without an answer of the scheduler, and the trainer stops with a checkpoint. 0:
+    // never; nothing: kOrphanLeases of lease_ms (jobs.md §4).
+    std::optional<int64_t> orphan_limit_ms;
   };
 
   // paths, models, clock and metrics outlive this object.
@@ -112,6 +116,7 @@ class Attempt {
 
   const iv1::ClaimedJob job_;
   const Options options_;
+  const int64_t orphan_limit_ms_;  // 0: never
   const DataPaths& paths_;
   const std::vector<BaseModelEntry>& models_;
   const base::Clock& clock_;

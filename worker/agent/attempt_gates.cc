@@ -1,6 +1,5 @@
 // The second half of an attempt whose gates ask for tasks: the evaluator measures base and new
 // adapter, and what it finds joins the trainer's result before anything is published.
-#include <google/protobuf/timestamp.pb.h>
 #include <spdlog/spdlog.h>
 
 #include <csignal>
@@ -11,6 +10,7 @@
 
 #include "proto/gates.h"
 #include "services/base/files.h"
+#include "services/rpc/times.h"
 #include "worker/agent/attempt.h"
 #include "worker/agent/gate_checkpoint.h"
 #include "worker/agent/gate_stage.h"
@@ -23,11 +23,6 @@ constexpr const char* kGatesFolder = "gates";  // the evaluator's own attempt di
 // Ends without a report in one attempt after which gates are not measured. The kernel's choice of
 // what to end for want of memory looks like any other crash, and costs no training either.
 constexpr int kMostCrashes = 2;
-
-void stamp(int64_t now_ms, google::protobuf::Timestamp& out) {
-  out.set_seconds(now_ms / 1000);
-  out.set_nanos(static_cast<int32_t>(now_ms % 1000 * 1'000'000));
-}
 
 // Something that the job is not to blame for, and that may be gone at the next try.
 Verdict try_again(const base::Status& status) {
@@ -122,14 +117,14 @@ void Attempt::offer_trained() {
 void Attempt::take_gate_progress(const iv1::TrainerReport::TrainerProgress& progress) {
   auto figures = trained_->progress();
   figures.set_estimated_remaining_seconds(progress.progress().estimated_remaining_seconds());
-  stamp(clock_.now_ms(), *figures.mutable_last_updated_time());
+  *figures.mutable_last_updated_time() = rpc::timestamp(clock_.now_ms());
   log_.set_progress(progress.phase(), figures);
 }
 
 Verdict Attempt::judge_gates(const AttemptEnd& end) {
   const Verdict verdict = judge(end);
   if (verdict.outcome == iv1::OUTCOME_SUCCESS) {
-    const auto report = read_gate_report(end.result->result(), paths_);
+    const auto report = read_gate_report(end.result->result(), tasks_with_others(job_), paths_);
     if (!report.ok()) {
       result_.reset();
       return try_again(report.status());

@@ -25,6 +25,8 @@ constexpr const char* kTrained = "trained.json";
 constexpr const char* kKeptManifest = "MANIFEST.json";
 constexpr const char* kArtefactManifest = "checksums.json";
 constexpr const char* kReport = "results.json";
+constexpr const char* kItems =
+    "items-";  // and the task's number from 1 (worker/evaluate/README.md)
 constexpr int64_t kLargestKept = 64 << 20;  // as the trainer's state.json
 constexpr size_t kPiece = 1 << 20;
 
@@ -140,14 +142,23 @@ base::Result<iv1::TrainedState> take_up_trained(const iv1::CheckpointRef& checkp
   return state;
 }
 
-base::Result<dex::v1::EvaluationReport> read_gate_report(const iv1::AttemptResult& evaluated,
-                                                         const DataPaths& paths) {
+base::Result<GateReport> read_gate_report(const iv1::AttemptResult& evaluated,
+                                          const std::vector<bool>& with_items,
+                                          const DataPaths& paths) {
   DEX_ASSIGN_OR_RETURN(const fs::path folder, paths.absolute(evaluated.uri()));
   DEX_ASSIGN_OR_RETURN(const Manifest manifest,
                        read_manifest(folder, kArtefactManifest, evaluated.manifest_sha256()));
-  dex::v1::EvaluationReport report;
-  DEX_RETURN_IF_ERROR(read_message(folder, manifest, kReport, report));
-  return report;
+  GateReport out;
+  DEX_RETURN_IF_ERROR(read_message(folder, manifest, kReport, out.report));
+  out.items.resize(static_cast<size_t>(out.report.results_size()));
+  for (size_t task = 0; task < out.items.size() && task < with_items.size(); ++task) {
+    const std::string name = kItems + std::to_string(task + 1) + ".jsonl";
+    if (!with_items[task] || !manifest.hashes.contains(name)) continue;
+    DEX_ASSIGN_OR_RETURN(const std::string text, base::read_file(folder / name, kLargestKept));
+    if (manifest.hashes.value(name, "") != base::sha256_hex(text)) return corrupt(folder / name);
+    DEX_ASSIGN_OR_RETURN(out.items[task], statistics::parse_items(text));
+  }
+  return out;
 }
 
 }  // namespace dex::agent

@@ -1,11 +1,14 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
+#include <vector>
 
 #include "dex/internal/v1/frames.pb.h"
 #include "dex/internal/v1/worker.pb.h"
 #include "dex/v1/evaluation.pb.h"
 #include "services/base/status.h"
+#include "services/statistics/item_rows.h"
 #include "worker/agent/data_paths.h"
 
 // What an attempt keeps on the disk while the gates of its finished training are measured, so that
@@ -37,8 +40,16 @@ base::Result<iv1::TrainedState> take_up_trained(const iv1::CheckpointRef& checkp
                                                 const std::filesystem::path& attempt_dir,
                                                 const DataPaths& paths);
 
-// The report in the final/ of an evaluator, whose path may be absolute.
-base::Result<dex::v1::EvaluationReport> read_gate_report(const iv1::AttemptResult& evaluated,
-                                                         const DataPaths& paths);
+// What an evaluator has published.
+struct GateReport {
+  dex::v1::EvaluationReport report;
+  // Of each of its tasks; nothing where an older evaluator has kept none.
+  std::vector<std::optional<statistics::TaskItems>> items;
+};
+// Reads it from the final/ of an evaluator, whose path may be absolute. Items only of tasks that
+// `with_items` says, since they are large.
+base::Result<GateReport> read_gate_report(const iv1::AttemptResult& evaluated,
+                                          const std::vector<bool>& with_items,
+                                          const DataPaths& paths);
 
 }  // namespace dex::agent

@@ -1,10 +1,16 @@
 #include "worker/agent/gate_stage.h"
 
+#include <algorithm>
+#include <filesystem>
 #include <map>
+#include <set>
+#include <string>
+#include <system_error>
 #include <utility>
 
 #include "proto/gate_tasks.h"
 #include "proto/gates.h"
+#include "services/statistics/paired.h"
 #include "worker/agent/evaluator_start.h"
 
 namespace dex::agent {
@@ -14,6 +20,68 @@ namespace {
 dex::v1::EvaluationSpec evaluation_of(const iv1::ClaimedJob& job) {
   const std::string& base = job.base_model().empty() ? job.spec().model() : job.base_model();
   return proto::gate_evaluation(job.spec(), base, job.adapter_id());
+}
+
+bool is_there(const std::string& folder, const DataPaths& paths) {
+  const auto path = paths.absolute(folder);
+  std::error_code ignored;
+  return path.ok() && std::filesystem::is_directory(*path, ignored);
+}
+
+// Removes the subjects whose adapter the evaluator would look for in vain.
+void drop_missing(iv1::ClaimedJob& evaluation) {
+  std::set<std::string> known = {""};  // the base
+  for (const auto& adapter : evaluation.evaluated_adapters()) known.insert(adapter.id());
+  auto& subjects = *evaluation.mutable_evaluation()->mutable_subjects();
+  for (int i = subjects.size() - 1; i >= 0; --i) {
+    if (!known.contains(subjects.Get(i).adapter())) subjects.DeleteSubrange(i, 1);
+  }
+}
+
+// The row of the gate's metric and dims, with the difference to the other adapter's in place of the
+// base's: the numbers that the base's difference is made of, paired by sample in the same way.
+dex::v1::EvaluationRow row_against(const dex::v1::Gate& gate, const statistics::ItemRow& own,
+                                   const statistics::ItemRow& other,
+                                   const dex::v1::EvaluationSpec& evaluation) {
+  dex::v1::EvaluationRow row;
+  row.set_subject(proto::kAdapterSubject);
+  row.set_metric(gate.metric());
+  *row.mutable_dims() = gate.dims();
+  const statistics::Pairs pairs = statistics::pairs_of(other, own);
+  const auto found = statistics::compare(
+      pairs.base, pairs.subject, own.rule,
+      {.confidence = evaluation.confidence(), .seed = static_cast<uint64_t>(evaluation.seed())});
+  if (!found) return row;
+  row.set_delta(found->delta);
+  row.set_n(found->n);
+  if (found->interval) {
+    row.set_delta_low(found->interval->low);
+    row.set_delta_high(found->interval->high);
+  }
+  return row;
+}
+
+dex::v1::GateResult judge_against_other(const dex::v1::Gate& gate,
+                                        const dex::v1::EvaluationSpec& evaluation,
+                                        const std::optional<statistics::TaskItems>& items) {
+  if (!items) return proto::unmeasured_gate(gate, "its task has kept no numbers by item");
+  std::map<std::string, std::string> dims;
+  for (const auto& [key, value] : gate.dims()) dims[key] = value;
+  const std::string label = proto::label_of_other(evaluation, gate);
+  const auto* own = statistics::find_row(*items, gate.metric(), dims, proto::kAdapterSubject);
+  const auto* other = statistics::find_row(*items, gate.metric(), dims, label);
+  const bool measured = std::any_of(items->rows.begin(), items->rows.end(),
+                                    [&label](const auto& row) { return row.subject == label; });
+  if (!measured) {
+    return proto::unmeasured_gate(
+        gate, gate.adapter() + " was deleted before it could be measured beside the new adapter");
+  }
+  if (own == nullptr || other == nullptr)
+    return proto::unmeasured_gate(gate,
+                                  "the task gave no such row: its file or an adapter lacks it");
+  google::protobuf::RepeatedPtrField<dex::v1::EvaluationRow> rows;
+  *rows.Add() = row_against(gate, *own, *other, evaluation);
+  return proto::judge_gate(gate, rows);
 }
 
 }  // namespace
@@ -31,20 +99,40 @@ base::Result<iv1::EvaluatorStart> gate_evaluator_start(const iv1::ClaimedJob& jo
   adapter.set_id(job.adapter_id());
   adapter.set_path(trained.result().uri());
   adapter.set_content_sha256(trained.result().manifest_sha256());
+  for (const auto& other : job.evaluated_adapters()) {
+    if (is_there(other.path(), paths)) *evaluation.add_evaluated_adapters() = other;
+  }
+  drop_missing(evaluation);
   if (trained.has_evaluation()) *evaluation.mutable_checkpoint() = trained.evaluation();
   return evaluator_start(evaluation, models, paths);
 }
 
+std::vector<bool> tasks_with_others(const iv1::ClaimedJob& job) {
+  const dex::v1::EvaluationSpec evaluation = evaluation_of(job);
+  std::vector<bool> out(static_cast<size_t>(evaluation.tasks_size()), false);
+  for (const auto& gate : job.spec().gates()) {
+    if (!gate.has_evaluation() || !proto::compares_with_other(gate)) continue;
+    const int task = proto::task_of_gate(evaluation, gate);
+    if (task >= 0) out[static_cast<size_t>(task)] = true;
+  }
+  return out;
+}
+
 std::vector<dex::v1::GateResult> judge_task_gates(const iv1::ClaimedJob& job,
-                                                  const dex::v1::EvaluationReport& report) {
+                                                  const GateReport& measured) {
   const dex::v1::EvaluationSpec evaluation = evaluation_of(job);
   std::vector<dex::v1::GateResult> results;
   for (const auto& gate : job.spec().gates()) {
     if (!gate.has_evaluation()) continue;
     const int task = proto::task_of_gate(evaluation, gate);
-    results.push_back(task >= 0 && task < report.results_size()
-                          ? proto::judge_gate(gate, report.results(task).rows())
-                          : proto::unmeasured_gate(gate, "its task has no result"));
+    if (task < 0 || task >= measured.report.results_size()) {
+      results.push_back(proto::unmeasured_gate(gate, "its task has no result"));
+    } else if (proto::compares_with_other(gate)) {
+      results.push_back(
+          judge_against_other(gate, evaluation, measured.items.at(static_cast<size_t>(task))));
+    } else {
+      results.push_back(proto::judge_gate(gate, measured.report.results(task).rows()));
+    }
   }
   return results;
 }

@@ -5,26 +5,31 @@
 
 #include "dex/internal/v1/frames.pb.h"
 #include "dex/internal/v1/worker.pb.h"
-#include "dex/v1/evaluation.pb.h"
 #include "services/base/status.h"
 #include "worker/agent/data_paths.h"
+#include "worker/agent/gate_checkpoint.h"
 #include "worker/agent/model_list.h"
 
 // The second half of an attempt whose gates ask for tasks of EvaluationService (finetuning.proto,
-// Gate): an evaluation of base and new adapter, and what the gates say of its rows. Pure.
+// Gate): an evaluation of base, new adapter and those that gates compare it with, and what the
+// gates say of its rows.
 namespace dex::agent {
 
 namespace iv1 = dex::internal::v1;
 
-// The evaluator's first frame, without its attempt's directory. Fails as evaluator_start does.
+// The evaluator's first frame, without its attempt's directory. Another adapter whose folder is
+// gone is left out: it was deleted since. Fails as evaluator_start does.
 base::Result<iv1::EvaluatorStart> gate_evaluator_start(const iv1::ClaimedJob& job,
                                                        const iv1::TrainedState& trained,
                                                        const std::vector<BaseModelEntry>& models,
                                                        const DataPaths& paths);
 
-// What the gates with an evaluation found, in their order.
+// Of the tasks of that evaluation, which ones a gate asks another adapter about.
+std::vector<bool> tasks_with_others(const iv1::ClaimedJob& job);
+
+// What the gates with an evaluation found, in their order. Pure, as the rest.
 std::vector<dex::v1::GateResult> judge_task_gates(const iv1::ClaimedJob& job,
-                                                  const dex::v1::EvaluationReport& report);
+                                                  const GateReport& measured);
 // The same where the evaluation could not be done, which is no reason to lose the training: they
 // have not passed, and say why.
 std::vector<dex::v1::GateResult> unmeasured_task_gates(const iv1::ClaimedJob& job,

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <string>
@@ -74,8 +75,11 @@ void add_flags(CLI::App& app, AgentOptions& o, std::string& level) {
   app.add_option("--stop-grace-ms", o.stop_grace_ms, "for a trainer's last checkpoint");
   app.add_option("--kill-grace-ms", o.kill_grace_ms, "between SIGTERM and SIGKILL");
   app.add_option("--inference-grace-ms", o.inference_grace_ms, "for open generations");
-  app.add_option("--orphan-limit-ms", o.orphan_limit_ms,
-                 "stop a trainer after so long without an answer of the scheduler, 0 = never");
+  app.add_option_function<int64_t>(
+         "--orphan-limit-ms", [&o](const int64_t& ms) { o.orphan_limit_ms = ms; },
+         "stop a trainer, with a checkpoint, after so long without an answer of the scheduler, "
+         "0 = never (default: 12 of the scheduler's leases)")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--min-free-bytes", o.min_free_bytes, "claim nothing with less free disk");
   app.add_option("--prefix-cache-bytes", o.prefix_cache_bytes,
                  "bound of DIR/cache/prefix, what frozen layers of jobs compute (default: 4 GiB; "

@@ -4,19 +4,13 @@
 #include <nlohmann/json.hpp>
 
 #include "services/base/files.h"
+#include "services/base/ids.h"
 
 namespace dex::agent {
 
 namespace {
 
 constexpr int64_t kLargestList_bytes = 1 << 20;
-
-// [a-z0-9][a-z0-9.-]{0,63}: it becomes a label and part of adapter ids.
-bool is_model_name(const std::string& name) {
-  const auto alphanumeric = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
-  return !name.empty() && name.size() <= 64 && alphanumeric(name[0]) &&
-         std::ranges::all_of(name, [&](char c) { return alphanumeric(c) || c == '.' || c == '-'; });
-}
 
 std::string text_of(const nlohmann::json& object, const char* key) {
   const auto found = object.find(key);
@@ -44,7 +38,7 @@ base::Result<std::vector<BaseModelEntry>> read_model_list(const std::filesystem:
       entry.tokenizer_sha256 = text_of(item, "tokenizer_sha256");
       entry.chat_template_sha256 = text_of(item, "chat_template_sha256");
     }
-    if (!is_model_name(entry.name) || entry.folder.empty()) {
+    if (!base::is_model_name(entry.name) || entry.folder.empty()) {
       return base::invalid_argument(
           "INVALID_FIELD",
           file.string() + ": model " + std::to_string(models.size()) +

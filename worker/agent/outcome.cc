@@ -119,6 +119,9 @@ Verdict judge(const AttemptEnd& end) {
 
 Verdict judge_training(const AttemptEnd& end, const iv1::ClaimedJob& job) {
   Verdict result = judge(end);
+  // A pause that nobody ordered would put the job back into the queue, and no counter would end it.
+  if (result.outcome == iv1::OUTCOME_PAUSED && end.order != Order::kPause && !job.hold())
+    result.outcome = iv1::OUTCOME_RELEASE;
   if (result.outcome != iv1::OUTCOME_OOM || job.kind() == kEvaluation) return result;
   if (job.kind() != kProbe && micro_batch_of(result, job) != 1) return result;
   result.outcome = iv1::OUTCOME_FAIL_FINAL;

@@ -45,7 +45,8 @@ struct Verdict {
 Verdict judge(const AttemptEnd& end);
 
 // The same for a trainer's end, where the job decides too: out of memory is final if there is no
-// smaller micro-batch to try (jobs.md §6), and for a probe, which answers for one setting.
+// smaller micro-batch to try (jobs.md §6), and for a probe, which answers for one setting. Of its
+// own accord a trainer pauses only a job that is to be checked and held.
 Verdict judge_training(const AttemptEnd& end, const iv1::ClaimedJob& job);
 
 // The trainer refused its checkpoint, and nobody stopped it meanwhile: another one, or none, may

@@ -109,8 +109,9 @@ void Slot::give_back_unheard_claim() {
 }
 
 void Slot::work(const iv1::ClaimedJob& job, const std::stop_token& drain) {
-  auto attempt =
-      std::make_shared<Attempt>(job, options_.attempt, paths_, models_, clock_, metrics_);
+  auto options = options_.attempt;
+  options.lease_ms = heartbeat_.lease_ms();
+  auto attempt = std::make_shared<Attempt>(job, options, paths_, models_, clock_, metrics_);
   attempts_.add(attempt);  // from here on its lease is renewed
   heartbeat_.poke();
   Verdict verdict;

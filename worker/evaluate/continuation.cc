@@ -1,20 +1,29 @@
 #include "worker/evaluate/continuation.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace dex::evaluate {
 
 Subject::Scoring continuation(const Subject& subject, std::string_view prompt,
                               std::string_view choice) {
+  const std::string one(choice);
+  return std::move(continuations(subject, prompt, std::span(&one, 1)).front());
+}
+
+std::vector<Subject::Scoring> continuations(const Subject& subject, std::string_view prompt,
+                                            std::span<const std::string> choices) {
   const size_t last = prompt.find_last_not_of(" \t\r\n");
   const size_t cut = last == std::string_view::npos ? 0 : last + 1;
-  std::string whole(prompt);
-  whole += choice;
-  Subject::Scoring out{subject.encode(whole), 0};
-  const auto size = static_cast<int32_t>(out.tokens.size());
   const auto before = static_cast<int32_t>(subject.encode(prompt.substr(0, cut)).size());
-  // A tokenizer may join the prompt's end and the choice into one token: that one is scored then.
-  out.first = std::max(1, std::min(before, size - 1));
+  std::vector<Subject::Scoring> out;
+  for (const std::string& choice : choices) {
+    Subject::Scoring& item = out.emplace_back();
+    item.tokens = subject.encode(std::string(prompt) + choice);
+    // A tokenizer may join the prompt's end and the choice into one token: that one is scored then.
+    const auto size = static_cast<int32_t>(item.tokens.size());
+    item.first = std::max(1, std::min(before, size - 1));
+  }
   return out;
 }
 

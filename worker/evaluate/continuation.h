@@ -1,7 +1,9 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "worker/evaluate/subject.h"
 
@@ -12,6 +14,9 @@ namespace dex::evaluate {
 // tokenised together and cut at the prompt's own number of tokens. At least one token is scored.
 Subject::Scoring continuation(const Subject& subject, std::string_view prompt,
                               std::string_view choice);
+// The same for several choices behind one prompt, whose own tokens are counted once.
+std::vector<Subject::Scoring> continuations(const Subject& subject, std::string_view prompt,
+                                            std::span<const std::string> choices);
 
 // The likeliness of one choice, on three scales.
 struct ChoiceScore {

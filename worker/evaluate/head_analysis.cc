@@ -124,6 +124,19 @@ void observe_ranges(const std::vector<double>& eigenvalues, std::vector<Observat
   }
 }
 
+// n/d of every sequence's CKA (method.md §4.4), and what it means where it is small.
+std::string similarity_note(const std::vector<double>& positions_per_dimension) {
+  const auto [least, most] = std::ranges::minmax(positions_per_dimension);
+  std::string out = "cka: n/d, a sequence's tokens by a head's width, is " + range_end(least);
+  if (least < most) out += " to " + range_end(most);
+  if (least < kFewPositions) {
+    out +=
+        "; below 10 the value of one sequence means little: take a larger seq_length, or "
+        "compare means over many sequences only";
+  }
+  return out;
+}
+
 bool asks_for_any(const HeadQuestion& question) {
   return question.entropy || question.importance || question.cosine || question.cka ||
          question.sparsity || question.hessian;
@@ -244,7 +257,7 @@ void HeadAnalysis::run(Subject& subject, const Hooks& hooks, std::vector<Observa
             " tokens were measured, " + std::to_string(options_.sequences) + " of " +
             std::to_string(options_.length) + " were asked for; heads are measured in fp32");
   const auto count = static_cast<int64_t>(sequences.size());
-  std::vector<double> eigenvalues;
+  std::vector<double> eigenvalues, positions_per_dimension;
   int64_t unsettled = 0;
   for (int64_t i = 0; i < count; ++i) {
     const auto& sequence = sequences[static_cast<size_t>(i)];
@@ -254,10 +267,12 @@ void HeadAnalysis::run(Subject& subject, const Hooks& hooks, std::vector<Observa
     const HeadMeasures found = subject.measure_heads(sequence, question, hooks.stop);
     observe_all(found, i, sequence.size(), out);
     if (found.entropy_of_magnitudes) hooks.say(subject.label() + ": " + kSignedEntropyNote);
+    if (!found.cka.empty()) positions_per_dimension.push_back(found.positions_per_dimension);
     if (found.hessian) eigenvalues.push_back(*found.hessian);
     if (found.hessian && !found.hessian_settled) ++unsettled;
     hooks.report(subject, i + 1, count);
   }
+  if (!positions_per_dimension.empty()) hooks.say(similarity_note(positions_per_dimension));
   if (!eigenvalues.empty()) observe_ranges(eigenvalues, out);
   if (unsettled > 0) hooks.say(subject.label() + ": " + unsettled_note(unsettled, count));
 }

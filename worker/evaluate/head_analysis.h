@@ -13,7 +13,8 @@ namespace dex::evaluate {
 // a number a pair of heads, their means by layer and over all. Every value is a mean over the
 // sequences that have it (sparsity: over the entries of their maps), and intervals resample
 // sequences. So CKA is the mean of each sequence's unbiased value, not that of all
-// positions together (`dex-engine heads`), which no resample of sequences could give an interval.
+// positions together (`dex-engine heads`), which no resample of sequences could give an interval; a
+// note says n/d of the sequences, and warns below 10.
 // Dims: layer, head; of pairs also other, head < other. Nothing of it is better or worse: a
 // difference that is real is DIFFERENT.
 // With sparsity come negative_share and negative_mass, and of an adapter whose branch has such

@@ -21,10 +21,11 @@ struct HeadQuestion {
 // Only what was asked for is filled; pairs are 1 − cosine or CKA of heads h and g, NaN where not
 // defined. H: the heads that have a map and an output each (model::Config::output_heads).
 struct HeadMeasures {
-  HeadTable entropy, importance;                      // [L][H]
-  bool entropy_of_magnitudes = false;                 // of signed maps, as in HeadScores
-  std::vector<HeadTable> cosine;                      // [L][H][H]
-  std::vector<HeadTable> cka;                         // [L][H][H], the unbiased variant of §4.4
+  HeadTable entropy, importance;       // [L][H]
+  bool entropy_of_magnitudes = false;  // of signed maps, as in HeadScores
+  std::vector<HeadTable> cosine;       // [L][H][H]
+  std::vector<HeadTable> cka;          // [L][H][H], the unbiased variant of §4.4
+  double positions_per_dimension = 0;  // n/d of cka: the document's tokens, a head's width
   HeadTable sparsity, negative_share, negative_mass;  // [L][H]: MapSparsity::Result
   // With sparsity, of a branch that has such directions, RemovedTable: [L][H], or [L][1] of one map
   // over all heads; NaN where no branch acts. Else empty.
@@ -36,6 +37,10 @@ struct HeadMeasures {
 
 // Ranges of the histogram of eigenvalues over documents (method.md §4.6).
 inline constexpr int32_t kEigenvalueBins = 10;
+
+// n/d below which CKA means little (method.md §4.4): the biased one is too high, of a single
+// document the unbiased one is noise.
+inline constexpr double kFewPositions = 10;
 
 // What is said beside such numbers.
 inline constexpr const char* kSignedEntropyNote =

@@ -25,7 +25,6 @@ namespace {
 using nlohmann::json;
 
 constexpr int64_t kMaxFileBytes = int64_t{256} << 20;
-constexpr double kFewPositions = 10;  // n/d below which biased CKA means little (method.md §4.4)
 
 // The sequences as documents of which every token but the first is predicted.
 struct Sequences {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace dex::evaluate {
@@ -29,23 +30,41 @@ void remember(std::vector<std::string>& seen, const std::string& value) {
   if (std::ranges::find(seen, value) == seen.end()) seen.push_back(value);
 }
 
+std::string needles_of(const ResultRow& row) {
+  const std::string* needles = find(row.dims, "needles");
+  return needles == nullptr ? "" : *needles;
+}
+
 }  // namespace
 
+std::vector<std::string> heat_maps_of(std::span<const ResultRow> rows, const std::string& metric,
+                                      const std::string& subject) {
+  std::vector<std::string> needles, maps;
+  for (const ResultRow& row : rows) remember(needles, needles_of(row));
+  for (const std::string& each : needles) {
+    std::string map = heat_map(rows, metric, subject, each);
+    if (!map.empty()) maps.push_back(std::move(map));
+  }
+  return maps;
+}
+
 std::string heat_map(std::span<const ResultRow> rows, const std::string& metric,
-                     const std::string& subject) {
+                     const std::string& subject, const std::string& needles) {
   std::vector<std::string> lengths, depths;  // as the rows have them: ascending
   std::map<std::pair<std::string, std::string>, double> shares;
   for (const ResultRow& row : rows) {
     const std::string* length = find(row.dims, "length");
     const std::string* depth = find(row.dims, "depth");
-    if (row.metric != metric || row.subject != subject || length == nullptr || depth == nullptr)
+    if (row.metric != metric || row.subject != subject || length == nullptr || depth == nullptr ||
+        needles_of(row) != needles)
       continue;
     remember(lengths, *length);
     remember(depths, *depth);
     shares[{*length, *depth}] = row.value;
   }
   if (shares.empty()) return {};
-  const std::string title = metric + ", " + subject;
+  const std::string title =
+      metric + ", " + subject + (needles.empty() ? "" : ", needles " + needles);
   const size_t left = std::max<size_t>(title.size(), 11) + 2;
   std::string out = title + std::string(left - title.size(), ' ');
   for (const std::string& length : lengths) out += padded(length, kCell - 1) + ' ';

@@ -2,6 +2,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "worker/evaluate/result.h"
 
@@ -13,8 +14,13 @@ namespace dex::evaluate {
 //   accuracy, base      1024     2048
 //   depth   0 %     ████  95 ▒▒▒▒  40
 //
-// `rows` of other metrics, subjects and groupings are passed over; empty when none is left.
+// `rows` of other metrics, subjects and groupings are passed over; empty when none is left. Rows
+// with a dim `needles` only where it is `needles`, which the title then says.
 std::string heat_map(std::span<const ResultRow> rows, const std::string& metric,
-                     const std::string& subject);
+                     const std::string& subject, const std::string& needles = "");
+
+// One grid, or one for each value of the dim `needles`, in the order of the rows.
+std::vector<std::string> heat_maps_of(std::span<const ResultRow> rows, const std::string& metric,
+                                      const std::string& subject);
 
 }  // namespace dex::evaluate

@@ -25,6 +25,14 @@ std::string asked(const LabelledText& row) {
   return "Text: " + row.text + "\nLabel:";
 }
 
+// How many tokens both begin with, at most `most`.
+size_t same_beginning(const Subject::Scoring& a, const Subject::Scoring& b, size_t most) {
+  const size_t end = std::min({most, a.tokens.size(), b.tokens.size()});
+  size_t same = 0;
+  while (same < end && a.tokens[same] == b.tokens[same]) ++same;
+  return same;
+}
+
 }  // namespace
 
 struct InContext::Pass {
@@ -98,43 +106,70 @@ std::vector<InContext::Arrangement> InContext::arrangements(int32_t shots) const
   return out;
 }
 
-std::vector<Subject::Scoring> InContext::items_for(const Subject& subject,
-                                                   const Arrangement& arrangement) const {
+InContext::Round InContext::round_of(const Subject& subject, const Arrangement& arrangement) const {
   std::string examples;
   for (const uint32_t i : arrangement.examples) examples += shown(examples_[i]);
-  std::vector<Subject::Scoring> out;  // question by question, label by label
+  std::vector<std::string> answers;
+  for (const std::string& label : labels_) answers.push_back(" " + label);
+  Round out{arrangement.name, {}};
   for (const LabelledText& question : questions_) {
-    for (const std::string& label : labels_)
-      out.push_back(continuation(subject, examples + asked(question), " " + label));
+    const auto items = continuations(subject, examples + asked(question), answers);
+    size_t common = items.front().tokens.size();
+    for (const Subject::Scoring& item : items) common = same_beginning(items.front(), item, common);
+    Asked& kept = out.questions.emplace_back();
+    const auto& first = items.front().tokens;
+    const auto at = static_cast<std::ptrdiff_t>(common);
+    kept.beginning.assign(first.begin(), first.begin() + at);
+    for (const Subject::Scoring& item : items)
+      kept.ends.push_back({{item.tokens.begin() + at, item.tokens.end()}, item.first});
   }
   return out;
 }
 
-bool InContext::fits(const Subject& subject, int32_t shots) const {
+std::vector<Subject::Scoring> InContext::Round::items(size_t begin, size_t end) const {
+  std::vector<Subject::Scoring> out;
+  for (size_t q = begin; q < end; ++q) {
+    for (const Subject::Scoring& tail : questions[q].ends) {
+      Subject::Scoring& item = out.emplace_back();
+      item.tokens = questions[q].beginning;
+      item.tokens.insert(item.tokens.end(), tail.tokens.begin(), tail.tokens.end());
+      item.first = tail.first;
+    }
+  }
+  return out;
+}
+
+std::optional<std::vector<InContext::Round>> InContext::fitting_rounds(const Subject& subject,
+                                                                       int32_t shots) const {
   const auto limit = static_cast<size_t>(subject.trained_context());
-  const std::vector<Arrangement> orders = arrangements(shots);
+  std::vector<Round> out;
   // A tokenizer may make more tokens of the same examples in another order.
-  return std::ranges::all_of(orders, [&](const Arrangement& order) {
-    return std::ranges::all_of(items_for(subject, order),
-                               [&](const auto& item) { return item.tokens.size() <= limit; });
-  });
+  for (const Arrangement& order : arrangements(shots)) {
+    out.push_back(round_of(subject, order));
+    for (const Asked& question : out.back().questions) {
+      for (const Subject::Scoring& tail : question.ends) {
+        if (question.beginning.size() + tail.tokens.size() > limit) return std::nullopt;
+      }
+    }
+  }
+  return out;
 }
 
 // Which questions were answered right.
-std::vector<bool> InContext::ask(const Pass& pass, const Arrangement& arrangement,
+std::vector<bool> InContext::ask(const Pass& pass, const Round& round,
                                  std::vector<Observation>& out) const {
-  const Dims dims = {{"shots", std::to_string(pass.shots)}, {"order", arrangement.name}};
-  const std::vector<Subject::Scoring> items = items_for(pass.subject, arrangement);
+  const Dims dims = {{"shots", std::to_string(pass.shots)}, {"order", round.order}};
   const size_t each = labels_.size();
   std::vector<bool> right;
   const auto tokens_of = [&](size_t q) {
-    return static_cast<int64_t>(items[q * each].tokens.size() * each);
+    const Asked& question = round.questions[q];
+    return static_cast<int64_t>((question.beginning.size() + question.ends.front().tokens.size()) *
+                                each);
   };
   constexpr int64_t kTokensARun = 65'536;  // most of them shared: the examples
   constexpr size_t kQuestionsARun = 32;
   for (const Run& run : in_runs(questions_.size(), tokens_of, kTokensARun, kQuestionsARun)) {
-    const auto scores = pass.subject.score(
-        std::span(items).subspan(run.begin * each, (run.end - run.begin) * each), pass.hooks.stop);
+    const auto scores = pass.subject.score(round.items(run.begin, run.end), pass.hooks.stop);
     for (size_t q = run.begin; q < run.end; ++q) {
       std::vector<ChoiceScore> choices;
       Sample sample;
@@ -167,10 +202,10 @@ std::vector<bool> InContext::ask(const Pass& pass, const Arrangement& arrangemen
   return right;
 }
 
-void InContext::run_shots(const Pass& pass, std::vector<Observation>& out) const {
+void InContext::run_shots(const Pass& pass, const std::vector<Round>& rounds,
+                          std::vector<Observation>& out) const {
   std::vector<std::vector<bool>> right;  // an order: the questions
-  for (const Arrangement& arrangement : arrangements(pass.shots))
-    right.push_back(ask(pass, arrangement, out));
+  for (const Round& round : rounds) right.push_back(ask(pass, round, out));
   if (right.size() < 2) return;
   const auto correct = [](const std::vector<bool>& order) {
     return std::ranges::count(order, true);
@@ -185,10 +220,10 @@ void InContext::run_shots(const Pass& pass, std::vector<Observation>& out) const
 }
 
 void InContext::run(Subject& subject, const Hooks& hooks, std::vector<Observation>& out) {
-  std::vector<int32_t> fitting;
+  std::vector<std::pair<int32_t, std::vector<Round>>> fitting;  // by shots
   for (const int32_t shots : options_.shots) {
-    if (fits(subject, shots)) {
-      fitting.push_back(shots);
+    if (auto rounds = fitting_rounds(subject, shots)) {
+      fitting.emplace_back(shots, std::move(*rounds));
     } else {
       hooks.say(std::to_string(shots) + " examples do not fit the model's context of " +
                 std::to_string(subject.trained_context()) + " tokens and are left out");
@@ -205,9 +240,12 @@ void InContext::run(Subject& subject, const Hooks& hooks, std::vector<Observatio
               std::to_string(kOrdersOfMethod));
   int64_t done = 0, total = 0;
   const auto questions = static_cast<int64_t>(questions_.size());
-  for (const int32_t shots : fitting)
-    total += questions * static_cast<int64_t>(arrangements(shots).size());
-  for (const int32_t shots : fitting) run_shots({subject, hooks, shots, &done, total}, out);
+  for (const auto& [shots, rounds] : fitting)
+    total += questions * static_cast<int64_t>(rounds.size());
+  for (auto& [shots, rounds] : fitting) {
+    run_shots({subject, hooks, shots, &done, total}, rounds, out);
+    rounds.clear();
+  }
 }
 
 }  // namespace dex::evaluate

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,14 +43,29 @@ class InContext final : public Task {
     std::string name;                // "random 1", "by class"
     std::vector<uint32_t> examples;  // into examples_
   };
+  // What is asked about one question: it and every label behind an arrangement's examples, as
+  // tokens. Kept from the check whether it fits until it is scored, so what the labels' prompts
+  // have in common at their beginning, the examples and the question, is there once.
+  struct Asked {
+    std::vector<int32_t> beginning;
+    std::vector<Subject::Scoring> ends;  // a label: the tokens behind; `first` is of the whole
+  };
+  // One order of the examples, and what is asked in it: question by question.
+  struct Round {
+    std::string order;
+    std::vector<Asked> questions;
+    // Of the questions [begin, end), label by label.
+    [[nodiscard]] std::vector<Subject::Scoring> items(size_t begin, size_t end) const;
+  };
   struct Pass;  // one number of shots on one subject
   [[nodiscard]] std::vector<Arrangement> arrangements(int32_t shots) const;
-  [[nodiscard]] std::vector<Subject::Scoring> items_for(const Subject& subject,
-                                                        const Arrangement& arrangement) const;
-  std::vector<bool> ask(const Pass& pass, const Arrangement& arrangement,
-                        std::vector<Observation>& out) const;
-  void run_shots(const Pass& pass, std::vector<Observation>& out) const;
-  [[nodiscard]] bool fits(const Subject& subject, int32_t shots) const;
+  [[nodiscard]] Round round_of(const Subject& subject, const Arrangement& arrangement) const;
+  // Every order of so many shots; nothing where one of them does not fit the subject's context.
+  [[nodiscard]] std::optional<std::vector<Round>> fitting_rounds(const Subject& subject,
+                                                                 int32_t shots) const;
+  std::vector<bool> ask(const Pass& pass, const Round& round, std::vector<Observation>& out) const;
+  void run_shots(const Pass& pass, const std::vector<Round>& rounds,
+                 std::vector<Observation>& out) const;
 
   Options options_;
   std::vector<std::string> labels_;     // sorted

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <stdexcept>
 #include <utility>
 
@@ -65,16 +66,48 @@ struct MultiNeedle::Prompt {
   std::string text;      // as people read it: with `chat` the message
   std::string rendered;  // what became tokens
   NeedleDraw draw;
+  int32_t queries = 0;
   Dims dims;
 };
 
-MultiNeedle::MultiNeedle(Options options, const TextFile& filler) : options_(std::move(options)) {
-  if (options_.needles < 1 || options_.needles > most_needles())
-    fail("--n-needles must be from 1 to " + number(most_needles()) + ", got " +
-         number(options_.needles));
-  if (options_.queries < 1 || options_.queries > options_.needles)
-    fail("--n-queries must be from 1 to the " + number(options_.needles) + " needles, got " +
-         number(options_.queries));
+std::vector<MultiNeedle::Setting> MultiNeedle::settings_of(const Options& options) {
+  const bool given = !options.needle_counts.empty();
+  const std::vector<int32_t> counts = given ? options.needle_counts : std::vector{options.needles};
+  const std::vector<int32_t>& queries = options.query_counts;
+  if (queries.size() > 1 && queries.size() != counts.size()) {
+    fail("--n-queries must be one number, or one for each of the " + number(std::ssize(counts)) +
+         " of --n-needles, got " + number(std::ssize(queries)));
+  }
+  std::vector<Setting> out;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    const int32_t usual = given ? std::min(options.queries, counts[i]) : options.queries;
+    const Setting setting = {counts[i],
+                             queries.empty() ? usual : queries[queries.size() == 1 ? 0 : i]};
+    if (setting.needles < 1 || setting.needles > most_needles())
+      fail("--n-needles must be from 1 to " + number(most_needles()) + ", got " +
+           number(setting.needles));
+    if (setting.queries < 1 || setting.queries > setting.needles)
+      fail("--n-queries must be from 1 to the " + number(setting.needles) + " needles, got " +
+           number(setting.queries));
+    if (std::ranges::find(out, setting.needles, &Setting::needles) != out.end())
+      fail("--n-needles names " + number(setting.needles) + " twice");
+    out.push_back(setting);
+  }
+  return out;
+}
+
+std::string MultiNeedle::settings_text(const Options& options) {
+  std::string out;
+  for (const Setting& setting : settings_of(options)) {
+    out += (out.empty() ? "" : "; ") + number(setting.needles) +
+           (setting.needles == 1 ? " needle, " : " needles, ") + number(setting.queries) +
+           " asked for";
+  }
+  return out;
+}
+
+MultiNeedle::MultiNeedle(Options options, const TextFile& filler)
+    : options_(std::move(options)), settings_(settings_of(options_)) {
   if (options_.samples_per_cell < 1)
     fail("--samples-per-cell must be at least 1, got " + number(options_.samples_per_cell));
   for (const int32_t depth : options_.depths_percent) {
@@ -89,7 +122,13 @@ MultiNeedle::MultiNeedle(Options options, const TextFile& filler) : options_(std
 }
 
 std::vector<Metric> MultiNeedle::metrics() const {
-  const std::vector<std::vector<std::string>> groupings = {{}, {"length"}, {"length", "depth"}};
+  std::vector<std::vector<std::string>> groupings = {{}, {"length"}, {"length", "depth"}},
+                                        by_length = {{}, {"length"}};
+  if (settings_.size() > 1) {
+    for (auto* each : {&groupings, &by_length}) {
+      for (auto& dims : *each) dims.insert(dims.begin(), "needles");
+    }
+  }
   constexpr auto kBootstrap = IntervalKind::kBootstrap;
   std::vector<Metric> out = {{"accuracy", IntervalKind::kWilson, false, false, groupings},
                              {"all", IntervalKind::kWilson, false, false, groupings},
@@ -98,12 +137,8 @@ std::vector<Metric> MultiNeedle::metrics() const {
   for (const PromptPart part : kRest) {
     // Noise is better left alone; a sink and the question are neither good nor bad.
     const bool noise = part == PromptPart::kOtherNeedles || part == PromptPart::kFiller;
-    out.push_back({"attention_" + std::string(evaluate::name(part)),
-                   kBootstrap,
-                   true,
-                   false,
-                   {{}, {"length"}},
-                   noise});
+    out.push_back({"attention_" + std::string(evaluate::name(part)), kBootstrap, true, false,
+                   by_length, noise});
   }
   return out;
 }
@@ -148,21 +183,23 @@ void MultiNeedle::find_parts(const Subject& subject, const std::string& haystack
                    subject.encode_with_starts(prompt.rendered).starts, prompt.tokens.size());
 }
 
-MultiNeedle::Prompt MultiNeedle::prompt_for(const Subject& subject, Filler& filler, int32_t length,
-                                            int32_t depth, uint64_t item) const {
+MultiNeedle::Prompt MultiNeedle::prompt_for(const Subject& subject, Filler& filler,
+                                            const Cell& cell, uint64_t draw) const {
   Prompt out;
-  out.draw = draw_needles(options_.needles, depth / 100.0, static_cast<uint32_t>(sentences_.size()),
-                          options_.seed, item);
-  const NeedleQuestion question = ask_for(out.draw.needles, options_.queries);
-  const int32_t room = length - answer_tokens();
+  const int32_t length = cell.length, needles = cell.setting.needles;
+  out.queries = cell.setting.queries;
+  out.draw = draw_needles(needles, cell.depth / 100.0, static_cast<uint32_t>(sentences_.size()),
+                          options_.seed, draw);
+  const NeedleQuestion question = ask_for(out.draw.needles, out.queries);
+  const int32_t for_answer = answer_tokens(cell.setting), room = length - for_answer;
   // What stands there without any filler; the rest of the length is for sentences.
   std::vector<std::string> sentences;
   std::vector<int32_t> counts;
   ask(subject, build_haystack({}, {}, out.draw), question, out);
   const auto bare = static_cast<int32_t>(out.tokens.size());
   if (bare > room) {
-    fail("the needles do not fit: " + number(options_.needles) + " needles, the question and " +
-         number(answer_tokens()) + " tokens for the answer need " + number(bare + answer_tokens()) +
+    fail("the needles do not fit: " + number(needles) + " needles, the question and " +
+         number(for_answer) + " tokens for the answer need " + number(bare + for_answer) +
          " tokens, the length is " + number(length) +
          "; ask for longer ones with --lengths or for fewer with --n-needles");
   }
@@ -189,15 +226,20 @@ MultiNeedle::Prompt MultiNeedle::prompt_for(const Subject& subject, Filler& fill
     counts.pop_back();
   }
   find_parts(subject, haystack, out);
-  out.dims = {{"length", number(length)}, {"depth", number(depth)}};
+  out.dims = {{"length", number(length)}, {"depth", number(cell.depth)}};
+  if (settings_.size() > 1) out.dims.emplace(out.dims.begin(), "needles", number(needles));
   return out;
 }
 
 std::vector<MultiNeedle::Cell> MultiNeedle::cells_for(const std::vector<int32_t>& lengths) const {
   std::vector<Cell> out;
-  for (const int32_t length : lengths) {
-    for (const int32_t depth : options_.depths_percent)
-      out.insert(out.end(), static_cast<size_t>(options_.samples_per_cell), Cell{length, depth});
+  for (const Setting& setting : settings_) {
+    for (const int32_t length : lengths) {
+      for (const int32_t depth : options_.depths_percent) {
+        out.insert(out.end(), static_cast<size_t>(options_.samples_per_cell),
+                   Cell{setting, length, depth});
+      }
+    }
   }
   return out;
 }
@@ -205,10 +247,10 @@ std::vector<MultiNeedle::Cell> MultiNeedle::cells_for(const std::vector<int32_t>
 void MultiNeedle::observe(const Subject& subject, const Hooks& hooks, const Prompt& prompt,
                           const Subject::Generated& answer, int64_t item,
                           std::vector<Observation>& out) const {
-  const int32_t found = numbers_found(answer.text, prompt.draw.needles, options_.queries);
-  const double asked = options_.queries;
+  const int32_t found = numbers_found(answer.text, prompt.draw.needles, prompt.queries);
+  const double asked = prompt.queries;
   out.push_back({kNeedleAccuracy, item, prompt.dims, static_cast<double>(found), asked});
-  out.push_back({kAllNeedles, item, prompt.dims, found == options_.queries ? 1.0 : 0.0, 1});
+  out.push_back({kAllNeedles, item, prompt.dims, found == prompt.queries ? 1.0 : 0.0, 1});
   const auto share = [&](PromptPart part) {
     // A part that no token of the prompt has is not among the shares.
     const auto at = static_cast<size_t>(part);
@@ -237,7 +279,7 @@ void MultiNeedle::observe(const Subject& subject, const Hooks& hooks, const Prom
     for (const PromptPart part : kPromptParts)
       sample.attention.emplace_back(evaluate::name(part), share(part));
   }
-  for (int32_t n = 0; n < options_.queries; ++n)
+  for (int32_t n = 0; n < prompt.queries; ++n)
     sample.expected += (n > 0 ? " " : "") + prompt.draw.needles[n].number;
   hooks.sample(sample);
 }
@@ -247,7 +289,10 @@ void MultiNeedle::run(Subject& subject, const Hooks& hooks, std::vector<Observat
   const std::vector<Cell> cells = cells_for(lengths);
   Filler filler{subject, sentences_, std::vector<int32_t>(sentences_.size(), -1)};
   // The shortest length is refused before anything is computed.
-  static_cast<void>(prompt_for(subject, filler, *std::ranges::min_element(lengths), 0, 0));
+  for (const Setting& setting : settings_) {
+    static_cast<void>(
+        prompt_for(subject, filler, {setting, *std::ranges::min_element(lengths), 0}, 0));
+  }
   if (options_.samples_per_cell < kSamplesOfMethod)
     hooks.say(number(options_.samples_per_cell) + " samples a cell; a firm grid needs " +
               number(kSamplesOfMethod));
@@ -256,13 +301,14 @@ void MultiNeedle::run(Subject& subject, const Hooks& hooks, std::vector<Observat
   const auto tokens_of = [&](size_t i) { return int64_t{cells[i].length}; };
   constexpr int64_t kTokensARun = 8192;
   constexpr size_t kPromptsARun = 16;
+  const size_t samples_a_setting = cells.size() / settings_.size();
   for (const Run& run : in_runs(cells.size(), tokens_of, kTokensARun, kPromptsARun)) {
     std::vector<Prompt> prompts;
     std::vector<Subject::Generation> items;
     for (size_t i = run.begin; i < run.end; ++i) {
-      prompts.push_back(prompt_for(subject, filler, cells[i].length, cells[i].depth, i));
+      prompts.push_back(prompt_for(subject, filler, cells[i], i % samples_a_setting));
       items.push_back({.prompt = std::move(prompts.back().tokens),
-                       .max_tokens = answer_tokens(),
+                       .max_tokens = answer_tokens(cells[i].setting),
                        .parts = std::move(prompts.back().parts)});
       if (!options_.chat) items.back().stop = {"\n"};
     }

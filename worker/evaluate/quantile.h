@@ -1,11 +1,9 @@
 #pragma once
 
-#include <vector>
+#include "services/statistics/quantile.h"
 
 namespace dex::evaluate {
 
-// The q-quantile, 0 ≤ q ≤ 1, with linear interpolation between the order statistics around
-// q·(n − 1), numpy's default. `values` need not be sorted; at least one.
-double quantile_of(std::vector<double> values, double q);
+using statistics::quantile_of;
 
 }  // namespace dex::evaluate

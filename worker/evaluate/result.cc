@@ -21,18 +21,4 @@ const char* name(IntervalKind kind) {
   return "";
 }
 
-const char* name(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::kBetter:
-      return "BETTER";
-    case Verdict::kWorse:
-      return "WORSE";
-    case Verdict::kNoDifference:
-      return "NO_DIFFERENCE";
-    case Verdict::kDifferent:
-      return "DIFFERENT";
-  }
-  return "";
-}
-
 }  // namespace dex::evaluate

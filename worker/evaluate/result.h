@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "services/statistics/paired.h"
 #include "worker/evaluate/statistics.h"
 
 // What an evaluation yields: samples while it runs, rows at the end (api.md §2, result row).
@@ -17,21 +18,12 @@ using Dims = std::vector<std::pair<std::string, std::string>>;
 const std::string* find(const Dims& dims, const std::string& name);
 
 enum class IntervalKind { kWilson, kBootstrap, kNone };
-enum class Verdict { kBetter, kWorse, kNoDifference, kDifferent };
 const char* name(IntervalKind kind);  // "WILSON" …
-const char* name(Verdict verdict);    // "BETTER" …
 
-// A subject against the baseline on the samples that both have, in the metric's unit.
-struct Comparison {
-  double delta = 0;                  // subject − baseline
-  std::optional<Interval> interval;  // paired bootstrap; absent with fewer than two units
-  // BETTER or WORSE, or DIFFERENT where neither way is better, when the difference is real at the
-  // row's confidence: by McNemar's exact test where every sample is right or wrong, else when
-  // `interval` leaves out 0. Never with so few units that all of them going one way would still be
-  // chance (by the sign test: six at 95 %).
-  Verdict verdict = Verdict::kNoDifference;
-  int64_t n = 0;  // units that both have
-};
+// A subject against the baseline on the samples that both have.
+using statistics::Comparison;
+using statistics::name;
+using statistics::Verdict;
 
 struct ResultRow {
   std::string task;

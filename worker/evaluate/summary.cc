@@ -1,18 +1,14 @@
 #include "worker/evaluate/summary.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
-#include <cstdio>
 #include <map>
 #include <utility>
 
 namespace dex::evaluate {
 namespace {
 
-struct Number {
-  double value = 0, weight = 0;
-};
+using statistics::figure;
+using statistics::Number;
 // Items of one group of one subject. Several observations of an item add up: they share its fate in
 // a resample.
 using Items = std::map<int64_t, Number>;
@@ -24,21 +20,9 @@ Units units_of(const Items& items) {
   return out;
 }
 
-double ratio(const Number& sum, const Metric& metric) {
-  const double value = sum.weight > 0 ? sum.value / sum.weight : 0;
-  return metric.exponential ? std::exp(value) : value;
-}
-
-double of_all(const Units& units, const Metric& metric) {
-  Number sum;
-  for (const Number& unit : units) sum = {sum.value + unit.value, sum.weight + unit.weight};
-  return ratio(sum, metric);
-}
-
-double of_drawn(const Units& units, std::span<const uint32_t> drawn, const Metric& metric) {
-  Number sum;
-  for (const uint32_t i : drawn) sum = {sum.value + units[i].value, sum.weight + units[i].weight};
-  return ratio(sum, metric);
+statistics::MetricRule rule_of(const Metric& metric) {
+  return {metric.interval == IntervalKind::kWilson, metric.lower_is_better, metric.exponential,
+          metric.judged};
 }
 
 BootstrapOptions bootstrap_options(const EvaluationOptions& options) {
@@ -72,45 +56,14 @@ void add_interval(const Units& units, const Metric& metric, const EvaluationOpti
   }
   if (units.size() < 2) return;  // one unit says nothing of how much units differ
   row.kind = IntervalKind::kBootstrap;
+  const statistics::MetricRule rule = rule_of(metric);
   row.interval =
       bootstrap(static_cast<uint32_t>(units.size()), bootstrap_options(options),
-                [&](std::span<const uint32_t> drawn) { return of_drawn(units, drawn, metric); });
+                [&](std::span<const uint32_t> drawn) { return figure(units, drawn, rule); });
 }
 
-bool right_or_wrong(const Units& units) {
-  return std::ranges::all_of(units, [](const Number& unit) {
-    return unit.weight == 1 && (unit.value == 0 || unit.value == 1);
-  });
-}
-
-// Whether so many units could all go one way by chance (the sign test): then nothing that they say
-// is a difference.
-bool too_few(int64_t units, double confidence) {
-  return mcnemar_exact(0, units) >= 1 - confidence;
-}
-
-bool leaves_out_zero(const std::optional<Interval>& interval) {
-  return interval && (interval->low > 0 || interval->high < 0);
-}
-
-// Whether two lists of paired units differ beyond chance.
-bool differs(const Units& base, const Units& subject, const Metric& metric,
-             const std::optional<Interval>& interval, double confidence) {
-  if (metric.interval == IntervalKind::kWilson && right_or_wrong(base) && right_or_wrong(subject)) {
-    int64_t only_base = 0, only_subject = 0;
-    for (size_t i = 0; i < base.size(); ++i) {
-      only_base += base[i].value > subject[i].value ? 1 : 0;
-      only_subject += subject[i].value > base[i].value ? 1 : 0;
-    }
-    return mcnemar_exact(only_base, only_subject) < 1 - confidence;
-  }
-  // The bootstrap of a handful of units is too narrow: it never sees what is not among them.
-  if (too_few(static_cast<int64_t>(base.size()), confidence)) return false;
-  return leaves_out_zero(interval);
-}
-
-std::optional<Comparison> compare(const Items& base_items, const Items& subject_items,
-                                  const Metric& metric, const EvaluationOptions& options) {
+std::optional<Comparison> compare_items(const Items& base_items, const Items& subject_items,
+                                        const Metric& metric, const EvaluationOptions& options) {
   Units base, subject;
   for (const auto& [item, number] : base_items) {
     const auto same = subject_items.find(item);
@@ -118,24 +71,7 @@ std::optional<Comparison> compare(const Items& base_items, const Items& subject_
     base.push_back(number);
     subject.push_back(same->second);
   }
-  if (base.empty()) return std::nullopt;
-  Comparison out;
-  out.n = static_cast<int64_t>(base.size());
-  out.delta = of_all(subject, metric) - of_all(base, metric);
-  if (base.size() >= 2) {
-    out.interval =
-        bootstrap(static_cast<uint32_t>(base.size()), bootstrap_options(options),
-                  [&](std::span<const uint32_t> drawn) {
-                    return of_drawn(subject, drawn, metric) - of_drawn(base, drawn, metric);
-                  });
-  }
-  if (differs(base, subject, metric, out.interval, options.confidence)) {
-    const bool better = (out.delta < 0) == metric.lower_is_better;
-    out.verdict = !metric.judged ? Verdict::kDifferent
-                  : better       ? Verdict::kBetter
-                                 : Verdict::kWorse;
-  }
-  return out;
+  return statistics::compare(base, subject, rule_of(metric), bootstrap_options(options));
 }
 
 // The observation's values of `keys`; nullopt: it lacks one.
@@ -173,16 +109,22 @@ std::vector<Group> groups_of(int32_t metric, const std::vector<std::string>& key
   return groups;
 }
 
-// Numbers of units of rows that had too few for a verdict.
-std::string too_few_note(int64_t least, int64_t most, double confidence) {
-  int64_t needed = most + 1;
-  while (too_few(needed, confidence)) ++needed;
-  std::array<char, 24> at{};
-  std::snprintf(at.data(), at.size(), "%g %%", confidence * 100);
-  return "n = " + std::to_string(least) + (least < most ? " to " + std::to_string(most) : "") +
-         (least < most ? " are" : " is") + " too few for a verdict at " + at.data() +
-         ", which takes " + std::to_string(needed) +
-         " at least: such rows say NO_DIFFERENCE whatever their interval; give more data";
+// Rows of heads and of pairs of heads are tables, and too many.
+bool is_of_heads(const std::vector<std::string>& keys) {
+  return std::find(keys.begin(), keys.end(), "head") != keys.end();
+}
+
+statistics::ItemRow item_row(const std::string& subject, const Metric& metric, const Group& group,
+                             const Items& items) {
+  statistics::ItemRow row{.metric = metric.name,
+                          .subject = subject,
+                          .dims = {group.dims.begin(), group.dims.end()},
+                          .rule = rule_of(metric)};
+  for (const auto& [item, number] : items) {
+    row.items.push_back(item);
+    row.numbers.push_back(number);
+  }
+  return row;
 }
 
 }  // namespace
@@ -202,10 +144,11 @@ std::vector<ResultRow> summarise(const std::string& task, std::span<const Metric
                         .subject = observed[s].subject,
                         .metric = metric.name,
                         .dims = group.dims,
-                        .value = of_all(units, metric),
+                        .value = figure(units, rule_of(metric)),
                         .confidence = options.confidence};
           add_interval(units, metric, options, row);
-          if (s > 0) row.comparison = compare(group.items[0], group.items[s], metric, options);
+          if (s > 0)
+            row.comparison = compare_items(group.items[0], group.items[s], metric, options);
           rows.push_back(std::move(row));
         }
       }
@@ -214,29 +157,29 @@ std::vector<ResultRow> summarise(const std::string& task, std::span<const Metric
   return rows;
 }
 
-std::vector<std::string> verdict_notes(std::span<const ResultRow> rows, double confidence) {
-  int64_t least = 0, most = 0;  // units of the rows that had too few
-  bool by_test = false;
-  for (const ResultRow& row : rows) {
-    const bool open = row.comparison && row.comparison->verdict == Verdict::kNoDifference &&
-                      row.comparison->delta != 0;
-    if (!open) continue;
-    const int64_t n = row.comparison->n;
-    if (too_few(n, confidence)) {
-      least = most == 0 ? n : std::min(least, n);
-      most = std::max(most, n);
-    } else if (leaves_out_zero(row.comparison->interval)) {
-      by_test = true;
+std::vector<statistics::ItemRow> item_rows(std::span<const Metric> metrics,
+                                           std::span<const Observed> observed) {
+  std::vector<statistics::ItemRow> rows;
+  for (size_t m = 0; m < metrics.size(); ++m) {
+    for (const auto& keys : metrics[m].groupings) {
+      if (is_of_heads(keys)) continue;
+      for (const Group& group : groups_of(static_cast<int32_t>(m), keys, observed)) {
+        for (size_t s = 0; s < observed.size(); ++s) {
+          if (!group.items[s].empty())
+            rows.push_back(item_row(observed[s].subject, metrics[m], group, group.items[s]));
+        }
+      }
     }
   }
-  std::vector<std::string> notes;
-  if (most > 0) notes.push_back(too_few_note(least, most, confidence));
-  if (by_test) {
-    notes.emplace_back(
-        "where an interval leaves out 0 and the verdict is NO_DIFFERENCE, McNemar's exact test "
-        "decided: too few samples went from right to wrong or back");
+  return rows;
+}
+
+std::vector<std::string> verdict_notes(std::span<const ResultRow> rows, double confidence) {
+  std::vector<Comparison> comparisons;
+  for (const ResultRow& row : rows) {
+    if (row.comparison) comparisons.push_back(*row.comparison);
   }
-  return notes;
+  return statistics::verdict_notes(comparisons, confidence);
 }
 
 }  // namespace dex::evaluate

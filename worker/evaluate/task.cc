@@ -24,7 +24,9 @@ Evaluation evaluate(Task& task, std::span<Subject* const> subjects,
   }
   out.rows = summarise(task.name(), task.metrics(), observed, options);
   for (const std::string& text : verdict_notes(out.rows, options.confidence)) watched.note(text);
-  if (out.complete) out.files = task.files();
+  if (!out.complete) return out;
+  out.items = item_rows(task.metrics(), observed);
+  out.files = task.files();
   return out;
 }
 

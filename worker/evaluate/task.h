@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "services/statistics/item_rows.h"
 #include "worker/evaluate/result.h"
 #include "worker/evaluate/subject.h"
 
@@ -70,8 +71,9 @@ struct EvaluationOptions {
 struct Evaluation {
   bool complete = true;  // false: stopped; the rows are over what was observed until then
   std::vector<ResultRow> rows;
-  std::vector<std::string> notes;   // each once
-  std::vector<ExportedFile> files;  // Task::files(); none where it was stopped
+  std::vector<statistics::ItemRow> items;  // summary.h, item_rows(); none where it was stopped
+  std::vector<std::string> notes;          // each once
+  std::vector<ExportedFile> files;         // Task::files(); none where it was stopped
 };
 
 // Runs `task` on every subject, the first being the baseline, and sums up. When it is stopped, the

@@ -29,6 +29,30 @@ double read(const KvLayout& layout, const void* block, int64_t index) {
   return std::bit_cast<float>(uint32_t{static_cast<const uint16_t*>(block)[index]} << 16);
 }
 
+// Of one query over tokens 0 … visible − 1; −Inf where it sees nothing.
+std::vector<double> scores_of(const AttentionTile& tile, size_t query) {
+  const KvLayout& layout = *tile.layout;
+  const int64_t keys = tile.keys_at(), visible = tile.visible[query];
+  const int64_t hidden = tile.hidden.empty() ? 0 : tile.hidden[query];
+  std::vector<double> p(static_cast<size_t>(visible), -std::numeric_limits<double>::infinity());
+  for (int64_t t = hidden; t < visible; ++t) {
+    double dot = 0;
+    for (int64_t i = 0; i < layout.head_dim; ++i) {
+      dot += tile.queries[query][i] *
+             read(layout, tile.block(t), keys + i * kBlockTokens + t % kBlockTokens);
+    }
+    p[t] = dot * tile.scale;
+  }
+  return p;
+}
+
+void raise_largest(const AttentionTile& tile, size_t query) {
+  for (const double score : scores_of(tile, query)) {
+    if (std::isfinite(score))
+      *tile.largest = std::max(*tile.largest, static_cast<float>(std::abs(score)));
+  }
+}
+
 }  // namespace
 
 void write_kv(const KvLayout& layout, void* block, int64_t kv_head, int64_t slot, const float* key,
@@ -48,18 +72,7 @@ AttentionScratch::AttentionScratch(const KvLayout& layout)
     : memory_(static_cast<size_t>(kMostQueries * (64 + layout.padded_dim()))) {}
 
 std::vector<double> attention_weights(const AttentionTile& tile, size_t query) {
-  const KvLayout& layout = *tile.layout;
-  const int64_t keys = tile.keys_at(), visible = tile.visible[query];
-  const int64_t hidden = tile.hidden.empty() ? 0 : tile.hidden[query];
-  std::vector<double> p(static_cast<size_t>(visible), -std::numeric_limits<double>::infinity());
-  for (int64_t t = hidden; t < visible; ++t) {
-    double dot = 0;
-    for (int64_t i = 0; i < layout.head_dim; ++i) {
-      dot += tile.queries[query][i] *
-             read(layout, tile.block(t), keys + i * kBlockTokens + t % kBlockTokens);
-    }
-    p[t] = dot * tile.scale;
-  }
+  std::vector<double> p = scores_of(tile, query);
   const double most = *std::max_element(p.begin(), p.end());
   double total = 0;
   for (double& v : p) total += v = std::exp(v - most);
@@ -72,6 +85,7 @@ void attend_plain(const AttentionTile& tile) {
   const int64_t values = tile.values_at();
   for (size_t q = 0; q < tile.queries.size(); ++q) {
     const std::vector<double> p = attention_weights(tile, q);
+    if (tile.largest != nullptr) raise_largest(tile, q);
     for (int64_t i = 0; i < layout.head_dim; ++i) {
       double sum = 0;
       for (int64_t t = 0; t < tile.visible[q]; ++t) {

@@ -47,6 +47,8 @@ struct AttentionTile {
   // The head whose values are mixed where it is not the keys' own, as differential attention has
   // it (method.md §8.2); −1: kv_head.
   int64_t value_head = -1;
+  // Raised to the largest |score| that a query sees, before the softmax; null: nobody wants it.
+  float* largest = nullptr;
 
   // Of a block: its first element of this tile's keys, of its values.
   [[nodiscard]] int64_t keys_at() const { return kv_head * layout->head_elements(); }

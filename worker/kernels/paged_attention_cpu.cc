@@ -6,6 +6,7 @@
 #include <hwy/contrib/math/math-inl.h>  // must follow
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 
@@ -132,6 +133,12 @@ HWY_INLINE void soften(float* scores, int64_t hidden, int64_t visible, float* ma
   *maximum = high;
 }
 
+// The largest |score| of tokens [hidden, visible) of a span. Plain: only who measures comes here.
+inline void note_largest(const float* scores, int64_t hidden, int64_t visible, float* largest) {
+  for (int64_t t = std::max<int64_t>(0, hidden); t < visible; ++t)
+    *largest = std::max(*largest, std::abs(scores[t]));
+}
+
 template <class K>
 void attend_as(const AttentionTile& tile, AttentionScratch& scratch) {
   const KvLayout& layout = *tile.layout;
@@ -168,6 +175,7 @@ void attend_as(const AttentionTile& tile, AttentionScratch& scratch) {
     for (int64_t q = 0; q < count; ++q) {
       const int64_t visible = std::min(tile.visible[q] - first, here);
       const int64_t hidden = tile.hidden.empty() ? 0 : tile.hidden[q] - first;
+      if (tile.largest != nullptr) note_largest(scores + q * kSpan, hidden, visible, tile.largest);
       soften(scores + q * kSpan, hidden, visible, &maximum[q], &total[q], sums + q * padded,
              padded);
     }

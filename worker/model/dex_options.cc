@@ -153,6 +153,9 @@ Schedule parse_schedule(std::string_view text) {
 
 std::string not_foldable(const DexOptions& options) {
   const std::string way_out = "; it can't be folded, serve it as an adapter";
+  if (options.has_second_map()) {
+    return "method diff keeps a second attention map; it can't be folded, serve it as a base model";
+  }
   if (options.has_adapter()) return "method adapter acts between two products" + way_out;
   if (options.keeps_state()) {
     return "form " + std::string(name(options.form)) + " keeps state between tokens" + way_out;

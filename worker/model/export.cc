@@ -117,8 +117,11 @@ void write_checkpoint(const fs::path& out, const fs::path& base_dir, const Weigh
                              ": a second map is published when it is mixed in whole, at 1");
   }
   const DexOptions& options = adaptation.options;
+  // A second map is among the weights of its model, which no other holds.
   auto directory = begin_checkpoint(
-      out, base_dir, folded_weights(base, adaptation),
+      out, base_dir,
+      options.has_second_map() ? replaced_weights(base, adaptation)
+                               : folded_weights(base, adaptation),
       {adapter.dtype,
        options.has_second_map() ? std::string(name(options.second_map.version)) : std::string()});
   require(directory.write(kProvenanceFile, provenance_json(adapter)), out);

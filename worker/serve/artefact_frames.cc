@@ -10,7 +10,7 @@
 #include "services/base/files.h"
 #include "services/base/sha256.h"
 #include "services/base/version.h"
-#include "worker/serve/memory_failure.h"
+#include "worker/model/memory_failure.h"
 #include "worker/serve/stop_listener.h"
 
 namespace dex::serve {
@@ -214,7 +214,7 @@ int make_and_tell(const ArtefactStart& start, TrainerReport::TrainerResult& out)
   } catch (const ArtefactFailure& failure) {
     return fail_with(artefact_end(failure.kind()), failure.what(), out);
   } catch (const std::exception& error) {
-    if (is_out_of_memory(error)) {
+    if (model::is_out_of_memory(error)) {
       return fail_with({13, internal::v1::OUTCOME_OOM, "out_of_memory"},
                        "there is not enough memory for the model and this adapter", out);
     }

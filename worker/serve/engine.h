@@ -75,6 +75,8 @@ class Engine {
   void run(const std::stop_token& stop);
   // Steps until nothing is left to do; `after_step`, unless it is empty, is called after each.
   void run_until_idle(const std::function<void()>& after_step = {});
+  // As Forward's: what is computed from now on raises `extremes`; null: nothing is watched.
+  void watch(ActivationExtremes* extremes) { forward_.watch(extremes); }
 
  private:
   struct Sequence;

@@ -118,6 +118,7 @@ evaluate::HeadMeasures EngineSubject::measure_heads(std::span<const int32_t> tok
 
 std::vector<std::shared_ptr<EngineSubject::Reply>> EngineSubject::run(std::vector<Request> requests,
                                                                       const std::stop_token& stop) {
+  engine_.watch(extremes_ ? &*extremes_ : nullptr);  // the engine is shared with other subjects
   std::vector<std::shared_ptr<Reply>> replies;
   for (size_t begin = 0; begin < requests.size(); begin += kAtOnce) {
     const size_t end = std::min(begin + kAtOnce, requests.size());

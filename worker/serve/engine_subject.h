@@ -39,6 +39,9 @@ class EngineSubject final : public evaluate::Subject {
   // `after_step` is called in the thread that computes, after each of the engine's steps and each
   // pass of a head measure: a score or an answer may take hours of them. It must not throw.
   void watch_steps(std::function<void()> after_step) { after_step_ = std::move(after_step); }
+  // From now on keeps the largest activations of what it scores and generates.
+  void keep_extremes() { extremes_.emplace(); }
+  [[nodiscard]] const std::optional<ActivationExtremes>& extremes() const { return extremes_; }
 
   [[nodiscard]] const std::string& label() const override { return label_; }
   [[nodiscard]] int32_t trained_context() const override { return trained_context_; }
@@ -72,6 +75,7 @@ class EngineSubject final : public evaluate::Subject {
   std::shared_ptr<HeadsModel> heads_;
   std::filesystem::path adapter_folder_;
   std::function<void()> after_step_;  // may be empty
+  std::optional<ActivationExtremes> extremes_;
 };
 
 }  // namespace dex::serve

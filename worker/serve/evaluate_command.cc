@@ -106,6 +106,28 @@ std::vector<std::vector<evaluate::Subject*>> groups_of(
   return groups;
 }
 
+// Two rows a subject (method.md §8.5). The pair is not compared: a largest value has no interval.
+void add_extremes(const EvaluateCommand& command, const std::vector<evaluate::Subject*>& pair,
+                  const std::vector<ActivationExtremes>& extremes,
+                  evaluate::Evaluation& evaluation) {
+  const auto add = [&](const char* metric, double ActivationExtremes::*value) {
+    for (size_t i = 0; i < pair.size(); ++i) {
+      evaluate::ResultRow& row = evaluation.rows.emplace_back();
+      row.task = command.task;
+      row.subject = pair[i]->label();
+      row.metric = metric;
+      row.value = extremes[i].*value;
+      row.confidence = command.confidence;
+      row.n = extremes[i].tokens;
+    }
+  };
+  add("largest_hidden", &ActivationExtremes::hidden);
+  add("largest_attention_logit", &ActivationExtremes::attention_logit);
+  evaluation.notes.emplace_back(
+      "largest_hidden is of the residual stream behind every layer, largest_attention_logit of "
+      "q·k/√d before the softmax, over the n tokens that were computed");
+}
+
 std::ofstream open_samples(const std::filesystem::path& path) {
   std::ofstream file;
   if (path.empty()) return file;
@@ -122,8 +144,8 @@ void show(const EvaluateCommand& command, const evaluate::Evaluation& evaluation
   }
   out << evaluate::rows_as_table(evaluation.rows);
   for (const evaluate::Subject* subject : subjects) {
-    const std::string map = evaluate::heat_map(evaluation.rows, "accuracy", subject->label());
-    if (!map.empty()) out << "\n" << map;
+    for (const auto& map : evaluate::heat_maps_of(evaluation.rows, "accuracy", subject->label()))
+      out << "\n" << map;
   }
   for (const std::string& note : evaluation.notes) out << "note: " << note << "\n";
 }
@@ -202,7 +224,7 @@ int run_evaluation(const EvaluateCommand& command, const base::StopSignals& sign
   // The file first: reading it takes a moment, loading a model may take a minute.
   const std::unique_ptr<Task> task = make_task(command);
   std::ofstream samples = open_samples(command.samples_out);
-  const EvaluationSubjects subjects(subjects_of(command), clock);
+  EvaluationSubjects subjects(subjects_of(command), clock);
   evaluate::Hooks hooks;
   hooks.stop = signals.token();
   hooks.progress = Progress(command.task, clock, log);
@@ -212,11 +234,19 @@ int run_evaluation(const EvaluateCommand& command, const base::StopSignals& sign
     };
   }
   std::optional<EvaluationSubjects> twins;
-  if (eight_bits) twins.emplace(subjects_of(*eight_bits, "-int8"), clock);
+  if (eight_bits) {
+    twins.emplace(subjects_of(*eight_bits, "-int8"), clock);
+    subjects.keep_extremes();
+    twins->keep_extremes();
+  }
   bool complete = true;
-  for (const auto& group : groups_of(subjects, twins)) {
-    const evaluate::Evaluation evaluation =
+  const auto groups = groups_of(subjects, twins);
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const auto& group = groups[i];
+    evaluate::Evaluation evaluation =
         evaluate::evaluate(*task, group, {command.confidence, command.seed}, hooks);
+    if (twins)
+      add_extremes(command, group, {*subjects.extremes(i), *twins->extremes(i)}, evaluation);
     show(command, evaluation, group, out);
     complete = evaluation.complete;
     if (!complete) break;

@@ -59,7 +59,8 @@ std::unique_ptr<evaluate::Task> make_task(const EvaluateCommand& command);
 int64_t positions_for(const EvaluateCommand& command);
 
 // Loads model and adapters, runs the task on the base and then on each adapter (with against_int8:
-// on each model and its twin, rows and differences pair by pair), and writes rows to `out` and
+// on each model and its twin, rows and differences pair by pair, and the largest activations of
+// either, activation_extremes.h), and writes rows to `out` and
 // progress to `log`. At the first signal it stops computing, writes the rows over what was measured
 // until then and says so (an export of instructions writes nothing then); at the second the process
 // ends at once. Returns 0, or 130 when stopped. Throws std::runtime_error.

@@ -35,11 +35,13 @@ Only bits a byte compares models with different tokenizers.)";
 
 constexpr const char* kMultiNeedle =
     R"(Whether the model finds facts in long texts: sentences "The magic number of CITY is NUMBER." are hidden in a
-filler, and some of the numbers are asked for. Rows by length and depth, and a heat map. In the same run, what the
-attention of the prompt's last token falls on: the answer's needle (signal), filler and other needles (noise), the rest.
+filler, and some of the numbers are asked for. Rows by length and depth, and a heat map; with several --n-needles all
+of that for each. In the same run, what the attention of the prompt's last token falls on: the answer's needle (signal),
+filler and other needles (noise), the rest.
 
 FILE is the filler: plain text of ordinary sentences, or JSON Lines {"text"}.
-  dex-engine evaluate multi_needle --model DIR --file book.txt --lengths 1024,2048,4096 --n-needles 4 --n-queries 2)";
+  dex-engine evaluate multi_needle --model DIR --file book.txt --lengths 1024,2048,4096 --n-needles 4 --n-queries 2
+  dex-engine evaluate multi_needle --model DIR --file book.txt --n-needles 1,2,4,6,8 --n-queries 1,2,2,2,1)";
 
 constexpr const char* kMultipleChoice =
     R"(Which of several answers the model finds likeliest: acc by the sum of log-probabilities, acc_norm by the sum a
@@ -66,9 +68,9 @@ them, {"question", "context"?, "answers"}; "answers" (or NQ-open's "answer") is 
 
 constexpr const char* kHeadAnalysis =
     R"(How the attention heads look, in fp32 on sequences cut from a text: entropy, importance, cosine_distance of two heads'
-maps, cka of two heads' features, sparsity (with negative_share and negative_mass of signed maps, and the directions that
-a folding branch takes away), and on request hessian, the dominant eigenvalue of a sequence's loss with its histogram,
-which takes minutes a sequence. Maps are signed with an adapter of form uniform_map and on models that subtract maps;
+maps, cka of two heads' features (a note says n/d), sparsity (with negative_share and negative_mass of signed maps, and
+the directions that a folding branch takes away), and on request hessian, the dominant eigenvalue of a sequence's loss
+with its histogram, which takes minutes a sequence. Maps are signed with an adapter of form uniform_map and on models that subtract maps;
 their entropy is that of |M| renormalised, which a note says. Rows for each head, each pair, each layer and over all; a difference
 beyond chance is DIFFERENT, since neither more nor less is better.
 
@@ -126,7 +128,7 @@ CLI::App* EvaluateDoor::add_task(const char* name, const char* help) {
       ->check(CLI::IsMember({"bf16", "f32", "int8"}));
   task->add_flag("--against-int8", command_.against_int8,
                  "what eight-bit weights cost: the base, then each adapter, against itself with "
-                 "--dtype int8");
+                 "--dtype int8; with the largest hidden state and attention logit of either");
   task->add_option("--threads", command_.threads, "compute threads (default: all cores)")
       ->check(CLI::Range(1, 1024));
   return task;
@@ -173,8 +175,13 @@ void EvaluateDoor::add_multi_needle() {
   task.add_option("--depths-percent", options.depths_percent,
                   "where the first asked needle stands (default: 0,25,50,75,100)")
       ->delimiter(',');
-  task.add_option("--n-needles", options.needles, "hidden sentences")->capture_default_str();
-  task.add_option("--n-queries", options.queries, "of them asked for")->capture_default_str();
+  task.add_option("--n-needles", options.needle_counts,
+                  "hidden sentences (default: 6); several, 1,2,4,8: a grid for each in one run")
+      ->delimiter(',');
+  task.add_option("--n-queries", options.query_counts,
+                  "of them asked for: one number, or one for each of --n-needles (default: 2, or "
+                  "all where there are fewer)")
+      ->delimiter(',');
   task.add_option("--samples-per-cell", options.samples_per_cell, "prompts a length and depth")
       ->capture_default_str();
   task.add_flag("--chat", command_.chat, "ask as a user's message of the model's chat template");

@@ -11,12 +11,13 @@
 #include "services/base/files.h"
 #include "services/base/sha256.h"
 #include "services/base/version.h"
+#include "services/statistics/item_rows.h"
 #include "worker/evaluate/kept_samples.h"
+#include "worker/model/memory_failure.h"
 #include "worker/serve/artefact_frames.h"
 #include "worker/serve/evaluation_messages.h"
 #include "worker/serve/evaluation_report.h"
 #include "worker/serve/evaluation_run.h"
-#include "worker/serve/memory_failure.h"
 #include "worker/serve/stop_listener.h"
 
 namespace dex::serve {
@@ -35,6 +36,9 @@ constexpr size_t kKeptSteps = 2;
 constexpr const char* kStepManifest = "MANIFEST.json";
 constexpr const char* kExports = "instructions-";  // begins what the only task that exports has
 constexpr const char* kSamples = "samples-";       // and the task's number from 1, .jsonl
+constexpr const char* kItems = "items-";           // likewise
+// Of a task's items: whoever reads them takes 8 MiB (scheduler/server/published_file.h).
+constexpr size_t kMostItemBytes = 7 << 20;
 
 // Exit codes of jobs.md §6 that an evaluation has.
 enum EvaluationExit : int {
@@ -43,6 +47,7 @@ enum EvaluationExit : int {
   kBadFile = 11,
   kOutOfMemory = 13,
   kDiskFull = 14,
+  kQuotaUsedUp = 15,
   kStopped = 16,
   kBrokenBase = 17,
   kTryAgain = 18,
@@ -88,8 +93,8 @@ class FramedEvaluation final : public EvaluationSession {
     std::vector<std::string> names;
     for (const auto& result : report_.results()) names.push_back(name_of(result.file()));
     SavedFiles files = head_pictures(report_);
-    files.insert(files.end(), exports_.begin(), exports_.end());
-    files.insert(files.end(), sample_files_.begin(), sample_files_.end());
+    const SavedFiles tasks = task_files();
+    files.insert(files.end(), tasks.begin(), tasks.end());
     return save_report(directory() / "final", "checksums.json", report_,
                        report_markdown(report_, names), files);
   }
@@ -109,6 +114,7 @@ class FramedEvaluation final : public EvaluationSession {
           job_.tasks[task].task + "-" + std::to_string(task + 1) + "-" + file.name, file.content);
       result.add_files(exports_.back().first);
     }
+    keep_items(task, evaluation);
     keep();
     tell(task);
   }
@@ -126,6 +132,14 @@ class FramedEvaluation final : public EvaluationSession {
     return file;
   }
 
+  // Of an uploaded file; empty: the agent does not say.
+  [[nodiscard]] std::string sha256_of(const std::string& file) const {
+    for (const auto& known : start_.files()) {
+      if (known.file() == file) return known.sha256();
+    }
+    return "";
+  }
+
   // A step that can't be read costs time and nothing else: every number can be computed again.
   void take_up() {
     if (start_.checkpoint_dir().empty()) return;
@@ -133,6 +147,7 @@ class FramedEvaluation final : public EvaluationSession {
       const std::string& hash = start_.checkpoint_manifest_sha256();
       exports_ = load_files(start_.checkpoint_dir(), kStepManifest, hash, kExports);
       sample_files_ = load_files(start_.checkpoint_dir(), kStepManifest, hash, kSamples);
+      item_files_ = load_files(start_.checkpoint_dir(), kStepManifest, hash, kItems);
       report_ = load_report(start_.checkpoint_dir(), kStepManifest, hash);
     } catch (const std::runtime_error& error) {
       spdlog::warn("evaluation {} starts anew: {}", start_.job_id(), error.what());
@@ -141,6 +156,7 @@ class FramedEvaluation final : public EvaluationSession {
     if (done() == 0) {
       exports_.clear();
       sample_files_.clear();
+      item_files_.clear();
     }
   }
 
@@ -165,10 +181,29 @@ class FramedEvaluation final : public EvaluationSession {
       sample_files_.emplace_back(kSamples + std::to_string(done()) + ".jsonl", std::move(lines));
   }
 
-  void keep() {
-    keep_samples();
+  // With these another evaluation can be compared with this one, item by item, and a job's result
+  // with another adapter than its base.
+  void keep_items(size_t task, const evaluate::Evaluation& evaluation) {
+    if (evaluation.items.empty()) return;  // it measures nothing
+    statistics::TaskItems items{.task = job_.tasks[task].task, .rows = evaluation.items};
+    for (const auto& file : proto::task_files(start_.spec().tasks(static_cast<int>(task)))) {
+      if (!file.file.empty()) items.files.push_back(sha256_of(file.file));
+    }
+    item_files_.emplace_back(kItems + std::to_string(task + 1) + ".jsonl",
+                             statistics::items_text(items, kMostItemBytes));
+  }
+
+  // What the tasks that are done have beside their results.
+  [[nodiscard]] SavedFiles task_files() const {
     SavedFiles files = exports_;
     files.insert(files.end(), sample_files_.begin(), sample_files_.end());
+    files.insert(files.end(), item_files_.begin(), item_files_.end());
+    return files;
+  }
+
+  void keep() {
+    keep_samples();
+    const SavedFiles files = task_files();
     const int64_t begin_ms = clock_.steady_ms();
     const auto saved = save_report(directory() / ("step-" + std::to_string(done())), kStepManifest,
                                    report_, "", files);
@@ -247,6 +282,7 @@ class FramedEvaluation final : public EvaluationSession {
   pb::EvaluationReport report_;
   evaluate::KeptSamples samples_;  // of the task that runs
   SavedFiles sample_files_;        // of those that are done
+  SavedFiles item_files_;          // likewise
   SavedFiles exports_;             // likewise what they export
 };
 
@@ -270,8 +306,26 @@ EvaluationEnd end_of(const EvaluationFailure& failure) {
                     failure.param());
     case Kind::kBase:
       return failed(kBrokenBase, internal::v1::OUTCOME_RELEASE, "internal", what);
+    case Kind::kMemory:
+      return failed(kOutOfMemory, internal::v1::OUTCOME_OOM, "out_of_memory", what,
+                    failure.param());
     case Kind::kEngine:
       return failed(kTryAgain, internal::v1::OUTCOME_FAIL_RETRY, "internal", what);
+  }
+  return failed(kTryAgain, internal::v1::OUTCOME_FAIL_RETRY, "internal", what);
+}
+
+EvaluationEnd end_of(const DiskFailure& failure) {
+  using Kind = DiskFailure::Kind;
+  const std::string what = failure.what();
+  switch (failure.kind()) {
+    case Kind::kFull:
+      return failed(kDiskFull, internal::v1::OUTCOME_DISK_FULL, "disk_full", what);
+    case Kind::kQuota:
+      return failed(kQuotaUsedUp, internal::v1::OUTCOME_FAIL_FINAL, "quota_exceeded",
+                    "the results can't be kept, since the storage quota is used up: " + what);
+    case Kind::kOther:
+      break;
   }
   return failed(kTryAgain, internal::v1::OUTCOME_FAIL_RETRY, "internal", what);
 }
@@ -299,11 +353,9 @@ EvaluationEnd run_start(const EvaluatorStart& start, base::FrameChannel& channel
   } catch (const EvaluationFailure& failure) {
     return end_of(failure);
   } catch (const DiskFailure& failure) {
-    if (failure.full())
-      return failed(kDiskFull, internal::v1::OUTCOME_DISK_FULL, "disk_full", failure.what());
-    return failed(kTryAgain, internal::v1::OUTCOME_FAIL_RETRY, "internal", failure.what());
+    return end_of(failure);
   } catch (const std::exception& error) {
-    if (is_out_of_memory(error)) {
+    if (model::is_out_of_memory(error)) {
       return failed(kOutOfMemory, internal::v1::OUTCOME_OOM, "out_of_memory",
                     "there is not enough memory for the models and this evaluation's lengths");
     }

@@ -63,7 +63,12 @@ void fill(const pb::MultiNeedleTask& task, const FilePaths& files, EvaluateComma
   options.lengths = numbers(task.lengths(), options.lengths);
   options.depths_percent = numbers(task.depths_percent(), options.depths_percent);
   if (task.has_n_needles()) options.needles = static_cast<int32_t>(task.n_needles());
-  if (task.has_n_queries()) options.queries = static_cast<int32_t>(task.n_queries());
+  options.needle_counts = numbers(task.needle_counts(), {});
+  options.query_counts = numbers(task.query_counts(), {});
+  if (task.has_n_queries()) {
+    options.queries = static_cast<int32_t>(task.n_queries());
+    if (options.query_counts.empty()) options.query_counts = {options.queries};
+  }
   if (task.has_samples_per_cell())
     options.samples_per_cell = static_cast<int32_t>(task.samples_per_cell());
   out.allow_extrapolation = task.allow_extrapolation();

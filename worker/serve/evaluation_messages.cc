@@ -71,9 +71,10 @@ std::vector<const evaluate::ResultRow*> plain_rows(const std::vector<evaluate::R
 
 // The rows that a result has room for, in their order: what is over everything before what is over
 // one group, those before groups of two.
-std::vector<const evaluate::ResultRow*> kept_rows(std::vector<const evaluate::ResultRow*> rows) {
+std::vector<const evaluate::ResultRow*> kept_rows(std::vector<const evaluate::ResultRow*> rows,
+                                                  size_t most) {
   std::ranges::stable_sort(rows, {}, [](const auto* row) { return row->dims.size(); });
-  rows.resize(std::min(rows.size(), kMostRows));
+  rows.resize(std::min(rows.size(), most));
   std::ranges::sort(rows);  // they lie in one array
   return rows;
 }
@@ -200,8 +201,8 @@ std::string heat_maps(const std::vector<evaluate::ResultRow>& rows) {
   std::set<std::string> seen;
   for (const auto& row : rows) {
     if (!seen.insert(row.subject).second) continue;
-    const std::string map = evaluate::heat_map(rows, "accuracy", row.subject);
-    if (!map.empty()) out += "\n```\n" + map + "```\n";
+    for (const auto& map : evaluate::heat_maps_of(rows, "accuracy", row.subject))
+      out += "\n```\n" + map + "```\n";
   }
   return out;
 }
@@ -258,8 +259,13 @@ pb::EvaluationResult result_message(const EvaluateCommand& task, const std::stri
   pb::EvaluationResult out;
   out.set_task(task.task);
   out.set_file(file);
+  size_t grids = 1;
+  if (task.task == "multi_needle") {
+    out.set_settings(evaluate::MultiNeedle::settings_text(task.multi_needle));
+    grids = evaluate::MultiNeedle::settings_of(task.multi_needle).size();
+  }
   const std::vector<const evaluate::ResultRow*> rows = plain_rows(evaluation.rows);
-  const std::vector<const evaluate::ResultRow*> kept = kept_rows(rows);
+  const std::vector<const evaluate::ResultRow*> kept = kept_rows(rows, grids * kMostRows);
   for (const auto* row : kept) *out.add_rows() = row_message(*row);
   for (const std::string& note : evaluation.notes) out.add_notes(note);
   if (kept.size() < rows.size()) {
@@ -286,7 +292,8 @@ std::string report_markdown(const pb::EvaluationReport& report,
     const auto& result = report.results(i);
     const auto index = static_cast<size_t>(i);
     const std::string name = index < names.size() ? names[index] : result.file();
-    out += (i > 0 ? "\n## " : "## ") + result.task() + ": " + name + "\n\n";
+    out += (i > 0 ? "\n## " : "## ") + result.task() + ": " + name +
+           (result.settings().empty() ? "" : " (" + result.settings() + ")") + "\n\n";
     std::vector<evaluate::ResultRow> rows;
     for (const auto& row : result.rows()) rows.push_back(row_of(row));
     out += evaluate::rows_as_markdown(rows) + heat_maps(rows);

@@ -22,8 +22,9 @@ evaluate::ResultRow row_of(const dex::v1::EvaluationRow& message);
 
 // A task with its rows and notes. Rows of single heads and of pairs of heads become tables; where
 // these have more than kMostHeadNumbers numbers, pairs are left out, which a note says. Of the
-// others at most kMostRows, so that a reply stays below gRPC's limit, those with the fewest dims
-// first; that some are left out is said in a note.
+// others at most kMostRows (a grid of multi_needle: an evaluation has as many grids as tasks, 16),
+// so that a reply stays below gRPC's limit, those with the fewest dims first; that some are left
+// out is said in a note.
 inline constexpr size_t kMostRows = 500;
 inline constexpr size_t kMostHeadNumbers = 25'000;
 dex::v1::EvaluationResult result_message(const EvaluateCommand& task, const std::string& file,

@@ -17,7 +17,11 @@ constexpr int64_t kLargestSaved = 16 << 20;
 constexpr int64_t kLargestMore = int64_t{1} << 30;
 
 void require(const base::Status& status) {
-  if (!status.ok()) throw DiskFailure(status.message(), status.reason() == "STORAGE_FULL");
+  using Kind = DiskFailure::Kind;
+  if (status.ok()) return;
+  throw DiskFailure(status.message(), status.reason() == "STORAGE_FULL"     ? Kind::kFull
+                                      : status.reason() == "QUOTA_EXCEEDED" ? Kind::kQuota
+                                                                            : Kind::kOther);
 }
 
 std::string json_text(const dex::v1::EvaluationReport& report) {

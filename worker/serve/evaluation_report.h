@@ -17,11 +17,16 @@ namespace dex::serve {
 // The disk did not take what was to be saved.
 class DiskFailure : public std::runtime_error {
  public:
-  DiskFailure(const std::string& message, bool full) : std::runtime_error(message), full_(full) {}
-  [[nodiscard]] bool full() const { return full_; }  // another worker, or a little later
+  enum class Kind {
+    kFull,   // another worker, or a little later
+    kQuota,  // its owner's: no other try would end otherwise
+    kOther,
+  };
+  DiskFailure(const std::string& message, Kind kind) : std::runtime_error(message), kind_(kind) {}
+  [[nodiscard]] Kind kind() const { return kind_; }
 
  private:
-  bool full_;
+  Kind kind_;
 };
 
 struct SavedReport {

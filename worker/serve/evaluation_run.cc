@@ -65,6 +65,8 @@ std::unique_ptr<EvaluationSubjects> load_subjects(const EvaluationJob& job,
     throw EvaluationFailure(Kind::kAdapter, with_names(error.what(), job), "subjects");
   } catch (const NoTokenizer& error) {
     throw EvaluationFailure(Kind::kTask, with_fields(error.what()), "subjects[0].model");
+  } catch (const TooLittleMemory& error) {
+    throw EvaluationFailure(Kind::kMemory, error.what(), "subjects");
   } catch (const BrokenBase& error) {
     throw EvaluationFailure(Kind::kBase, error.what(), "");
   }

@@ -34,6 +34,7 @@ class EvaluationFailure : public std::runtime_error {
     kTask,     // invalid_hyperparameter: the user's
     kAdapter,  // adapter_mismatch
     kBase,     // this worker's copy of the base model: another may do
+    kMemory,   // out_of_memory: this worker's is too small for the models
     kEngine,   // ours
   };
   EvaluationFailure(Kind kind, const std::string& message, std::string param)

@@ -1,9 +1,12 @@
 #include "worker/serve/evaluation_subjects.h"
 
+#include <cstdio>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "services/base/files.h"
+#include "services/base/memory_room.h"
 #include "services/base/sha256.h"
 #include "worker/model/config.h"
 
@@ -59,9 +62,53 @@ std::string whole_weights_sha256(const SubjectSource& source, const std::string&
   return weights;
 }
 
+// Of the weight files in a model's folder. 0 where there are none: whoever loads it says so.
+int64_t weight_bytes(const std::filesystem::path& folder) {
+  int64_t bytes = 0;
+  std::error_code error;
+  for (std::filesystem::directory_iterator file(folder, error), end; !error && file != end;
+       file.increment(error)) {
+    if (file->path().extension() != ".safetensors") continue;
+    std::error_code unknown;
+    const auto size = file->file_size(unknown);
+    if (!unknown) bytes += static_cast<int64_t>(size);
+  }
+  return bytes;
+}
+
+std::string gibibytes(int64_t bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f GiB", static_cast<double>(bytes) / (1 << 30));
+  return text;
+}
+
+// Adapters are small beside their base; each whole model is as large as it. Mapped weights that do
+// not fit are read from the disk again at every token, and those that are not mapped end the
+// process, so neither is begun.
+void require_memory(const EvaluationSubjects::Options& options) {
+  int64_t needed = weight_bytes(options.model);
+  std::string sizes = "the base " + gibibytes(needed);
+  bool has_whole = false;
+  for (const SubjectSource& source : options.subjects) {
+    if (!is_whole(source.adapter)) continue;
+    const int64_t bytes = weight_bytes(source.adapter);
+    needed += bytes;
+    sizes += ", " + source.label + " " + gibibytes(bytes);
+    has_whole = true;
+  }
+  const base::MemoryRoom room = base::memory_room();
+  if (!has_whole || needed <= room.bytes) return;
+  throw TooLittleMemory("the models of this evaluation need " + gibibytes(needed) + " of memory (" +
+                        sizes + "), and " + gibibytes(room.bytes) + " are " +
+                        (room.of_container ? "left of the worker's limit" : "free on the worker") +
+                        ": a whole model is in memory beside its base, so measure fewer of them in "
+                        "one evaluation, or give the worker more memory");
+}
+
 }  // namespace
 
 EvaluationSubjects::EvaluationSubjects(const Options& options, const base::Clock& clock) {
+  require_memory(options);
   int32_t trained = 0;
   try {
     load_base(options, clock);

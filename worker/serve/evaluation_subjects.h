@@ -43,9 +43,17 @@ class NoTokenizer : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// Whole models that this machine, or its container, has not enough memory for: says how much they
+// need, how much there is, and the way out.
+class TooLittleMemory : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 // The subjects of an evaluation. Base and adapters share one engine, so the base is in memory once;
 // a whole model has weights and an engine of its own, and the base's tokenizer and template, which
-// are in its folder too. Loads everything in its constructor. One thread.
+// are in its folder too. Loads everything in its constructor, once it has seen that it fits where
+// there are whole models. One thread.
 class EvaluationSubjects {
  public:
   struct Options {
@@ -56,13 +64,20 @@ class EvaluationSubjects {
     int64_t positions = 0;       // beyond the model's own; 0: its own
     std::vector<SubjectSource> subjects;
   };
-  // Throws BrokenBase, NoTokenizer, BrokenAdapter.
+  // Throws TooLittleMemory, BrokenBase, NoTokenizer, BrokenAdapter.
   EvaluationSubjects(const Options& options, const base::Clock& clock);  // clock outlives this
 
   [[nodiscard]] const std::vector<evaluate::Subject*>& list() const { return list_; }
   // As EngineSubject's, of all of them.
   void watch_steps(const std::function<void()>& after_step) {
     for (const auto& subject : subjects_) subject->watch_steps(after_step);
+  }
+  // As EngineSubject's, of all of them; and of one, by its place in list().
+  void keep_extremes() {
+    for (const auto& subject : subjects_) subject->keep_extremes();
+  }
+  [[nodiscard]] const std::optional<ActivationExtremes>& extremes(size_t subject) const {
+    return subjects_[subject]->extremes();
   }
 
  private:

@@ -54,6 +54,7 @@ Forward::Forward(const ServingModel& model, KvPool& pool, kernels::ThreadPool& t
     scratch_.emplace_back(kernels::linear_scratch(widest));
     attention_.emplace_back(pool.layout());
   }
+  largest_logits_.resize(static_cast<size_t>(threads.threads()));
 }
 
 void Forward::run(std::span<const Segment> segments, Kernel kernel) {
@@ -121,8 +122,10 @@ void Forward::run(std::span<const Segment> segments, Kernel kernel) {
     add_terms(layer, Linear::kDown, x_.data());
     multiply();
     adapt(layer, &LayerOverride::mlp_adapter);
+    note_hidden();
   }
   branches_.finish();
+  note_run();
 }
 
 void Forward::begin_branches(std::span<const Segment> segments) {
@@ -401,7 +404,8 @@ void Forward::attend(int64_t layer, int64_t first, int64_t count, int64_t kv_hea
                      .visible = {visible, n},
                      .outputs = {outputs, n},
                      .hidden = {hidden, window == 0 ? 0 : n},
-                     .value_head = value_head},
+                     .value_head = value_head,
+                     .largest = extremes_ == nullptr ? nullptr : &largest_logits_[thread]},
                     attention_[thread]);
   }
 }

@@ -7,6 +7,7 @@
 #include "worker/kernels/linear.h"
 #include "worker/kernels/paged_attention.h"
 #include "worker/kernels/thread_pool.h"
+#include "worker/serve/activation_extremes.h"
 #include "worker/serve/branch.h"
 #include "worker/serve/kv_pool.h"
 #include "worker/serve/serving_model.h"
@@ -58,6 +59,10 @@ class Forward {
 
   // Logits [rows.size(), V] of rows of the last run, counted over all its segments.
   void logits(std::span<const int32_t> rows, Kernel kernel, float* out);
+
+  // Raises `extremes` by what run() computes from now on; null: by nothing any more. What is
+  // computed stays the same to the bit. It outlives its watch.
+  void watch(ActivationExtremes* extremes);
 
   // Whether maps of this model, or of it with `adapter` (null: none) at this scale of λ, have
   // weights below 0: those of differential models and of the form uniform_map. A probe then
@@ -129,6 +134,9 @@ class Forward {
   // Of the heads that read key head `kv_head`, the i-th; and which key head a query head reads.
   [[nodiscard]] int64_t query_head(int64_t kv_head, int64_t i) const;
   [[nodiscard]] int64_t key_head(int64_t head) const;
+  // Extremes (forward_extremes.cc): behind a layer, and behind the last one.
+  void note_hidden();
+  void note_run();
   // Probes (forward_attention.cc), after the attention of `layer`.
   void probe_rows(int64_t layer);
   void probe_row(int64_t layer, int64_t row);
@@ -166,6 +174,8 @@ class Forward {
   std::vector<float> maps_, lambda_;
   std::vector<std::vector<float>> scratch_;           // a thread
   std::vector<kernels::AttentionScratch> attention_;  // a thread
+  ActivationExtremes* extremes_ = nullptr;
+  std::vector<float> largest_logits_;  // a thread, since watch()
 };
 
 }  // namespace dex::serve

@@ -126,7 +126,10 @@ evaluate::HeadMeasures HeadsModel::measure(const Whose& whose, std::span<const i
     auto structure =
         evaluate::measure_head_structure(with.llama, adaptation, documents, options, between);
     if (structure.cosine) out.cosine = std::move(structure.cosine->pairs);
-    if (structure.cka) out.cka = std::move(structure.cka->unbiased_pairs);
+    if (structure.cka) {
+      out.positions_per_dimension = structure.cka->positions_per_dimension;
+      out.cka = std::move(structure.cka->unbiased_pairs);
+    }
     if (structure.sparsity) {
       out.sparsity = std::move(structure.sparsity->sparsity);
       out.negative_share = std::move(structure.sparsity->negative_share);

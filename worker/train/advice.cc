@@ -186,12 +186,10 @@ std::optional<Advice> unstable(const std::vector<double>& losses, const std::vec
                 lower_rate(spec)};
   const int64_t longer =
       std::min(resolved.updates, std::max<int64_t>(5000, 2 * resolved.anneal_steps));
-  const auto schedule = spec.dex.lambda.schedule;
-  const bool anneals = spec.dex.has_branch() && (schedule == model::Schedule::kPaperEq4 ||
-                                                 schedule == model::Schedule::kSeedCosine);
-  if (anneals && longer > resolved.anneal_steps) {
+  if (anneals(spec) && longer > resolved.anneal_steps) {
     advice.evidence += "; the annealing may be too fast";
-    advice.suggestion = "anneal_steps " + std::to_string(longer) + ", or " + advice.suggestion;
+    advice.suggestion =
+        "anneal_steps " + annealing_text(longer, resolved.updates) + ", or " + advice.suggestion;
   }
   return advice;
 }

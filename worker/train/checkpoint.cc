@@ -256,12 +256,20 @@ void check_identity(const fs::path& directory, const json& saved, const Identity
     if (name == "training_sha256" || name == "validation_sha256") {
       throw Failure(Exit::kBadData, "invalid_training_file", message, "checkpoint_dir");
     }
-    // Of a tokenizer, a template or an adapter nobody knows whose copy is the right one. Called
-    // this worker's fault, one edited file would put every worker out of service that claims the
-    // job.
-    const bool base = name == "base_weights_sha256";
-    throw Failure(base ? Exit::kBrokenInput : Exit::kRetryable, "internal", message,
-                  "checkpoint_dir");
+    // None of these is called this worker's fault: one file that an operator changes would put
+    // every worker out of service that claims the job. The base has just been held against the
+    // allow-list, so it is the one to train on here, and no other worker has what the job began
+    // with.
+    if (name == "base_weights_sha256") {
+      throw Failure(Exit::kBadSpec, "adapter_mismatch",
+                    message +
+                        ": the base model was changed after the job began. Create the job again to "
+                        "train on the weights that are there now, or put the former ones back and "
+                        "have the job redriven",
+                    "model");
+    }
+    // Of a tokenizer, a template or an adapter nobody knows whose copy is the right one.
+    throw Failure(Exit::kRetryable, "internal", message, "checkpoint_dir");
   }
 }
 

@@ -104,8 +104,8 @@ struct LoadedCheckpoint {
 // Reads a checkpoint and checks all of it: the manifest's hash (if not empty), every file's size
 // and hash, names and shapes against `parameters`, finite values, and the identity, naming what
 // differs. Throws Failure: broken files end with exit 20, files that can't be read just now and
-// another tokenizer, template or start adapter with 18, another base with 17, another spec with 10,
-// other data with 11.
+// another tokenizer, template or start adapter with 18, another spec or base with 10, other data
+// with 11.
 LoadedCheckpoint load_checkpoint(const std::filesystem::path& directory,
                                  const std::string& manifest_sha256, const Identity& identity,
                                  const FlatParameters& parameters);

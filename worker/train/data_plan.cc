@@ -23,7 +23,8 @@ DataPlan::DataPlan(std::vector<int32_t> lengths, const Options& options)
 
 const std::vector<Pack>& DataPlan::packs_of(int64_t pass) {
   if (pass != loaded_pass_) {
-    packs_ = pack_pass(lengths_, options_.packing, options_.seed, static_cast<uint64_t>(pass));
+    packs_ = pack_pass(lengths_, examples_of_pass(options_.groups, lengths_.size(), pass),
+                       options_.packing, options_.seed, static_cast<uint64_t>(pass));
     loaded_pass_ = pass;
   }
   return packs_;

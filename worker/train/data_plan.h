@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "worker/train/group_sampling.h"
 #include "worker/train/packing.h"
 
 namespace dex::train {
@@ -19,12 +21,14 @@ class DataPlan {
     int64_t passes = 1;       // n_epochs
     int64_t max_steps = 0;    // > 0: exactly so many updates, over as many passes as that takes
     uint64_t seed = 0;
+    std::optional<GroupSampling> groups = {};  // nothing: each pass reads every example once
   };
 
   // `lengths`: tokens of each example. Throws std::runtime_error if there is no example.
   DataPlan(std::vector<int32_t> lengths, const Options& options);
 
   int64_t updates() const { return static_cast<int64_t>(pass_of_.size()); }  // N
+  const std::optional<GroupSampling>& groups() const { return options_.groups; }
 
   // Where update u = 0 … N−1 reads.
   struct Update {

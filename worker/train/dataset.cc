@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <unordered_set>
 
 #include "services/base/sha256.h"
@@ -100,11 +101,33 @@ class Loader {
   data::LoadOptions options_;
 };
 
-std::vector<Example> examples_of(data::EncodedDataset& loaded) {
+// Which group a row is of, where the job draws by groups.
+std::string group_of(const data::Example& row, GroupBy by) {
+  if (by == GroupBy::kNone) return "";
+  const std::string& name = by == GroupBy::kTag ? row.tag : row.language;
+  return name.empty() ? kNoGroup : name;
+}
+
+std::set<std::string> groups_of_file(const data::EncodedDataset& loaded, GroupBy by) {
+  std::set<std::string> out;
+  if (by == GroupBy::kNone) return out;
+  const data::Statistics& rows = loaded.rows;
+  int64_t named = 0;
+  for (const auto& [name, count] :
+       (by == GroupBy::kTag ? rows.rows_by_tag : rows.rows_by_language).all()) {
+    out.insert(name);
+    named += count;
+  }
+  if (named < rows.rows_good) out.insert(kNoGroup);
+  return out;
+}
+
+std::vector<Example> examples_of(data::EncodedDataset& loaded, GroupBy by = GroupBy::kNone) {
   std::vector<Example> out;
   for (data::Example& each : loaded.examples) {
-    out.push_back(
-        {std::move(each.encoded.ids), std::move(each.encoded.weights), each.content_hash});
+    std::string group = group_of(each, by);
+    out.push_back({std::move(each.encoded.ids), std::move(each.encoded.weights), each.content_hash,
+                   std::move(group)});
   }
   return out;
 }
@@ -175,7 +198,9 @@ void report_warnings(const Dataset& data, const data::EncodedDataset& training, 
   if (tokens.truncated_rows > 0) {
     warn("truncated", counted(tokens.truncated_rows, " row loses ", " rows lose ") +
                           counted(tokens.truncated_tokens, " token", " tokens") +
-                          " to max_seq_length " + std::to_string(data.max_seq_length));
+                          " to max_seq_length " + std::to_string(data.max_seq_length) + ", " +
+                          std::to_string(tokens.truncated_trainable_tokens) +
+                          " of them trained ones");
   }
   for (const data::Finding& finding : training.findings) {
     if (finding.code.starts_with("preset_")) warn(finding.code, finding.message);
@@ -205,7 +230,8 @@ std::vector<Example> general_examples(const TextModel& model) {
   return out;
 }
 
-// As the training rows are encoded, but for their length: heads are measured on the first tokens.
+// As the training rows are encoded, but for their length: heads are measured on the first tokens,
+// where there is something to predict among them.
 std::vector<Example> load_calibration(const JobSpec& spec, const model::Config& config) {
   checked_hash(spec.calibration_path, spec.calibration_sha256);
   JobSpec as_calibration = spec;
@@ -269,7 +295,8 @@ Dataset load_dataset(const JobSpec& spec, const model::Config& config, Session& 
   out.max_seq_length = sequence_length(spec, open ? loader.usual_length(spec.training_path) : 0,
                                        config.max_position_embeddings);
   data::EncodedDataset training = loader.load(spec.training_path, out.max_seq_length, spec.preset);
-  std::vector<Example> examples = examples_of(training);
+  out.groups = groups_of_file(training, spec.hyperparameters.group_by);
+  std::vector<Example> examples = examples_of(training, spec.hyperparameters.group_by);
   if (spec.validation_path.empty()) {
     split(std::move(examples), spec, training.tokens.rows_trained, out);
   } else {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,9 @@ struct Dataset {
   std::vector<Example> train,
       validation;  // each at most max_seq_length tokens, with something to train on
   std::vector<Example> calibration;  // of the spec's calibration file; empty without one
+  // Tags or languages of the training file's rows, held-out and unused ones included, where the job
+  // draws by them.
+  std::set<std::string> groups;
   int32_t max_seq_length = 0;
   std::string training_sha256, validation_sha256;      // of the files; the second empty without one
   std::string tokenizer_sha256, chat_template_sha256;  // empty where the model's folder has none

@@ -1,5 +1,4 @@
-#include <new>
-
+#include "worker/model/memory_failure.h"
 #include "worker/train/job.h"
 
 namespace dex::train {
@@ -16,8 +15,7 @@ Ending ending_of(const std::exception& error) {
     ending.param = failure->param();
     if (const auto* memory = dynamic_cast<const OutOfMemoryFailure*>(failure))
       ending.out_of_memory = memory->post_mortem();
-  } else if (dynamic_cast<const std::bad_alloc*>(&error) ||
-             ending.message.find("DefaultCPUAllocator") != std::string::npos) {
+  } else if (model::is_out_of_memory(error)) {
     ending.exit = Exit::kOutOfMemory;
     ending.code = "out_of_memory";
   } else {

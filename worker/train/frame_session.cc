@@ -86,6 +86,7 @@ void fill(const GateResult& in, pb::GateResult& out) {
   out.set_passed(in.passed);
   out.set_on_fail(name(in.on_fail));
   out.set_condition(in.condition);
+  out.set_not_measured(in.not_measured);
 }
 
 void fill(const MemoryProbe& in, pb::MemoryProbe& out) {

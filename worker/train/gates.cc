@@ -23,13 +23,17 @@ GateResult judge_gate(const Gate& gate, const GateFigure& figure) {
     measured.low = figure.interval->low;
     measured.high = figure.interval->high;
   }
-  const bool passed = proto::passes({gate.at_least, gate.bound, gate.threshold}, measured);
-  return {gate.name, figure, passed, gate.on_fail, gate.condition};
+  const std::string why = gate.bound ? proto::undecided_bound(measured) : "";
+  const bool passed =
+      why.empty() && proto::passes({gate.at_least, gate.bound, gate.threshold}, measured);
+  return {gate.name, figure, passed, gate.on_fail, gate.condition, why};
 }
 
 std::string sentence(const GateResult& result) {
   std::string text = "gate " + result.gate + (result.passed ? " passed: " : " not passed: ") +
-                     result.condition + "; " + number_text(result.figure.value);
+                     result.condition + "; ";
+  if (!result.not_measured.empty()) return text + "not measured: " + result.not_measured;
+  text += number_text(result.figure.value);
   if (result.figure.interval) {
     text += " (" + number_text(result.figure.interval->low) + " to " +
             number_text(result.figure.interval->high) + ")";

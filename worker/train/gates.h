@@ -38,10 +38,12 @@ struct GateResult {
   bool passed = false;
   Gate::OnFail on_fail = Gate::OnFail::kBlockAlias;
   std::string condition;
+  std::string not_measured;  // why the bound that it asks for can't decide; empty: it can
 };
 
-// By the rule that gates on tasks have too (proto/gates.h, passes): a gate on a bound that isn't
-// there, and any gate on a figure that is not a number, has not passed. Pure.
+// By the rules that gates on tasks have too (proto/gates.h, passes and undecided_bound): a gate on
+// a bound that isn't there or is over a handful of rows, and any gate on a figure that is not a
+// number, has not passed. Pure.
 GateResult judge_gate(const Gate& gate, const GateFigure& figure);
 
 // "gate quality passed: held_out.loss - base <= 0, high end; -0.12 (-0.2 to -0.05) over 40"

@@ -9,6 +9,7 @@
 #include "services/base/files.h"
 #include "worker/model/second_map.h"
 #include "worker/train/advice.h"
+#include "worker/train/group_report.h"
 #include "worker/train/host_memory.h"
 #include "worker/train/job_run.h"
 #include "worker/train/selection_report.h"
@@ -55,6 +56,7 @@ Published Job::whole() {
   place_ = MemoryPlace::kOptimizer;
   prepare_training();
   if (spec_.probe_only) return publish_probe();
+  if (spec_.hold) end_checked();
   trains_ = true;
   training_->run();
   trains_ = false;
@@ -146,8 +148,12 @@ void Job::plan() {
     lengths.push_back(static_cast<int32_t>(example.ids.size()));
     trained += trainable_tokens(example);
   }
-  resolved_ = resolve_batches(spec_, lengths, data_.max_seq_length, trained);
-  plan_ = std::make_unique<DataPlan>(lengths, plan_options(spec_, resolved_));
+  std::optional<GroupSampling> groups = group_sampling(spec_, data_);
+  for (const std::string& warning : group_warnings(spec_, data_, groups)) warn(warning);
+  resolved_ = resolve_batches(spec_, lengths, data_.max_seq_length, trained, groups);
+  DataPlan::Options options = plan_options(spec_, resolved_);
+  options.groups = std::move(groups);
+  plan_ = std::make_unique<DataPlan>(lengths, options);
   resolve_schedules(spec_, plan_->updates(), resolved_);
   spec_.dex.lambda.anneal_steps = resolved_.anneal_steps;
   spec_.dex.second_map.mix_updates = spec_.mix_in_ratio * static_cast<double>(resolved_.updates);
@@ -242,18 +248,27 @@ void Job::prepare_training() {
   } else {
     resume();
   }
-  const json data = {{"totalSteps", resolved_.updates},
-                     {"trainedParameters", std::to_string(parameters_->trained())},
-                     {"addedParameters", std::to_string(added_parameters())},
-                     {"annealSteps", resolved_.anneal_steps},
-                     {"resumedFromStep", training_->state().step}};
-  session_.event({Event::Level::kInfo, "training_start",
-                  std::to_string(resolved_.updates) + " updates of " +
-                      std::to_string(resolved_.batch_size) + " sequences, " +
-                      std::to_string(parameters_->trained()) + " trained parameters" +
-                      (spec_.goes_on() ? ", going on from " + spec_.start_adapter : "") +
-                      (fresh ? "" : ", resumed at step " + std::to_string(training_->state().step)),
-                  data.dump()});
+  json data = {{"totalSteps", resolved_.updates},
+               {"trainedParameters", std::to_string(parameters_->trained())},
+               {"addedParameters", std::to_string(added_parameters())},
+               {"annealSteps", resolved_.anneal_steps},
+               {"resumedFromStep", training_->state().step}};
+  if (plan_->groups()) data["groups"] = json::parse(groups_json(*plan_->groups()));
+  const std::string annealing =
+      anneals(spec_)
+          ? "annealing over " + annealing_text(resolved_.anneal_steps, resolved_.updates) + ", "
+          : "";
+  const Event begins{
+      Event::Level::kInfo, "training_start",
+      std::to_string(resolved_.updates) + " updates of " + std::to_string(resolved_.batch_size) +
+          " sequences, " + annealing + std::to_string(parameters_->trained()) +
+          " trained parameters" +
+          (plan_->groups() ? ", " + groups_text(spec_.hyperparameters.group_by, *plan_->groups())
+                           : "") +
+          (spec_.goes_on() ? ", going on from " + spec_.start_adapter : "") +
+          (fresh ? "" : ", resumed at step " + std::to_string(training_->state().step)),
+      data.dump()};
+  if (!spec_.hold) session_.event(begins);  // advice is worth more before than after the start
   if (fresh && !spec_.goes_on()) {
     training_->advise(
         branch_out_of_reach(spec_, resolved_, model::projected_width(spec_.dex, config_)));

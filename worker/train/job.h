@@ -8,9 +8,10 @@
 namespace dex::train {
 
 // One attempt from first to last phase (api.md §3): load, validate, select heads, train, export,
-// verify; with heads_only no further than the heads, with probe_only than one update. Reports to
-// the session all along, but not the end: that is the caller's, which also turns exceptions into an
-// ending. Throws Failure (Stopped on request) and std::exception for faults nobody foresaw.
+// verify; with heads_only no further than the heads, with probe_only than one update, with hold
+// than that and then Stopped as by a pause. Reports to the session all along, but not the end: that
+// is the caller's, which also turns exceptions into an ending. Throws Failure (Stopped on request)
+// and std::exception for faults nobody foresaw.
 Published run_job(const JobSpec& spec, Session& session, const base::Clock& clock,
                   base::FileLayer& files = base::system_files());
 

@@ -21,7 +21,8 @@ void tell(const GateResult& result, Session& session) {
                {"n", std::to_string(result.figure.n)},
                {"passed", result.passed},
                {"onFail", name(result.on_fail)},
-               {"condition", result.condition}};
+               {"condition", result.condition},
+               {"notMeasured", result.not_measured}};
   if (result.figure.interval) {
     data["low"] = number(result.figure.interval->low);
     data["high"] = number(result.figure.interval->high);

@@ -1,5 +1,5 @@
 // What a job says when it runs out of memory, and the probe that finds out before: one update on
-// the longest rows there are (Estimate.METHOD_PROBE).
+// the longest rows there are, of Estimate.METHOD_PROBE and of a job that is only checked.
 #include <algorithm>
 #include <cstddef>
 #include <memory>
@@ -9,6 +9,7 @@
 
 #include "worker/train/host_memory.h"
 #include "worker/train/job_run.h"
+#include "worker/train/number_text.h"
 
 namespace dex::train::detail {
 
@@ -29,6 +30,18 @@ std::string event_of(const OutOfMemory& out) {
   return data.dump();
 }
 
+// MemoryProbe (events.proto).
+std::string event_of(const MemoryProbe& probe) {
+  const json data = {{"peakMemoryBytes", std::to_string(probe.peak_memory_bytes)},
+                     {"stepSeconds", probe.step_seconds},
+                     {"stepTokens", std::to_string(probe.step_tokens)},
+                     {"longestRowTokens", std::to_string(probe.longest_row_tokens)},
+                     {"microBatchSize", probe.micro_batch_size},
+                     {"maxSeqLength", probe.max_seq_length},
+                     {"totalSteps", std::to_string(probe.total_steps)}};
+  return data.dump();
+}
+
 struct SizedPack {
   int64_t longest = 0, tokens = 0;
   Pack pack;
@@ -45,14 +58,8 @@ SizedPack sized(const Pack& pack, const std::vector<Example>& examples) {
   return out;
 }
 
-// Of the first pass: the pack with the longest row, then the fullest ones, at most `most`.
-std::vector<Pack> largest_packs(DataPlan& plan, const std::vector<Example>& examples, size_t most) {
-  std::vector<SizedPack> all;
-  for (int64_t u = 0; u < plan.updates(); ++u) {
-    const DataPlan::Update update = plan.update(u);
-    if (update.pass > 0) break;
-    for (const Pack& pack : update.packs) all.push_back(sized(pack, examples));
-  }
+// Leaves the pack with the longest row, then the fullest ones, at most `most`.
+void keep_largest(std::vector<SizedPack>& all, size_t most) {
   std::iter_swap(all.begin(), std::max_element(all.begin(), all.end(),
                                                [](const SizedPack& a, const SizedPack& b) {
                                                  return a.longest < b.longest;
@@ -60,8 +67,22 @@ std::vector<Pack> largest_packs(DataPlan& plan, const std::vector<Example>& exam
   const auto count = static_cast<std::ptrdiff_t>(std::min(most, all.size()));
   std::partial_sort(all.begin() + 1, all.begin() + count, all.end(),
                     [](const SizedPack& a, const SizedPack& b) { return a.tokens > b.tokens; });
+  all.resize(static_cast<size_t>(count));
+}
+
+// The largest packs of the first pass. Where rows are drawn by group a pass has not all of them, so
+// that the longest may come in a later one: then of every pass.
+std::vector<Pack> largest_packs(DataPlan& plan, const std::vector<Example>& examples, size_t most) {
+  std::vector<SizedPack> all;
+  for (int64_t u = 0; u < plan.updates(); ++u) {
+    const DataPlan::Update update = plan.update(u);
+    if (update.pass > 0 && !plan.groups()) break;
+    for (const Pack& pack : update.packs) all.push_back(sized(pack, examples));
+    if (update.ends_pass) keep_largest(all, most);
+  }
+  keep_largest(all, most);
   std::vector<Pack> packs;
-  for (std::ptrdiff_t i = 0; i < count; ++i) packs.push_back(std::move(all[i].pack));
+  for (SizedPack& each : all) packs.push_back(std::move(each.pack));
   return packs;
 }
 
@@ -106,7 +127,7 @@ OutOfMemoryFailure Job::report_out_of_memory() {
   return OutOfMemoryFailure(out);
 }
 
-Published Job::publish_probe() {
+MemoryProbe Job::measure_update() {
   enter(Phase::kProbing);
   const auto batch = static_cast<size_t>(resolved_.batch_size);
   const std::vector<Pack> packs = largest_packs(*plan_, data_.train, batch);
@@ -127,7 +148,21 @@ Published Job::publish_probe() {
   probe.micro_batch_size = resolved_.micro_batch_size;
   probe.max_seq_length = resolved_.max_seq_length;
   probe.total_steps = resolved_.updates;
+  return probe;
+}
 
+void Job::end_checked() {
+  const MemoryProbe probe = measure_update();
+  session_.event({Event::Level::kInfo, "estimate_updated",
+                  "checked: an update on the longest rows took " + number_text(probe.step_seconds) +
+                      " s, the process " + std::to_string(probe.peak_memory_bytes >> 20) +
+                      " MiB; the job has " + std::to_string(probe.total_steps) + " updates",
+                  event_of(probe)});
+  throw Stopped(StopReason::kPause, "checked, ready to start");
+}
+
+Published Job::publish_probe() {
+  const MemoryProbe probe = measure_update();
   enter(Phase::kFinalizing);
   const json report = {{"peak_memory_bytes", probe.peak_memory_bytes},
                        {"step_seconds", probe.step_seconds},

@@ -24,6 +24,14 @@ std::optional<double> gradient_range_of(const TrainState& state, int64_t warmup)
   return evaluate::gradient_range(state.grad_norms, warmup);
 }
 
+std::string folding_text(const model::DexOptions& options,
+                         const std::optional<model::Certificate>& folded) {
+  if (folded)
+    return "Folded, it differs by at most " + number_text(folded->largest) + " in a logit";
+  const std::string reason = model::not_foldable(options);
+  return reason.empty() ? "It is a whole model, with nothing to fold" : "Its " + reason;
+}
+
 }  // namespace
 
 std::vector<evaluate::SupervisedBatch> Job::effect_batches() const {
@@ -38,6 +46,10 @@ std::string Job::metrics_json(const Published& published) const {
               {"trained_parameters", parameters_->trained()},
               {"anneal_steps", resolved_.anneal_steps},
               {"seed", spec_.seed}};
+  if (anneals(spec_)) {
+    out["anneal_ratio"] =
+        static_cast<double>(resolved_.anneal_steps) / static_cast<double>(resolved_.updates);
+  }
   if (spec_.goes_on()) {
     out["start_adapter"] = spec_.start_adapter;
     out["start_adapter_sha256"] = spec_.start_adapter_sha256;
@@ -125,12 +137,7 @@ Published Job::publish() {
                                         first_documents(data_.train, kEffectTokens));
   const ArtefactSize size = artefact_size(directory);
   json exported = {{"bytes", std::to_string(size.bytes)}, {"contentSha256", size.content_sha256}};
-  std::string folding = "Its " + model::not_foldable(spec_.dex);
-  if (verified.folded) {
-    exported["maxAbsLogitDiff"] = verified.folded->largest;
-    folding =
-        "Folded, it differs by at most " + number_text(verified.folded->largest) + " in a logit";
-  }
+  if (verified.folded) exported["maxAbsLogitDiff"] = verified.folded->largest;
   if (verified.folded && !verified.folded->within_bound()) {
     warn("fold_inexact: folded, the trained model differs by up to " +
          number_text(verified.folded->largest) +
@@ -138,7 +145,8 @@ Published Job::publish() {
          (spec_.dex.publishes_model() ? "losses of this job" : "adapter") + " before using it");
   }
   session_.event({Event::Level::kInfo, "export_complete",
-                  "final/ reads back as trained. " + folding, exported.dump()});
+                  "final/ reads back as trained. " + folding_text(spec_.dex, verified.folded),
+                  exported.dump()});
 
   enter(Phase::kFinalizing);
   report_prefix();

@@ -75,6 +75,9 @@ class Job {
   void select_heads();
   Published publish_heads();  // of a job that ends here
   Published publish_probe();  // likewise, after one update
+  // The end of a job that is only checked, after one update: throws Stopped, as a pause does.
+  [[noreturn]] void end_checked();
+  MemoryProbe measure_update();  // one, on the longest rows
   // final/ with these files (name, content) and checksums.json.
   Published publish_files(const std::vector<std::pair<std::string, std::string>>& files);
   // What memory is used for just now, and the longest row there, in tokens.
@@ -130,7 +133,7 @@ class Job {
   std::unique_ptr<CheckpointStore> checkpoints_;
   std::unique_ptr<evaluate::BaseProbe> probe_;
   std::unique_ptr<Training> training_;
-  std::unique_ptr<Updater> probe_updater_;  // of publish_probe()
+  std::unique_ptr<Updater> probe_updater_;  // of measure_update()
 };
 
 }  // namespace dex::train::detail

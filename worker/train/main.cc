@@ -49,8 +49,11 @@ result is the same to the bit. To go on from an adapter, set "startAdapterDir" t
 is kept in a folder, so that the second pass over the data, and the next job on the same rows and base, read it instead.
 The folder may be shared by jobs and deleted at any time; results are the same with and without it, to the bit. Without it
 those layers read row by row in every pass, whatever the packing, so that short rows take longer than packed ones would.
+"hyperparameters": {"groupBy": "GROUP_BY_LANGUAGE"} (or GROUP_BY_TAG) draws rows so that each language has an equal share of the
+tokens that a pass reads, "groupWeights": {"cy": 2} twice that share; a pass stays as long as it is. training_start says what each gets.
 "headsOnly": true ends the job once its heads are chosen: final/ has head_selection.json and its picture, and nothing is trained.
 "probeOnly": true does one update on the longest rows and ends: final/ has probe.json with the memory and the time that it took.
+"hold": true checks everything, does that update, says what it took and ends with 16: nothing is trained and nothing kept.
 SIGTERM and Ctrl-C write a checkpoint at the next step boundary and end with 16.
 
 Exit codes: 0 done · 2 usage · 10 bad spec · 11 bad data · 12 loss not finite · 13 out of memory · 14 disk full ·

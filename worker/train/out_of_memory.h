@@ -28,8 +28,8 @@ struct OutOfMemory {
   std::optional<int32_t> retry_micro_batch_size;     // the next attempt's; nothing: there is none
 };
 
-// "out of memory in the backward pass after 3 updates: longest row 512 tokens, …": one sentence
-// without its full stop, of what happened and with what setting.
+// "out of memory in the backward pass after 3 updates: peak 812 MiB, longest row 512 tokens, …":
+// one sentence without its full stop, of what happened and with what setting.
 std::string sentence(const OutOfMemory& out);
 
 // Thrown in place of the allocator's own words, which are no user's business.

@@ -1,6 +1,7 @@
 #include "worker/train/packing.h"
 
 #include <algorithm>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 
@@ -45,8 +46,17 @@ void check_lengths(std::span<const int32_t> lengths, int32_t max_tokens) {
 
 std::vector<Pack> pack_pass(std::span<const int32_t> lengths, const PackingOptions& options,
                             uint64_t seed, uint64_t pass) {
+  std::vector<uint32_t> every(lengths.size());
+  std::iota(every.begin(), every.end(), 0u);
+  return pack_pass(lengths, every, options, seed, pass);
+}
+
+std::vector<Pack> pack_pass(std::span<const int32_t> lengths, std::span<const uint32_t> drawn,
+                            const PackingOptions& options, uint64_t seed, uint64_t pass) {
   check_lengths(lengths, options.max_tokens);
-  const auto order = permutation(static_cast<uint32_t>(lengths.size()), seed, Site::kOrder, pass);
+  std::vector<uint32_t> order =
+      permutation(static_cast<uint32_t>(drawn.size()), seed, Site::kOrder, pass);
+  for (uint32_t& example : order) example = drawn[example];
   std::vector<Pack> all;
   if (!options.packing) {
     for (const uint32_t example : order) all.push_back({example});

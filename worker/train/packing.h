@@ -25,5 +25,9 @@ struct PackingOptions {
 // than max_tokens.
 std::vector<Pack> pack_pass(std::span<const int32_t> lengths, const PackingOptions& options,
                             uint64_t seed, uint64_t pass);
+// The same of `drawn`, indices into `lengths`: each of them lands in one pack, so that an example
+// that was drawn twice occurs twice.
+std::vector<Pack> pack_pass(std::span<const int32_t> lengths, std::span<const uint32_t> drawn,
+                            const PackingOptions& options, uint64_t seed, uint64_t pass);
 
 }  // namespace dex::train

@@ -8,7 +8,7 @@ namespace dex::train {
 
 // What a random number is for. Part of the counter, so that two uses never see the same numbers;
 // values are never given to another use (3 was one once), so that old jobs resume as they began.
-enum class Site : uint32_t { kOrder = 1, kPacks = 2, kCalibration = 4 };
+enum class Site : uint32_t { kOrder = 1, kPacks = 2, kCalibration = 4, kGroups = 5 };
 
 // A stream of Philox4x32-10 numbers (kernels/philox.h) that is a function of (seed, site, stream)
 // alone: no state outlives it, so a resumed job draws what the first attempt drew (jobs.md §7).

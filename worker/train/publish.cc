@@ -74,9 +74,10 @@ Verification verify_artefact(const std::filesystem::path& directory, const model
   if (adaptation.options.publishes_model()) {
     const auto stored =
         of_weights(model::load_weights(directory, llama.config(), {.dtype = at::kFloat}));
-    require(stored, adaptation.options.has_branch() ? model::kBrokenFold : model::kExactFold,
-            "the exported checkpoint");
-    return {stored, stored};
+    // Of the methods that publish a model full+dex alone has something to fold: its branch.
+    const bool folds = adaptation.options.has_branch();
+    require(stored, folds ? model::kBrokenFold : model::kExactFold, "the exported checkpoint");
+    return {stored, folds ? std::optional(stored) : std::nullopt};
   }
   const model::Adapter loaded =
       model::load_adapter(directory, {llama.config(), identity.base_weights_sha256});

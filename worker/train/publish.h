@@ -26,7 +26,8 @@ void export_artefact(const std::filesystem::path& directory, const JobSpec& spec
 
 struct Verification {
   model::Certificate read_back;  // loaded from its files against the trained state
-  // Against folded weights (method.md §2.4); nothing for what can't be folded.
+  // Against folded weights (method.md §2.4); nothing for what can't be folded (method adapter,
+  // diff, forms that keep state) and for full, which has nothing to fold.
   std::optional<model::Certificate> folded;
 };
 // Loads the artefact as serving would and compares the logits of `documents`, at least 64 rows of

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "worker/train/failure.h"
+#include "worker/train/number_text.h"
 
 namespace dex::train {
 namespace {
@@ -42,7 +43,8 @@ int32_t sequence_length(const JobSpec& spec, int64_t usual, int64_t context) {
 }
 
 Resolved resolve_batches(const JobSpec& spec, const std::vector<int32_t>& lengths,
-                         int32_t max_seq_length, int64_t trained_tokens) {
+                         int32_t max_seq_length, int64_t trained_tokens,
+                         const std::optional<GroupSampling>& groups) {
   const Hyperparameters& asked = spec.hyperparameters;
   Resolved out;
   out.max_seq_length = max_seq_length;
@@ -51,7 +53,9 @@ Resolved resolve_batches(const JobSpec& spec, const std::vector<int32_t>& length
     out.batch_size = *asked.batch_size;
   } else {
     PackingOptions packing{.max_tokens = max_seq_length, .packing = asked.packing};
-    const auto packs = static_cast<int64_t>(pack_pass(lengths, packing, spec.seed, 0).size());
+    const auto drawn = examples_of_pass(groups, lengths.size(), 0);
+    const auto packs =
+        static_cast<int64_t>(pack_pass(lengths, drawn, packing, spec.seed, 0).size());
     out.batch_size = auto_batch(packs * out.passes);
   }
   out.micro_batch_size =
@@ -84,6 +88,18 @@ DataPlan::Options plan_options(const JobSpec& spec, const Resolved& resolved) {
   options.max_steps = spec.hyperparameters.max_steps;
   options.seed = spec.seed;
   return options;
+}
+
+bool anneals(const JobSpec& spec) {
+  const auto schedule = spec.dex.lambda.schedule;
+  return spec.dex.has_branch() &&
+         (schedule == model::Schedule::kPaperEq4 || schedule == model::Schedule::kSeedCosine);
+}
+
+std::string annealing_text(int64_t steps, int64_t updates) {
+  const double share =
+      static_cast<double>(steps) / static_cast<double>(std::max<int64_t>(1, updates));
+  return std::to_string(steps) + " (T/N " + number_text(share) + ")";
 }
 
 void resolve_schedules(const JobSpec& spec, int64_t updates, Resolved& resolved) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,8 +35,10 @@ inline constexpr int32_t kAutoMaxTokens = 1024;
 //   batch_size: the power of two ≤ 64 that gives about 200 updates
 //   micro_batch_size: what gives about 512 tokens (performance.md §3), halved for each
 //   out-of-memory retry
+// `groups`: as a pass is drawn (DataPlan::Options).
 Resolved resolve_batches(const JobSpec& spec, const std::vector<int32_t>& lengths,
-                         int32_t max_seq_length, int64_t trained_tokens);
+                         int32_t max_seq_length, int64_t trained_tokens,
+                         const std::optional<GroupSampling>& groups = std::nullopt);
 
 // How many of the lowest layers hold nothing that the job trains or changes, whatever its update:
 // below hyperparameters.first_layer, and with dex_only below the first layer that a list of heads
@@ -43,6 +46,12 @@ Resolved resolve_batches(const JobSpec& spec, const std::vector<int32_t>& length
 int64_t frozen_layers(const JobSpec& spec);
 
 DataPlan::Options plan_options(const JobSpec& spec, const Resolved& resolved);
+
+// Whether λ follows T: not one that is constant, learned alone, or of no branch.
+bool anneals(const JobSpec& spec);
+
+// T beside its share of N (method.md §12): "90 (T/N 0.5)".
+std::string annealing_text(int64_t steps, int64_t updates);
 
 // Fills in what depends on N: W, T = round half up(fraction·N) or the steps asked for, clamped to
 // N; evaluation ten times a run, checkpoints with it.

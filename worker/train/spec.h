@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,6 +24,9 @@ struct Calibration {
   int32_t skip_rows = 32;
 };
 
+// What rows are drawn by (group_sampling.h).
+enum class GroupBy { kNone, kTag, kLanguage };
+
 // The numbers of a training run; defaults are those of method.md §2.3 and api.md §3. An empty
 // optional is chosen from the data or the machine (resolve.h).
 struct Hyperparameters {
@@ -36,6 +40,8 @@ struct Hyperparameters {
   bool packing = true;
   std::optional<bool> train_on_inputs;
   text::Truncation truncation = text::Truncation::kAuto;
+  GroupBy group_by = GroupBy::kNone;
+  std::map<std::string, double> group_weights;  // of groups that don't weigh 1
 };
 
 // λ's T before the number of updates is known.
@@ -108,6 +114,7 @@ struct JobSpec {
   uint64_t seed = 0;
   bool heads_only = false;  // choose heads, publish head_selection.json, and end
   bool probe_only = false;  // do one update on the longest rows, publish probe.json, and end
+  bool hold = false;        // check everything, do that update, and end as paused
 
   // Where what frozen layers compute is kept (prefix_store.h), and its bound; empty or 0: nowhere.
   std::filesystem::path prefix_cache_dir;

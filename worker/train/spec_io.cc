@@ -67,6 +67,9 @@ void read_sizes(const pb::Hyperparameters& in, Hyperparameters& out) {
     default:
       break;
   }
+  if (in.group_by() == pb::Hyperparameters::GROUP_BY_TAG) out.group_by = GroupBy::kTag;
+  if (in.group_by() == pb::Hyperparameters::GROUP_BY_LANGUAGE) out.group_by = GroupBy::kLanguage;
+  for (const auto& [group, weight] : in.group_weights()) out.group_weights[group] = weight;
 }
 
 void read_policies(const pb::FineTuningJobSpec& in, JobSpec& out) {
@@ -210,6 +213,9 @@ JobSpec from_message(const Start& start) {
   out.probe_only = start.probe_only();
   if (out.probe_only && (out.heads_only || !out.checkpoint_dir.empty()))
     throw bad_spec("probe_only", "can't be together with heads_only or checkpoint_dir");
+  out.hold = start.hold();
+  if (out.hold && (out.heads_only || out.probe_only))
+    throw bad_spec("hold", "can't be together with heads_only or probe_only");
   return out;
 }
 

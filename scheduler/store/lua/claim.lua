@@ -29,19 +29,6 @@ if w[5] and w[5] ~= '' then
 end
 local passes = 256  -- jobs that a claim may pass over, so that it stays short; what lies behind them is not seen
 
--- The first job of the tenant's queue that this worker can run; nil: none.
-local function first_fitting(t, pool)
-  local queue, at = P .. 'rq:' .. pool .. ':' .. t, 0
-  while passes > 0 do
-    local id = call('ZRANGE', queue, fmt(at), fmt(at))[1]
-    if not id or not models then return id end
-    local base = call('HGET', P .. 'job:' .. id, 'base')  -- jobs of before have none
-    if not base or base == '' or models[base] then return id end
-    at, passes = at + 1, passes - 1
-  end
-  return nil
-end
-
 -- A member of the queue that is no READY job of it: `state` is the truth, so it goes, and with a job that is gone all its places.
 local function strike(id, j, t, pool)
   call('ZREM', P .. 'rq:' .. pool .. ':' .. t, id)
@@ -51,19 +38,32 @@ local function strike(id, j, t, pool)
   call('ZREM', P .. 'twait:' .. t, id)
 end
 
+-- Of the tenants that were passed over for one whose turn is `vt`, those that no worker present can serve keep up with it. Who
+-- waits for a worker that is busy keeps its turn.
+local function keep_up_all(passed, pool, vt)
+  local present, left = #passed > 0 and present_models(pool), 256
+  if not present then return end
+  for _, t in ipairs(passed) do
+    local id
+    id, left = first_fitting(t, pool, present, left)
+    if left == 0 then return end  -- what lies behind is not known, so nobody is moved for it
+    if not id then keep_up(t, pool, vt) end
+  end
+end
+
 for _ = 1, n do
   local pool = arg()
-  local tries, passed = 8, 0  -- tenants that left the ring; tenants at its front with nothing for this worker
+  local tries, passed = 8, {}  -- tenants that left the ring; tenants at its front with nothing for this worker
   while tries > 0 and passes > 0 do
-    local t = call('ZRANGE', P .. 'ring:' .. pool, fmt(passed), fmt(passed))[1]
+    local t = call('ZRANGE', P .. 'ring:' .. pool, fmt(#passed), fmt(#passed))[1]
     if not t then break end
-    local served = ring_sync(t, pool)
-    local id = served and first_fitting(t, pool)
+    local served, id = ring_sync(t, pool), nil
+    if served then id, passes = first_fitting(t, pool, models, passes) end
     local j = id and job(id)
     if not served then
       tries = tries - 1
     elseif not id then
-      passed = passed + 1
+      passed[#passed + 1] = t
     elseif not j or j.state ~= 'READY' or j.tenant ~= t or j.pool ~= pool then
       strike(id, j, t, pool)
       passes = passes - 1
@@ -78,6 +78,7 @@ for _ = 1, n do
       if not j.first_ms then put(j, 'first_ms', fmt(now)) end
       enter(j, 'RUNNING')
       charge(t, pool, num(j.cost))
+      keep_up_all(passed, pool, vt)
       call('HSET', wkey, 'cid:' .. slot, claim_id, 'cjob:' .. slot, id, 'cep:' .. slot, epoch)
       event(j, epoch, worker, 'claim')
       log(j, '0', 'INFO', 'job_start', 'Attempt ' .. j.attempt .. ' started on ' .. worker .. '.',

@@ -1,12 +1,13 @@
 #!lua flags=allow-oom
 -- Finish: an attempt's end (T5 to T8, T10, T13). `success` is the publication: result, adapter record and state in one step.
 -- ARGV: clock, worker, id, epoch, outcome, backoff_ms (base, the script doubles it), result_uri, result_sha, result (opaque),
---   ckpt_uri or '', ckpt_sha, ckpt_step, why_code, why, why_details (opaque), progress or '', events (lib.lua read_events)
+--   ckpt_uri or '', ckpt_sha, ckpt_step, ckpt_of_training 0|1, why_code, why, why_details (opaque), progress or '', events
+--   (lib.lua read_events)
 -- Outcomes: success fail_retry fail_final crash oom disk_full release paused cancelled
 -- Replies: OK state pool kind seconds_run why_code | DUP state | LOST | BADSTATE state | BADARG text
 local worker, id, epoch, outcome, backoff = arg(), arg(), arg(), arg(), num(arg())
 local result_uri, result_sha, result = arg(), arg(), arg()
-local ckpt_uri, ckpt_sha, ckpt_step = arg(), arg(), arg()
+local ckpt_uri, ckpt_sha, ckpt_step, of_training = arg(), arg(), arg(), arg()
 local why_code, why, why_details, progress = arg(), arg(), arg(), arg()
 local events = read_events()
 local OUTCOMES = {success = 1, fail_retry = 1, fail_final = 1, crash = 1, oom = 1, disk_full = 1, release = 1, paused = 1,
@@ -23,7 +24,7 @@ if not events then return {'BADARG', 'events too large'} end
 
 local cancelling, seconds = j.state == 'CANCELLING', math.max(0, now - num(j.started_ms)) / 1000
 write_events(j, events)
-point_to(j, ckpt_uri, ckpt_sha, ckpt_step)
+point_to(j, ckpt_uri, ckpt_sha, ckpt_step, of_training)
 end_attempt(j)
 if progress ~= '' then put(j, 'progress', progress) end
 

@@ -126,6 +126,14 @@ local function ring_sync(t, pool)
   return false
 end
 
+-- A tenant of the ring that nobody present can serve keeps up with those who are served: it has its turn once a worker for its
+-- jobs comes, and no back pay for the time before. Else it would also be the floor at which others enter (ring_sync).
+local function keep_up(t, pool, vt)
+  if num(call('HGET', P .. 'tenant:' .. t, 'vt:' .. pool)) >= vt then return end
+  call('HSET', P .. 'tenant:' .. t, 'vt:' .. pool, fmt6(vt))
+  call('ZADD', P .. 'ring:' .. pool, fmt6(vt), t)
+end
+
 local function ring_sync_all(t)
   for _, pool in ipairs(call('SMEMBERS', P .. 'pools')) do ring_sync(t, pool) end
 end
@@ -261,10 +269,11 @@ local function end_attempt(j)
 end
 
 -- The checkpoint that an attempt offers becomes the job's pointer. If the worker has heard of one that a user asked for
--- (`ckreq`, since the beat `ckreq_seq`), the first new one is the answer: it goes to `ckpts` as ms, step, SHA-256, URI.
-local function point_to(j, uri, sha, step)
+-- (`ckreq`, since the beat `ckreq_seq`), the first new one is the answer: it goes to `ckpts` as ms, step, SHA-256, URI. Only one
+-- with the training's state (`of_training` 1) is: what is kept while gates are measured has none.
+local function point_to(j, uri, sha, step, of_training)
   if uri == '' then return end
-  if j.ckreq and j.ckreq_seq and uri ~= j.ckpt_uri then
+  if j.ckreq and j.ckreq_seq and uri ~= j.ckpt_uri and of_training == '1' then
     local key, oldest, oldest_ms = P .. 'ckpts:' .. j.id, nil, math.huge
     local all = call('HGETALL', key)
     for i = 1, #all, 2 do
@@ -297,10 +306,25 @@ local function requeue(j, delay)
   return j.state
 end
 
+-- Adapters that a live job needs (`uses`) are held like its files: nobody deletes one that stands in an `adapteruse:<adapter>`.
+-- The first of them that is not this tenant's, or not there; nil: none.
+local function lacking_adapter(t, uses)
+  for adapter in string.gmatch(uses, '%S+') do
+    if call('HGET', P .. 'adapter:' .. adapter, 'tenant') ~= t then return adapter end
+  end
+  return nil
+end
+
+local function hold_adapters(j, uses)
+  put(j, 'uses', uses)
+  for adapter in string.gmatch(uses, '%S+') do call('ZADD', P .. 'adapteruse:' .. adapter, fmt(now), j.id) end
+end
+
 -- Frees everything that only a live job may hold, then enters the terminal state.
 local function terminal(j, state)
   call('ZREM', P .. 'deadline', j.id)
   for file in string.gmatch(j.files, '%S+') do call('ZREM', P .. 'fileuse:' .. file, j.id) end
+  for adapter in string.gmatch(j.uses or '', '%S+') do call('ZREM', P .. 'adapteruse:' .. adapter, j.id) end
   if j.uniq ~= '' and call('GET', P .. 'uniq:' .. j.tenant .. ':' .. j.uniq) == j.id then
     call('DEL', P .. 'uniq:' .. j.tenant .. ':' .. j.uniq)
   end
@@ -373,6 +397,51 @@ local function stop(j, code, text, who)
     ring_sync(j.tenant, j.pool)
   end
   return j.state
+end
+
+-- The base models that the workers of a pool which take jobs can run together, as a set, and how many such workers there are; nil:
+-- any model, since one of them did not say, or there are more workers than a script may look at.
+local function present_models(pool)
+  local all, workers, ids = {}, 0, call('ZRANGE', P .. 'workers', '0', '999')
+  if #ids == 1000 then return nil end
+  for _, id in ipairs(ids) do
+    local w = call('HMGET', P .. 'worker:' .. id, 'state', 'pools', 'models')
+    if w[1] == 'up' and string.find(' ' .. (w[2] or '') .. ' ', ' ' .. pool .. ' ', 1, true) then
+      if not w[3] or w[3] == '' then return nil end
+      workers = workers + 1
+      for name in string.gmatch(w[3], '%S+') do all[name] = true end
+    end
+  end
+  return all, workers
+end
+
+local models_of_pool = {}  -- what present_models found, for the next job of a script
+
+-- '1': a READY job waits for its base model; workers are up in its pool, and none has it.
+local function lacks_model(id)
+  local j = call('HMGET', P .. 'job:' .. id, 'state', 'pool', 'base')
+  local pool, base = j[2], j[3]
+  if j[1] ~= 'READY' or not base or base == '' then return '0' end
+  if not models_of_pool[pool] then
+    local models, workers = present_models(pool)
+    models_of_pool[pool] = {any = not models or workers == 0, models = models}
+  end
+  local found = models_of_pool[pool]
+  return (found.any or found.models[base]) and '0' or '1'
+end
+
+-- The first job of a tenant's queue that workers of these base models can run (nil: of any); nil: none of the first `most`. Also
+-- how many of `most` are left: 0 means that there may be more behind.
+local function first_fitting(t, pool, models, most)
+  local queue, at = P .. 'rq:' .. pool .. ':' .. t, 0
+  while most > 0 do
+    local id = call('ZRANGE', queue, fmt(at), fmt(at))[1]
+    if not id or not models then return id, most end
+    local base = call('HGET', P .. 'job:' .. id, 'base')  -- jobs of before have none
+    if not base or base == '' or models[base] then return id, most end
+    at, most = at + 1, most - 1
+  end
+  return nil, 0
 end
 
 -- A worker that has left or was lost. Its record stays for a day, so that an operator can ask where it is; `register` keeps it.

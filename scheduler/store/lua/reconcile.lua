@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- Reconcile (T18): `state` is the truth; set members follow it. In a healthy store it fixes nothing.
--- `fileuse` of a live job counts as its member in mode `set` only: a job that lost its hash must not hold a file for ever.
+-- `fileuse` and `adapteruse` of a live job count as its members in mode `set` only: a job that lost its hash must not hold a file
+-- or an adapter for ever.
 -- ARGV: clock, mode, lease_ms, and for mode `jobs`: ids (≤ 100) · for mode `set`: set name without prefix, ids (≤ 100)
 -- Replies: OK fixes | BADARG
 local mode, lease, fixes = arg(), num(arg()), 0
@@ -11,6 +12,7 @@ local function members(j)
   if belongs(j, 'deadline') then want[P .. 'deadline'] = j.deadline_ms end
   if not TERMINAL[j.state] then
     for file in string.gmatch(j.files or '', '%S+') do want[P .. 'fileuse:' .. file] = j.created_ms end
+    for adapter in string.gmatch(j.uses or '', '%S+') do want[P .. 'adapteruse:' .. adapter] = j.created_ms end
   end
   return want
 end

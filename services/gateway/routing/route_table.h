@@ -25,7 +25,7 @@ class RouteTable {
     std::string id;
     std::string address;  // of its InferenceService
     bool holds_adapter = false;
-    uint32_t reported_load = 0;  // running and waiting requests at its last heartbeat
+    uint32_t reported_load = 0;  // running and waiting requests at its last heartbeat, about
   };
 
   RouteTable() = default;  // knows nothing

@@ -51,4 +51,18 @@ inline v1::GenerateRequest generation(const std::string& model, uint32_t tokens)
   return request;
 }
 
+// Of the real trainer, on the tiny model: tests/e2e/small_job.h, for this client.
+inline v1::CreateFineTuningJobRequest real_job(const ChaosPlatform& platform, uint32_t steps,
+                                               uint32_t checkpoint_every) {
+  auto request = platform.request("real", steps, checkpoint_every);
+  auto& spec = *request.mutable_spec();
+  spec.set_validation_file(platform.validation_file());
+  auto& calibration = *spec.mutable_dex()->mutable_head_selection()->mutable_calibration();
+  calibration.set_n_sequences(2);
+  calibration.set_seq_length(128);
+  spec.mutable_evaluation()->set_max_tokens(384);
+  spec.mutable_evaluation()->set_every_steps(6);
+  return request;
+}
+
 }  // namespace dex::support

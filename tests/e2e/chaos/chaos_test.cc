@@ -1,6 +1,7 @@
 // Everything at once, by chance: processes killed and frozen, Redis paused, links cut and plugged,
-// while jobs are submitted and watched. Afterwards every acknowledged job has ended once, with the
-// result that an undisturbed run would have had (jobs.md §14, process chaos).
+// while jobs are submitted and watched and a model is asked. Afterwards every acknowledged job has
+// ended once, with the result that an undisturbed run would have had, and whoever was not answered
+// was told that he may ask again (jobs.md §14, process chaos).
 #include <gmock/gmock.h>
 
 #include <atomic>
@@ -20,9 +21,11 @@
 
 #include "services/base/clock.h"
 #include "services/base/signals.h"
+#include "tests/e2e/chaos/streams.h"
 #include "tests/support/chaos_platform.h"
 #include "tests/support/eventually.h"
 #include "tests/support/figures.h"
+#include "tests/support/tiny_model.h"
 
 namespace dex {
 namespace {
@@ -30,7 +33,9 @@ namespace {
 using support::ChaosPlatform;
 using support::eventually;
 using support::Program;
+using testing::Each;
 using testing::IsEmpty;
+using testing::StartsWith;
 
 uint64_t chaos_seed() {
   const char* given = std::getenv("DEX_SEED");
@@ -192,7 +197,7 @@ class Disturber {
         static_cast<int>(within(0, static_cast<int64_t>(platform_.schedulers().size()) - 1));
     auto& redis = platform_.redis();
     auto& link = platform_.agent_link(n);
-    switch (within(0, 11)) {
+    switch (within(0, 12)) {
       case 0:
         return add(
             "kill redis", "redis", 1'000, [&] { redis.kill(); }, [&redis] { redis.start(); });
@@ -214,12 +219,14 @@ class Disturber {
       case 7:
         return freeze("agent", platform_.agent(n), 6'000);
       case 8:
-        return kill_trainer(platform_.agent(n));
+        return kill_children("trainer", platform_.agent(n), "dex-toy-trainer");
       case 9:
+        return kill_children("engine", platform_.agent(n), "dex-fake-engine");
+      case 10:
         return add(
             "cut agent", platform_.agent(n).name(), 4'000, [&] { link.cut(); },
             [&link] { link.pass(); });
-      case 10:
+      case 11:
         return add(
             "cut gateway", platform_.gateway().name(), 2'000,
             [this] { platform_.gateway_link().cut(); },
@@ -238,10 +245,11 @@ class Disturber {
       // It is still paused by the time before.
     }
   }
-  void kill_trainer(Program& agent) {
-    for (const pid_t trainer : agent.children("dex-toy-trainer")) {
-      ::kill(trainer, SIGKILL);
-      ++done_["kill trainer"];
+  // Who takes care of them starts them again.
+  void kill_children(const std::string& kind, const Program& agent, const std::string& program) {
+    for (const pid_t child : agent.children(program)) {
+      ::kill(child, SIGKILL);
+      ++done_["kill " + kind];
     }
   }
 
@@ -256,11 +264,14 @@ class Disturber {
 TEST(ChaosTest, EveryAcknowledgedJobEndsOnceWithItsOwnWholeResult) {
   const uint64_t seed = chaos_seed();
   const int64_t length_ms = support::long_form() ? 600'000 : 18'000;
-  ChaosPlatform platform({.schedulers = 2, .agents = 3, .proxies = true});
+  ChaosPlatform platform(
+      {.schedulers = 2, .agents = 3, .proxies = true, .engine = support::fake_engine()});
   const base::SystemClock clock;
   Submitter submitter(platform, static_cast<size_t>(length_ms / 1'000));
   ASSERT_TRUE(eventually([&] { return submitter.count() > 0; }));
   Watcher watcher(platform.grpc(), submitter.first());
+  support::SteadyStreams streams(platform.grpc(), {support::kTinyModel});
+  ASSERT_TRUE(streams.go_on());
 
   Disturber disturber(platform, seed);
   const int64_t end_ms = clock.steady_ms() + length_ms;
@@ -277,7 +288,9 @@ TEST(ChaosTest, EveryAcknowledgedJobEndsOnceWithItsOwnWholeResult) {
   EXPECT_GE(troubles, length_ms / 3'000);
   const auto ids = submitter.finish();
   EXPECT_GE(ids.size(), 5U);
-  EXPECT_TRUE(platform.ready());
+  // An engine that was killed again and again is started again after a minute at most.
+  EXPECT_TRUE(platform.ready(180'000));
+  EXPECT_TRUE(streams.go_on());
 
   // Work goes on: everything that was acknowledged ends, and ends well.
   const int64_t calm_ms = clock.steady_ms();
@@ -288,6 +301,10 @@ TEST(ChaosTest, EveryAcknowledgedJobEndsOnceWithItsOwnWholeResult) {
   support::figure("P1", "chaos_acknowledged_jobs", static_cast<double>(ids.size()));
   support::figure("P1", "chaos_troubles", troubles);
   support::figure("P1", "chaos_backlog_done_s", clock.seconds_since(calm_ms));
+  const auto unanswered = streams.finish();
+  EXPECT_THAT(unanswered, Each(StartsWith("UNAVAILABLE ")));
+  support::figure("P20", "chaos_streams_whole", streams.whole());
+  support::figure("P20", "chaos_streams_unavailable", static_cast<double>(unanswered.size()));
 
   // The watcher was told every event, once and in order.
   v1::ListFineTuningEventsRequest request;
@@ -298,6 +315,14 @@ TEST(ChaosTest, EveryAcknowledgedJobEndsOnceWithItsOwnWholeResult) {
   std::vector<int64_t> stored;
   for (const auto& event : events->events()) stored.push_back(event.sequence());
   EXPECT_EQ(watcher.seen(), stored);
+
+  // P18: who was killed has lost its counts; who lives counts what happens, and nothing else.
+  const auto miscounted = platform.miscounted_during([&platform] {
+    for (int i = 0; i < 3; ++i)
+      EXPECT_TRUE(platform.becomes(platform.submit("ms-1", 10), "SUCCEEDED"));
+  });
+  EXPECT_THAT(miscounted, IsEmpty());
+  support::figure("P18", "miscounted_after_chaos", static_cast<double>(miscounted.size()));
   EXPECT_THAT(platform.wrong(), IsEmpty());
 }
 

@@ -1,24 +1,22 @@
-// SIGTERM under load, to each process in turn: every stream ends with the reason, the training job
-// is given back with a checkpoint and pays nothing, and the process is gone in time (jobs.md §9,
-// drain; P12).
+// SIGTERM under load, to each process in turn: from its first moment it says that it serves no
+// more, every stream ends with the reason, the training job is given back with a checkpoint and
+// pays nothing, and the process is gone in time (jobs.md §9, drain; P12).
 #include <gmock/gmock.h>
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
 #include <csignal>
+#include <functional>
 #include <map>
 #include <memory>
 #include <random>
 #include <string>
-#include <thread>
-#include <vector>
 
-#include "dex/v1/files.grpc.pb.h"
 #include "services/base/clock.h"
 #include "tests/e2e/chaos/calls.h"
+#include "tests/e2e/chaos/load.h"
 #include "tests/support/eventually.h"
 #include "tests/support/figures.h"
+#include "tests/support/health_watch.h"
 #include "tests/support/tiny_model.h"
 
 namespace dex {
@@ -26,110 +24,14 @@ namespace {
 
 using support::ChaosPlatform;
 using support::eventually;
+using support::HealthWatch;
+using support::kDraining;
+using support::Load;
 using support::Program;
+using support::slack;
 using testing::Each;
 using testing::IsEmpty;
-
-enum class Kind { kWatch, kUpload, kGeneration };
-constexpr int kWatches = 100, kUploads = 20, kGenerations = 8;
-constexpr const char* kDraining = "SERVER_DRAINING";
-
-// Open calls of every kind. Each waits on a thread of its own for its end.
-class Load {
- public:
-  Load(const ChaosPlatform& platform, const std::string& job)
-      : job_(job),
-        jobs_(v1::FineTuningService::NewStub(rpc::channel(platform.grpc()))),
-        files_(v1::FileService::NewStub(rpc::channel(platform.grpc()))),
-        inference_(v1::InferenceService::NewStub(rpc::channel(platform.grpc()))) {
-    for (int i = 0; i < kWatches; ++i) add(Kind::kWatch);
-    for (int i = 0; i < kUploads; ++i) add(Kind::kUpload);
-    for (int i = 0; i < kGenerations; ++i) add(Kind::kGeneration);
-  }
-  ~Load() {
-    for (const auto& call : calls_) call->context.TryCancel();
-  }
-  Load(const Load&) = delete;
-  Load& operator=(const Load&) = delete;
-
-  // All have begun.
-  bool open() {
-    return eventually([this] {
-      return std::all_of(calls_.begin(), calls_.end(),
-                         [](const auto& call) { return call->begun.load(); });
-    });
-  }
-  [[nodiscard]] bool is_open(Kind kind) const {
-    return std::none_of(calls_.begin(), calls_.end(), [kind](const auto& call) {
-      return call->kind == kind && call->ended.load();
-    });
-  }
-  // What those of a kind were told at their end; "open" for one that has none after a while.
-  std::vector<std::string> reasons(Kind kind) {
-    std::vector<std::string> reasons;
-    for (const auto& call : calls_) {
-      if (call->kind != kind) continue;
-      const bool ended = eventually([&] { return call->ended.load(); }, support::kPatience_ms);
-      const bool told = ended && call->end.code() == base::Code::kUnavailable;
-      reasons.push_back(told ? call->end.reason() : ended ? call->end.to_string() : "open");
-    }
-    return reasons;
-  }
-
- private:
-  struct Call {
-    Kind kind;
-    grpc::ClientContext context;
-    std::atomic<bool> begun = false, ended = false;
-    base::Status end;  // once `ended`
-    std::jthread thread;
-  };
-
-  void add(Kind kind) {
-    auto& call = *calls_.emplace_back(std::make_unique<Call>());
-    call.kind = kind;
-    rpc::set_timeout(call.context, std::chrono::seconds(120));
-    call.thread = std::jthread([this, &call] {
-      const grpc::Status end = call.kind == Kind::kWatch    ? watch(call)
-                               : call.kind == Kind::kUpload ? upload(call)
-                                                            : generate(call);
-      call.end = rpc::from_grpc(end);
-      call.ended = true;
-    });
-  }
-  grpc::Status watch(Call& call) {
-    v1::WatchFineTuningJobRequest request;
-    request.set_id(job_);
-    const auto reader = jobs_->WatchFineTuningJob(&call.context, request);
-    v1::WatchFineTuningJobResponse message;
-    while (reader->Read(&message)) call.begun = true;
-    return reader->Finish();
-  }
-  grpc::Status upload(Call& call) {
-    v1::File file;
-    const auto writer = files_->UploadFile(&call.context, &file);
-    v1::UploadFileRequest part;
-    part.mutable_header()->set_filename("endless.jsonl");
-    bool open = writer->Write(part);
-    part.set_chunk("{\"text\": \"the first row\"}\n");
-    open = open && writer->Write(part);
-    call.begun = open;
-    return writer->Finish();  // nothing more is sent: the server has the last word
-  }
-  grpc::Status generate(Call& call) {
-    const auto reader =
-        inference_->GenerateStream(&call.context, support::generation(support::kTinyModel, 100));
-    v1::GenerateStreamResponse message;
-    while (reader->Read(&message)) call.begun = true;
-    return reader->Finish();
-  }
-
-  const std::string job_;
-  const std::unique_ptr<v1::FineTuningService::Stub> jobs_;
-  const std::unique_ptr<v1::FileService::Stub> files_;
-  const std::unique_ptr<v1::InferenceService::Stub> inference_;
-  std::vector<std::unique_ptr<Call>> calls_;
-};
+using Kind = Load::Kind;
 
 class DrainTest : public testing::Test {
  protected:
@@ -140,8 +42,8 @@ class DrainTest : public testing::Test {
     job_ = platform_.submit("ms-20", 100'000, /*checkpoint_every=*/25);
   }
   ~DrainTest() override {
-    for (const auto& [name, seconds] : slowest_) {
-      support::figure("drain", name + "_max_s", seconds);
+    for (const auto& [what, seconds] : slowest_) {
+      support::figure("drain", what + "_max_s", seconds);
     }
   }
 
@@ -157,17 +59,51 @@ class DrainTest : public testing::Test {
       return support::ask(*inference, &v1::InferenceService::Stub::Generate, hello).ok();
     }));
   }
-  // SIGTERM at a moment like any other; how it ended, and how long that took.
-  int drain(Program& program) {
+  // SIGTERM at a moment like any other; how it ended. `meanwhile`: once it has said that it serves
+  // no more, before it may end.
+  int drain(Program& program, const std::function<void()>& meanwhile = nullptr) {
     support::pass_time(std::uniform_int_distribution<int>(0, 300)(random_));
+    HealthWatch health(program.grpc());
+    EXPECT_TRUE(health.says(HealthWatch::Health::kServing));
     const int64_t asked_ms = clock_.steady_ms();
-    const int code = program.stop(kHardLimit_ms);
-    double& slowest = slowest_[program.name()];
-    slowest = std::max(slowest, clock_.seconds_since(asked_ms));
+    program.signal(SIGTERM);
+    EXPECT_TRUE(health.says(HealthWatch::Health::kNotServing)) << "to whom watches its health";
+    note("not_serving", asked_ms);
+    EXPECT_TRUE(eventually([&] { return !program.ready(); }, support::kPatience_ms));
+    EXPECT_TRUE(program.running()) << "it is gone, and was not asked whether it is ready";
+    if (meanwhile) meanwhile();
+    health.end();
+    const int code = program.wait(slack() * kPromise_ms);
+    note(program.name(), asked_ms);
     return code;
   }
+  void note(const std::string& what, int64_t since_ms) {
+    slowest_[what] = std::max(slowest_[what], clock_.seconds_since(since_ms));
+  }
+  // SIGTERM to the trainer, which says itself that it was released.
+  void evict_trainer(int next_attempt) {
+    const uint32_t step = platform_.step(job_);
+    const auto trainers = platform_.agent().children("dex-toy-trainer");
+    ASSERT_EQ(trainers.size(), 1U);
+    const int64_t asked_ms = clock_.steady_ms();
+    ASSERT_EQ(::kill(trainers.front(), SIGTERM), 0);
+    ASSERT_TRUE(eventually([&] { return platform_.number(job_, "attempt") == next_attempt; },
+                           slack() * kPromise_ms));
+    note("trainer", asked_ms);
+    expect_given_back(next_attempt - 1, step);
+  }
+  // So often until now, the last time with this step done; none of it is the job's own failure.
+  void expect_given_back(int times, uint32_t step) {
+    auto job = platform_.record(job_);
+    EXPECT_EQ(job["preempts"], std::to_string(times));
+    EXPECT_EQ(job["failures"], "0");
+    EXPECT_EQ(job["crashes"], "0");
+    EXPECT_GE(std::stoul(job["ckpt_step"]), step);
+  }
+  void expect_time_to_say_so() { EXPECT_LT(slowest_["not_serving"], slack() * 1.0); }
 
-  static constexpr int64_t kPromise_ms = 12'000, kHardLimit_ms = 3 * kPromise_ms;
+  static constexpr int64_t kPromise_ms = 12'000;
+  static constexpr uint32_t kTokens = 100;
   const base::SystemClock clock_{};
   std::mt19937 random_{7};
   std::map<std::string, double> slowest_;
@@ -178,7 +114,7 @@ class DrainTest : public testing::Test {
 TEST_F(DrainTest, ASchedulerEndsWatchesAndUploadsAndNothingElse) {
   for (int round = 0; round < rounds(); ++round) {
     ready();
-    Load load(platform_, job_);
+    Load load(platform_.grpc(), job_, kTokens);
     ASSERT_TRUE(load.open());
     EXPECT_EQ(drain(platform_.scheduler()), 0);
     EXPECT_THAT(load.reasons(Kind::kWatch), Each(kDraining));
@@ -187,6 +123,7 @@ TEST_F(DrainTest, ASchedulerEndsWatchesAndUploadsAndNothingElse) {
     platform_.scheduler().start();
   }
   ready();
+  expect_time_to_say_so();
   EXPECT_EQ(platform_.number(job_, "attempt"), 1);
   EXPECT_THAT(platform_.wrong(), IsEmpty());
 }
@@ -194,20 +131,19 @@ TEST_F(DrainTest, ASchedulerEndsWatchesAndUploadsAndNothingElse) {
 TEST_F(DrainTest, AGatewayIsNotReadyWhileItWaitsForGenerations) {
   for (int round = 0; round < rounds(); ++round) {
     ready();
-    Load load(platform_, job_);
+    Load load(platform_.grpc(), job_, kTokens);
     ASSERT_TRUE(load.open());
     Program& gateway = platform_.gateway();
-    gateway.signal(SIGTERM);
-    EXPECT_TRUE(eventually([&] { return gateway.running() && !gateway.ready(); }, 5'000))
-        << "nobody should send it new work";
-    EXPECT_TRUE(load.is_open(Kind::kGeneration));
-    EXPECT_EQ(drain(gateway), 0);
+    bool generations_go_on = false;
+    EXPECT_EQ(drain(gateway, [&] { generations_go_on = load.is_open(Kind::kGeneration); }), 0);
+    EXPECT_TRUE(generations_go_on);
     EXPECT_THAT(load.reasons(Kind::kWatch), Each(kDraining));
     EXPECT_THAT(load.reasons(Kind::kUpload), Each(kDraining));
     EXPECT_THAT(load.reasons(Kind::kGeneration), Each(kDraining));
     gateway.start();
   }
   ready();
+  expect_time_to_say_so();
   EXPECT_EQ(platform_.number(job_, "attempt"), 1);
   EXPECT_THAT(platform_.wrong(), IsEmpty());
 }
@@ -216,25 +152,31 @@ TEST_F(DrainTest, AnAgentGivesItsJobBackWithACheckpointAndNothingIsCharged) {
   for (int round = 0; round < rounds(); ++round) {
     ready();
     ASSERT_TRUE(platform_.reaches(job_, platform_.step(job_) + 10));
-    Load load(platform_, job_);
+    Load load(platform_.grpc(), job_, kTokens);
     ASSERT_TRUE(load.open());
+    // First its trainer alone, by somebody else, as an eviction does it.
+    evict_trainer(/*next_attempt=*/2 * round + 2);
+    for (const Kind kind : {Kind::kWatch, Kind::kUpload, Kind::kGeneration}) {
+      EXPECT_TRUE(load.is_open(kind)) << "somebody notices that a trainer stops";
+    }
+    ASSERT_TRUE(platform_.reaches(job_, platform_.step(job_) + 10));
+
     const uint32_t step = platform_.step(job_);
     EXPECT_EQ(drain(platform_.agent()), 0);
     EXPECT_THAT(load.reasons(Kind::kGeneration), Each(kDraining));
     EXPECT_TRUE(load.is_open(Kind::kWatch));
+    expect_given_back(/*times=*/2 * round + 2, step);
     auto job = platform_.record(job_);
     EXPECT_EQ(job["state"], "READY");
-    EXPECT_EQ(job["preempts"], std::to_string(round + 1));
-    EXPECT_EQ(job["failures"], "0");
-    EXPECT_EQ(job["crashes"], "0");
-    EXPECT_GE(std::stoul(job["ckpt_step"]), step);
     EXPECT_EQ(job["ckpt_step"], std::to_string(platform_.step(job_)))
         << "a step was done and not saved";
     platform_.agent().start();
   }
+  support::figure("P12", "agents_drained", rounds());
   // The toy goes on only from a checkpoint that is byte for byte and step for step what it was.
   ready();
-  EXPECT_EQ(platform_.number(job_, "attempt"), rounds() + 1);
+  expect_time_to_say_so();
+  EXPECT_EQ(platform_.number(job_, "attempt"), 2 * rounds() + 1);
   EXPECT_THAT(platform_.wrong(), IsEmpty());
 }
 

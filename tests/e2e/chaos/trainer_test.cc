@@ -49,6 +49,8 @@ TEST(PoisonTest, ATrainerThatAbortsThriceIsPoisonAndOthersGoOn) {
   platform.open_gate(other);
   EXPECT_TRUE(platform.becomes(other, "SUCCEEDED"));
   EXPECT_EQ(platform.number(other, "attempt"), 1);
+  support::figure("P8", "crashes_until_poison",
+                  static_cast<double>(spent(platform, poison).crashes));
   EXPECT_THAT(platform.wrong(), IsEmpty());
 }
 
@@ -99,6 +101,7 @@ TEST(LongStepTest, AJobKeepsItsLeaseHoweverLongOneStepTakes) {
   EXPECT_TRUE(platform.becomes(id, "SUCCEEDED", 400'000));
   EXPECT_EQ(platform.number(id, "attempt"), 1);
   EXPECT_EQ(platform.scheduler().metric("dex_lease_lost_total"), 0);
+  support::figure("P4", "one_step_leases", static_cast<double>(leases));
   EXPECT_THAT(platform.wrong(), IsEmpty());
 }
 
@@ -122,7 +125,7 @@ TEST(CancelTest, ARunningJobIsOrderedWithinABeatAndADeafTrainerIsKilled) {
   support::figure("P9", "deaf_trainer_gone_s", gone_s);
   // A beat until it is ordered, then the time between SIGTERM and SIGKILL.
   const double promise_s = static_cast<double>(options.beat_ms + options.kill_grace_ms) / 1000;
-  EXPECT_LT(gone_s, 3 * promise_s);
+  EXPECT_LT(gone_s, support::slack() * promise_s);
   const std::string next = platform.submit("ms-1", 5);
   EXPECT_TRUE(platform.becomes(next, "SUCCEEDED")) << "the slot is free again";
   EXPECT_THAT(platform.wrong(), IsEmpty());

@@ -2,13 +2,10 @@
 // plays.
 #include <gmock/gmock.h>
 
-#include <fstream>
 #include <future>
-#include <nlohmann/json.hpp>
 
 #include "scheduler/server/tar_writer.h"
 #include "services/base/files.h"
-#include "services/base/sha256.h"
 #include "tests/integration/scheduler/scheduler_fixture.h"
 
 namespace dex::server {
@@ -43,9 +40,9 @@ TarFiles of_peft() {
 
 // As a job of ours published it.
 TarFiles of_ours() {
-  const nlohmann::json sums = {{"adapter_config.json", base::sha256_hex("{}")},
-                               {"adapter_model.safetensors", base::sha256_hex("weights")}};
-  return {{"checksums.json", sums.dump()},
+  const FileContents files = {{"adapter_config.json", "{}"},
+                              {"adapter_model.safetensors", "weights"}};
+  return {{"checksums.json", checksums_of(files)},
           {"adapter_config.json", "{}"},
           {"adapter_model.safetensors", "weights"}};
 }
@@ -97,17 +94,8 @@ class AdapterJobsTest : public SchedulerTest {
     request.set_kind(v1::ExportAdapterRequest::KIND_FOLDED_SAFETENSORS);
     return request;
   }
-  iv1::ClaimedJob claimed() {
-    const auto answer = claim("w1", 15'000);
-    EXPECT_TRUE(answer.has_job());
-    return answer.job();
-  }
   void refused(const TarFiles& files, const std::string& reason, const std::string& field) {
-    const auto status = import_now(tar_of(files), header()).status();
-    EXPECT_EQ(status.reason(), reason) << status.to_string();
-    bool named = false;
-    for (const auto& violation : status.violations()) named = named || violation.field == field;
-    EXPECT_TRUE(named) << field << " is not named by " << status.to_string();
+    expect_refused(import_now(tar_of(files), header()).status(), reason, field);
   }
   std::string uploaded(const iv1::ClaimedJob& job, const std::string& name) {
     const auto file =
@@ -116,23 +104,8 @@ class AdapterJobsTest : public SchedulerTest {
   }
   // What a worker reports of an import or export, with the files that it made.
   std::string publish(const iv1::ClaimedJob& job, iv1::AttemptResult result) {
-    const auto folder = directory_ / "data" / job.attempt_dir() / "final";
-    std::filesystem::create_directories(folder);
-    std::ofstream(folder / "made") << "by the worker";
-    const std::string manifest = R"({"made": ")" + base::sha256_hex("by the worker") + "\"}";
-    std::ofstream(folder / "checksums.json") << manifest;
-    result.set_uri(job.attempt_dir() + "/final");
-    result.set_manifest_sha256(base::sha256_hex(manifest));
     result.set_bytes(99);
-    iv1::FinishRequest request;
-    request.set_worker_id("w1");
-    request.set_job_id(job.job_id());
-    request.set_epoch(job.epoch());
-    request.set_outcome(iv1::OUTCOME_SUCCESS);
-    *request.mutable_result() = std::move(result);
-    const auto reply = call(*workers_, &iv1::WorkerService::Stub::Finish, request);
-    EXPECT_TRUE(reply.ok()) << reply.status().to_string();
-    return reply.ok() ? reply->state() : "";
+    return publish_files(job, "w1", {{"made", "by the worker"}}, std::move(result));
   }
   static iv1::AttemptResult checked() {
     iv1::AttemptResult result;

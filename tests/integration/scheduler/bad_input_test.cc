@@ -16,10 +16,7 @@ class BadInputTest : public SchedulerTest {
     *request.mutable_spec() = spec;
     const auto status = create(request).status();
     EXPECT_EQ(status.code(), code) << status.to_string();
-    EXPECT_EQ(status.reason(), reason) << status.to_string();
-    bool named = field.empty();
-    for (const auto& violation : status.violations()) named = named || violation.field == field;
-    EXPECT_TRUE(named) << field << " is not named by " << status.to_string();
+    expect_refused(status, reason, field);
     const auto list = call(*jobs_, &v1::FineTuningService::Stub::ListFineTuningJobs,
                            v1::ListFineTuningJobsRequest{});
     EXPECT_EQ(list->jobs_size(), 0);

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "tests/integration/scheduler/scheduler_fixture.h"
+#include "tests/support/figures.h"
 
 namespace dex::server {
 namespace {
@@ -77,6 +78,20 @@ TEST_F(CycleTest, AJobIsOnlyGivenToAWorkerThatHasItsModel) {
   const auto created = create_good("first");
   EXPECT_FALSE(claim("w1").has_job());
   EXPECT_EQ(claim("w2").job().job_id(), created.id());
+}
+
+TEST_F(CycleTest, AJobWhoseModelNoWorkerHasSaysSo) {
+  enlist("w1", {"other-model"});
+  const auto created = create_good("first");
+  EXPECT_EQ(created.state(), v1::JOB_STATE_QUEUED);
+  EXPECT_EQ(created.waiting_reason(), v1::WAITING_REASON_MODEL);
+  EXPECT_EQ(get(created.id()).waiting_reason(), v1::WAITING_REASON_MODEL);
+  const auto listed = call(*jobs_, &JobStub::ListFineTuningJobs, v1::ListFineTuningJobsRequest{});
+  ASSERT_TRUE(listed.ok());
+  ASSERT_EQ(listed->jobs_size(), 1);
+  EXPECT_EQ(listed->jobs(0).waiting_reason(), v1::WAITING_REASON_MODEL);
+  enlist("w2", {"small-model"});
+  EXPECT_EQ(get(created.id()).waiting_reason(), v1::WAITING_REASON_CAPACITY);
 }
 
 TEST_F(CycleTest, TheCalibrationFileGoesToTheWorkerAndIsInUse) {
@@ -169,6 +184,7 @@ TEST_F(CycleTest, SixtyFourParallelCreatesMakeOneJob) {
   }
   EXPECT_THAT(ids, testing::Each(ids[0]));
   EXPECT_TRUE(ids[0].starts_with("ftjob-")) << ids[0];
+  support::figure("P6", "creates_that_made_one_job", static_cast<double>(ids.size()));
 }
 
 TEST_F(CycleTest, ValidateOnlyStoresNothing) {

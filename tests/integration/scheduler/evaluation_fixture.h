@@ -4,14 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <filesystem>
-#include <fstream>
-#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "dex/v1/evaluation.grpc.pb.h"
-#include "services/base/sha256.h"
 #include "tests/integration/scheduler/scheduler_fixture.h"
 
 namespace dex::server {
@@ -76,11 +73,7 @@ class EvaluationTest : public SchedulerTest {
   }
   void refused(const v1::CreateEvaluationRequest& request, const std::string& reason,
                const std::string& field) {
-    const auto status = create_evaluation(request).status();
-    EXPECT_EQ(status.reason(), reason) << status.to_string();
-    bool named = field.empty();
-    for (const auto& violation : status.violations()) named = named || violation.field == field;
-    EXPECT_TRUE(named) << field << " is not named by " << status.to_string();
+    expect_refused(create_evaluation(request).status(), reason, field);
   }
 
   base::Result<v1::ListEvaluationSamplesResponse> samples(
@@ -88,9 +81,9 @@ class EvaluationTest : public SchedulerTest {
     return call(*evaluations_, &EvaluationStub::ListEvaluationSamples, request);
   }
 
-  // Writes what a worker publishes, `files` too, and reports it.
+  // What a worker publishes of an evaluation, and `files` beside it.
   std::string publish(const iv1::ClaimedJob& job, const std::string& worker = "w1",
-                      const std::map<std::string, std::string>& files = {}) {
+                      FileContents files = {}) {
     v1::EvaluationReport report;
     auto& result = *report.add_results();
     result.set_task("perplexity");
@@ -99,32 +92,11 @@ class EvaluationTest : public SchedulerTest {
     row.set_value(17.5);
     row.set_low(16);
     row.set_high(19);
-    std::string results;
+    std::string& results = files["results.json"];
     EXPECT_TRUE(google::protobuf::util::MessageToJsonString(report, &results).ok());
     results.insert(results.rfind('}'), R"(, "ofANewerWorker": {"a": [1]})");  // is passed over
-    const std::string markdown = "## perplexity\n";
-    const auto folder = directory_ / "data" / job.attempt_dir() / "final";
-    std::filesystem::create_directories(folder);
-    std::ofstream(folder / "results.json") << results;
-    std::ofstream(folder / "report.md") << markdown;
-    std::string manifest = R"({"results.json": ")" + base::sha256_hex(results) +
-                           R"(", "report.md": ")" + base::sha256_hex(markdown) + "\"";
-    for (const auto& [name, content] : files) {
-      std::ofstream(folder / name) << content;
-      manifest += ", \"" + name + "\": \"" + base::sha256_hex(content) + "\"";
-    }
-    manifest += "}";
-    std::ofstream(folder / "checksums.json") << manifest;
-    iv1::FinishRequest request;
-    request.set_worker_id(worker);
-    request.set_job_id(job.job_id());
-    request.set_epoch(job.epoch());
-    request.set_outcome(iv1::OUTCOME_SUCCESS);
-    request.mutable_result()->set_uri(job.attempt_dir() + "/final");
-    request.mutable_result()->set_manifest_sha256(base::sha256_hex(manifest));
-    const auto reply = call(*workers_, &iv1::WorkerService::Stub::Finish, request);
-    EXPECT_TRUE(reply.ok()) << reply.status().to_string();
-    return reply.ok() ? reply->state() : "";
+    files["report.md"] = "## perplexity\n";
+    return publish_files(job, worker, std::move(files));
   }
 
   std::unique_ptr<EvaluationStub> evaluations_;

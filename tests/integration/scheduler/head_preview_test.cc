@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "services/base/files.h"
-#include "services/base/sha256.h"
 #include "tests/integration/scheduler/scheduler_fixture.h"
 #include "tests/support/eventually.h"
 
@@ -15,13 +14,16 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 using Reply = base::Result<v1::HeadSelectionReport>;
 
 constexpr const char* kReport = R"([{
   "step": 0, "rule": {"criterion": "THRESHOLD", "tau": 1.5},
-  "calibration": {"sequences": 3, "tokens": 120, "skip_rows": 8, "seed": 7},
+  "calibration": {"source": "training_file", "sequences": 3, "tokens": 120, "skip_rows": 8,
+                  "seed": 7},
   "entropy_unit": "nats", "entropy": [[0.25, 1.5], [2.0, 0.125]], "importance": [[1, 2], [3, 4]],
   "selected": [[1], []], "selected_ratio": 0.25, "stability_ratio": 0.5,
+  "selected_ratio_by_layer": [0.5, 0], "chosen_by": [[null, "both"], [null, null]],
   "warnings": [{"topic": "calibration_small", "evidence": "3 of 8", "suggestion": "more rows"}]}])";
 
 constexpr const char* kSvg = "<svg>heads</svg>";
@@ -43,29 +45,9 @@ class HeadPreviewTest : public SchedulerTest {
       return call(*jobs_, &JobStub::PreviewHeadSelection, request, timeout_ms);
     });
   }
-  iv1::ClaimedJob claimed() {
-    const auto answer = claim("w1", 15'000);
-    EXPECT_TRUE(answer.has_job());
-    return answer.job();
-  }
-  std::string publish(const iv1::ClaimedJob& job, const std::string& report) {
-    const auto folder = directory_ / "data" / job.attempt_dir() / "final";
-    std::filesystem::create_directories(folder);
-    std::ofstream(folder / "head_selection.json") << report;
-    std::ofstream(folder / "head_selection.svg") << kSvg;
-    const std::string manifest = R"({"head_selection.json": ")" + base::sha256_hex(kReport) +
-                                 R"(", "head_selection.svg": ")" + base::sha256_hex(kSvg) + "\"}";
-    std::ofstream(folder / "checksums.json") << manifest;
-    iv1::FinishRequest request;
-    request.set_worker_id("w1");
-    request.set_job_id(job.job_id());
-    request.set_epoch(job.epoch());
-    request.set_outcome(iv1::OUTCOME_SUCCESS);
-    request.mutable_result()->set_uri(job.attempt_dir() + "/final");
-    request.mutable_result()->set_manifest_sha256(base::sha256_hex(manifest));
-    const auto reply = call(*workers_, &iv1::WorkerService::Stub::Finish, request);
-    EXPECT_TRUE(reply.ok()) << reply.status().to_string();
-    return reply.ok() ? reply->state() : "";
+  std::string publish(const iv1::ClaimedJob& job) { return publish_files(job, "w1", of_report()); }
+  static FileContents of_report() {
+    return {{"head_selection.json", kReport}, {"head_selection.svg", kSvg}};
   }
   // What the client hears of a worker that ends with `code`.
   base::Status end(const v1::PreviewHeadSelectionRequest& request, const std::string& code) {
@@ -75,11 +57,7 @@ class HeadPreviewTest : public SchedulerTest {
   }
   void refused(const v1::PreviewHeadSelectionRequest& request, const std::string& reason,
                const std::string& field) {
-    const auto status = call(*jobs_, &JobStub::PreviewHeadSelection, request).status();
-    EXPECT_EQ(status.reason(), reason) << status.to_string();
-    bool named = false;
-    for (const auto& violation : status.violations()) named = named || violation.field == field;
-    EXPECT_TRUE(named) << field << " is not named by " << status.to_string();
+    expect_refused(call(*jobs_, &JobStub::PreviewHeadSelection, request).status(), reason, field);
   }
 };
 
@@ -88,7 +66,7 @@ TEST_F(HeadPreviewTest, IsOnlyGivenToAWorkerThatHasItsModel) {
   auto asked = ask(of_texts());
   EXPECT_FALSE(claim("w2", 1'500).has_job());
   const auto job = claimed();
-  EXPECT_EQ(publish(job, kReport), "SUCCEEDED");
+  EXPECT_EQ(publish(job), "SUCCEEDED");
   EXPECT_TRUE(asked.get().ok());
 }
 
@@ -124,7 +102,7 @@ TEST_F(HeadPreviewTest, AsksAWorkerAsAJobWouldAndHandsItsReportOn) {
   EXPECT_EQ(mine.max_seq_length(), whole_job.max_seq_length());
   EXPECT_EQ(mine.truncation(), whole_job.truncation());
   EXPECT_EQ(mine.train_on_inputs(), whole_job.train_on_inputs());
-  EXPECT_EQ(publish(job, kReport), "SUCCEEDED");
+  EXPECT_EQ(publish(job), "SUCCEEDED");
 
   const Reply report = reply.get();
   ASSERT_TRUE(report.ok()) << report.status().to_string();
@@ -135,6 +113,14 @@ TEST_F(HeadPreviewTest, AsksAWorkerAsAJobWouldAndHandsItsReportOn) {
   EXPECT_THAT(report->layers(0).selected(), ElementsAre(1U));
   EXPECT_EQ(report->selected_heads(), 1U);
   EXPECT_EQ(report->selected_ratio(), 0.25);
+  EXPECT_THAT(report->layers(0).chosen_by(), ElementsAre("both"));
+  EXPECT_THAT(report->layers(1).chosen_by(), IsEmpty());
+  EXPECT_EQ(report->layers(0).selected_ratio(), 0.5);
+  EXPECT_EQ(report->layers(1).selected_ratio(), 0);
+  EXPECT_EQ(report->calibration().source(), "training_file");
+  ASSERT_EQ(report->selections_size(), 1);
+  EXPECT_EQ(report->selections(0).entered(0).layer(), 0U);
+  EXPECT_THAT(report->selections(0).entered(0).heads(), ElementsAre(1U));
   EXPECT_EQ(report->stability_ratio(), 0.5);
   EXPECT_EQ(report->calibration().tokens(), 120);
   EXPECT_EQ(report->calibration().seed(), 7);
@@ -159,7 +145,7 @@ TEST_F(HeadPreviewTest, TextsBecomeRowsOfWhichNoneIsHeldOut) {
   const size_t end = rows->find('\n');
   EXPECT_EQ(nlohmann::json::parse(rows->substr(0, end)).at("text"), "one \"text\"\nof two lines");
   EXPECT_EQ(nlohmann::json::parse(rows->substr(end + 1)).at("text"), "another");
-  publish(job, kReport);
+  publish(job);
   EXPECT_TRUE(reply.get().ok());
 }
 
@@ -167,7 +153,7 @@ TEST_F(HeadPreviewTest, ThePictureComesWhenItIsAskedFor) {
   auto request = of_texts();
   request.set_with_picture(true);
   auto reply = ask(request);
-  publish(claimed(), kReport);
+  publish(claimed());
   const Reply report = reply.get();
   ASSERT_TRUE(report.ok()) << report.status().to_string();
   EXPECT_EQ(report->picture().name(), "head_selection.svg");
@@ -188,8 +174,14 @@ TEST_F(HeadPreviewTest, AJobShowsItsLastSelectionWithItsPicture) {
   auto log = nlohmann::json::parse(kReport);
   log[0].erase("stability_ratio");  // a job does not choose twice
   log.push_back(log[0]);
-  log[1]["step"] = 40;
-  log[1]["selected"] = {{0, 1}, {1}};
+  log[1]["step"] = 20;
+  log[1]["selected"] = nlohmann::json::parse("[[], [0]]");
+  log[1]["chosen_by"] = nlohmann::json::parse(R"([[null, null], ["entropy", null]])");
+  log.push_back(log[0]);
+  log[2]["step"] = 40;
+  log[2]["selected_ratio"] = 0.75;
+  log[2]["selected"] = nlohmann::json::parse("[[0, 1], [0]]");
+  log[2]["chosen_by"] = nlohmann::json::parse(R"([["contribution", "both"], ["kept", null]])");
   std::filesystem::create_directories(attempt);
   std::ofstream(attempt / "head_selection.json") << log;
   std::ofstream(attempt / "head_selection.svg") << kSvg;
@@ -202,6 +194,24 @@ TEST_F(HeadPreviewTest, AJobShowsItsLastSelectionWithItsPicture) {
   EXPECT_EQ(report.step(), 40U);
   EXPECT_EQ(report.selected_heads(), 3U);
   EXPECT_FALSE(report.has_stability_ratio());
+  EXPECT_THAT(report.layers(0).chosen_by(), ElementsAre("contribution", "both"));
+  EXPECT_THAT(report.layers(1).chosen_by(), ElementsAre("kept"));
+  // The first selection, then what each later one changed: 1 of layer 0 leaves and comes back.
+  ASSERT_EQ(report.selections_size(), 3);
+  const auto& second = report.selections(1);
+  EXPECT_EQ(second.step(), 20U);
+  EXPECT_EQ(second.selected_heads(), 1U);
+  ASSERT_EQ(second.entered_size(), 1);
+  EXPECT_EQ(second.entered(0).layer(), 1U);
+  EXPECT_THAT(second.entered(0).heads(), ElementsAre(0U));
+  ASSERT_EQ(second.left_size(), 1);
+  EXPECT_EQ(second.left(0).layer(), 0U);
+  EXPECT_THAT(second.left(0).heads(), ElementsAre(1U));
+  const auto& third = report.selections(2);
+  EXPECT_EQ(third.selected_ratio(), 0.75);
+  ASSERT_EQ(third.entered_size(), 1);
+  EXPECT_THAT(third.entered(0).heads(), ElementsAre(0U, 1U));
+  EXPECT_EQ(third.left_size(), 0);
   EXPECT_EQ(report.picture().svg(), kSvg);
   EXPECT_EQ(report.calibration().seed(), 7);
 
@@ -213,7 +223,10 @@ TEST_F(HeadPreviewTest, AJobShowsItsLastSelectionWithItsPicture) {
 
 TEST_F(HeadPreviewTest, WhatIsNotWhatWasPublishedIsNotShown) {
   auto reply = ask(of_texts());
-  publish(claimed(), "[]");
+  auto files = of_report();
+  files["checksums.json"] = checksums_of(files);
+  files["head_selection.json"] = "[]";
+  publish_files(claimed(), "w1", files);
   EXPECT_EQ(reply.get().status().reason(), "ARTIFACT_CORRUPT");
 }
 
@@ -241,10 +254,7 @@ TEST_F(HeadPreviewTest, AClientThatGoesAwayTakesItsPreviewAlong) {
   auto running = ask(of_texts(), 3'000);
   const auto job = claimed();
   EXPECT_EQ(running.get().status().code(), base::Code::kDeadlineExceeded);
-  int64_t sequence = 0;
-  EXPECT_TRUE(support::eventually([&] {
-    return beat(job, ++sequence).attempts(0).verdict() == iv1::AttemptVerdict::VERDICT_CANCEL;
-  }));
+  EXPECT_TRUE(is_told_to_stop(job));
 }
 
 TEST_F(HeadPreviewTest, RefusesByFieldBeforeAnyWorkerIsAsked) {

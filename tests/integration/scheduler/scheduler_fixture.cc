@@ -5,8 +5,11 @@
 #include <sys/socket.h>
 
 #include <fstream>
+#include <nlohmann/json.hpp>
+#include <utility>
 
 #include "services/base/sha256.h"
+#include "tests/support/eventually.h"
 
 namespace dex::server {
 
@@ -29,6 +32,20 @@ std::string row(int number, int length) {
   const std::string filler(static_cast<size_t>(length), static_cast<char>('a' + number % 26));
   return R"({"prompt": "question )" + std::to_string(number) + R"(", "completion": ")" + filler +
          "\"}\n";
+}
+
+std::string checksums_of(const FileContents& files) {
+  auto sums = nlohmann::json::object();
+  for (const auto& [name, content] : files) sums[name] = base::sha256_hex(content);
+  return sums.dump();
+}
+
+void expect_refused(const base::Status& status, const std::string& reason,
+                    const std::string& field) {
+  EXPECT_EQ(status.reason(), reason) << status.to_string();
+  bool named = field.empty();
+  for (const auto& violation : status.violations()) named = named || violation.field == field;
+  EXPECT_TRUE(named) << field << " is not named by " << status.to_string();
 }
 
 SchedulerTest::SchedulerTest() {
@@ -172,6 +189,12 @@ iv1::ClaimResponse SchedulerTest::claim(const std::string& worker, int64_t wait_
   return reply.ok() ? *reply : iv1::ClaimResponse();
 }
 
+iv1::ClaimedJob SchedulerTest::claimed() {
+  const auto answer = claim("w1", 15'000);
+  EXPECT_TRUE(answer.has_job());
+  return answer.job();
+}
+
 iv1::HeartbeatResponse SchedulerTest::beat(const iv1::ClaimedJob& job, int64_t sequence,
                                            const std::string& worker,
                                            std::vector<v1::FineTuningEvent> events) {
@@ -190,28 +213,37 @@ iv1::HeartbeatResponse SchedulerTest::beat(const iv1::ClaimedJob& job, int64_t s
   return reply.ok() ? *reply : iv1::HeartbeatResponse();
 }
 
-std::string SchedulerTest::finish_well(const iv1::ClaimedJob& job, const std::string& worker,
-                                       const std::string& artifact_class, const std::string& form,
-                                       const std::string& method) {
-  const std::string uri = job.attempt_dir() + "/final";
-  const fs::path folder = directory_ / "data" / uri;
-  fs::create_directories(folder);
-  const std::string weights = "weights of " + job.job_id();
-  std::ofstream(folder / "adapter_model.safetensors") << weights;
-  std::ofstream(folder / "adapter_config.json") << "{}";
-  const std::string manifest = R"({"adapter_config.json": ")" + base::sha256_hex("{}") +
-                               R"(", "adapter_model.safetensors": ")" + base::sha256_hex(weights) +
-                               "\"}";
-  std::ofstream(folder / "checksums.json") << manifest;
+bool SchedulerTest::is_told_to_stop(const iv1::ClaimedJob& job) {
+  int64_t sequence = 0;
+  return support::eventually([&] {
+    return beat(job, ++sequence).attempts(0).verdict() == iv1::AttemptVerdict::VERDICT_CANCEL;
+  });
+}
 
+std::string SchedulerTest::publish_files(const iv1::ClaimedJob& job, const std::string& worker,
+                                         FileContents files, iv1::AttemptResult result) {
+  files.try_emplace("checksums.json", checksums_of(files));
+  const std::string uri = job.attempt_dir() + "/final";
+  fs::create_directories(directory_ / "data" / uri);
+  for (const auto& [name, content] : files)
+    std::ofstream(directory_ / "data" / uri / name) << content;
+  result.set_uri(uri);
+  result.set_manifest_sha256(base::sha256_hex(files.at("checksums.json")));
   iv1::FinishRequest request;
   request.set_worker_id(worker);
   request.set_job_id(job.job_id());
   request.set_epoch(job.epoch());
   request.set_outcome(iv1::OUTCOME_SUCCESS);
-  auto& result = *request.mutable_result();
-  result.set_uri(uri);
-  result.set_manifest_sha256(base::sha256_hex(manifest));
+  *request.mutable_result() = std::move(result);
+  const auto reply = call(*workers_, &iv1::WorkerService::Stub::Finish, request);
+  EXPECT_TRUE(reply.ok()) << reply.status().to_string();
+  return reply.ok() ? reply->state() : "";
+}
+
+std::string SchedulerTest::finish_well(const iv1::ClaimedJob& job, const std::string& worker,
+                                       const std::string& artifact_class, const std::string& form,
+                                       const std::string& method) {
+  iv1::AttemptResult result;
   result.set_bytes(1234);
   result.set_trained_tokens(4321);
   result.mutable_metrics()->set_valid_loss(2.5);
@@ -221,9 +253,10 @@ std::string SchedulerTest::finish_well(const iv1::ClaimedJob& job, const std::st
   result.mutable_adapter()->set_method(method);
   result.mutable_adapter()->set_base_weights_sha256("aa");  // of models.json
   result.mutable_adapter()->set_artifact_class(artifact_class);
-  const auto reply = call(*workers_, &iv1::WorkerService::Stub::Finish, request);
-  EXPECT_TRUE(reply.ok()) << reply.status().to_string();
-  return reply.ok() ? reply->state() : "";
+  return publish_files(
+      job, worker,
+      {{"adapter_config.json", "{}"}, {"adapter_model.safetensors", "weights of " + job.job_id()}},
+      std::move(result));
 }
 
 std::string SchedulerTest::finish(const iv1::ClaimedJob& job, iv1::Outcome outcome,

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,9 +29,11 @@ using FileStub = v1::FileService::Stub;
 using JobStub = v1::FineTuningService::Stub;
 using ModelStub = v1::ModelService::Stub;
 
+// Contents by name.
+using FileContents = std::map<std::string, std::string>;
+
 // A scheduler in this process on a Redis of its own, spoken to over loopback as gateways and
-// workers do. Sweeps and back-offs are fast, leases long, so that a
-// slow machine changes no result.
+// workers do. Sweeps and back-offs are fast, leases long, so that a slow machine changes no result.
 class SchedulerTest : public testing::Test {
  protected:
   SchedulerTest();
@@ -53,10 +56,17 @@ class SchedulerTest : public testing::Test {
   void enlist(const std::string& worker = "w1", const std::vector<std::string>& models = {});
   iv1::ClaimResponse claim(const std::string& worker = "w1", int64_t wait_ms = 0,
                            const std::string& claim_id = "");
+  iv1::ClaimedJob claimed();  // w1's next job, which it waits for
   iv1::HeartbeatResponse beat(const iv1::ClaimedJob& job, int64_t sequence,
                               const std::string& worker = "w1",
                               std::vector<v1::FineTuningEvent> events = {});
-  // Writes the artefact of a successful attempt and reports it.
+  // Beats until the answer is to cancel; false: it never is.
+  bool is_told_to_stop(const iv1::ClaimedJob& job);
+  // Writes what a worker publishes, with its checksums.json (unless `files` has one), and reports
+  // the attempt as a success with `result`. The state that follows.
+  std::string publish_files(const iv1::ClaimedJob& job, const std::string& worker,
+                            FileContents files, iv1::AttemptResult result = {});
+  // publish_files with an adapter.
   std::string finish_well(const iv1::ClaimedJob& job, const std::string& worker = "w1",
                           const std::string& artifact_class = "KVO",
                           const std::string& form = "paper", const std::string& method = "");
@@ -106,5 +116,12 @@ class SchedulerTest : public testing::Test {
 
 // One row of a prompt_completion file.
 std::string row(int number, int length = 100);
+
+// checksums.json of an artefact of these files.
+std::string checksums_of(const FileContents& files);
+
+// An error of that reason which names that field, unless it is empty.
+void expect_refused(const base::Status& status, const std::string& reason,
+                    const std::string& field);
 
 }  // namespace dex::server

@@ -2,6 +2,7 @@
 // the records are moved to another tenant in the store.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 
 #include "tests/integration/scheduler/evaluation_fixture.h"
@@ -41,6 +42,20 @@ TEST_F(TenantTest, AnotherOnesEvaluationHasNoResultsSamplesAndDownload) {
   EXPECT_EQ(get_evaluation(id).status().reason(), kNotFound);
   EXPECT_EQ(get_evaluation(id, true).status().reason(), kNotFound);
   EXPECT_EQ(cancel_evaluation(id).status().reason(), kNotFound);
+  const std::string mine = created().id();
+  ASSERT_EQ(publish(claim().job()), "SUCCEEDED");
+  for (const bool first : {true, false}) {
+    v1::CompareEvaluationsRequest compared;
+    compared.set_a(first ? id : mine);
+    compared.set_b(first ? mine : id);
+    EXPECT_EQ(call(*evaluations_, &EvaluationStub::CompareEvaluations, compared).status().reason(),
+              kNotFound);
+  }
+  v1::DeleteEvaluationRequest gone;
+  gone.set_id(id);
+  EXPECT_EQ(call(*evaluations_, &EvaluationStub::DeleteEvaluation, gone).status().reason(),
+            kNotFound);
+  EXPECT_TRUE(std::filesystem::exists(directory_ / "data/jobs/default" / id));
 }
 
 TEST_F(TenantTest, AnotherOnesFileIsNoFileOfGatesAndEvaluations) {

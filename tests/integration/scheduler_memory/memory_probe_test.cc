@@ -2,10 +2,8 @@
 // test plays.
 #include <gmock/gmock.h>
 
-#include <fstream>
 #include <future>
 
-#include "services/base/sha256.h"
 #include "tests/integration/scheduler/scheduler_fixture.h"
 #include "tests/support/eventually.h"
 
@@ -40,28 +38,10 @@ class MemoryProbeServerTest : public SchedulerTest {
       return call(*jobs_, &JobStub::EstimateFineTuningJob, request, timeout_ms);
     });
   }
-  iv1::ClaimedJob claimed() {
-    const auto answer = claim("w1", 15'000);
-    EXPECT_TRUE(answer.has_job());
-    return answer.job();
-  }
   std::string publish(const iv1::ClaimedJob& job, const v1::MemoryProbe& probe) {
-    const auto folder = directory_ / "data" / job.attempt_dir() / "final";
-    std::filesystem::create_directories(folder);
-    std::ofstream(folder / "probe.json") << "{}";
-    const std::string manifest = R"({"probe.json": ")" + base::sha256_hex("{}") + "\"}";
-    std::ofstream(folder / "checksums.json") << manifest;
-    iv1::FinishRequest finish;
-    finish.set_worker_id("w1");
-    finish.set_job_id(job.job_id());
-    finish.set_epoch(job.epoch());
-    finish.set_outcome(iv1::OUTCOME_SUCCESS);
-    finish.mutable_result()->set_uri(job.attempt_dir() + "/final");
-    finish.mutable_result()->set_manifest_sha256(base::sha256_hex(manifest));
-    *finish.mutable_result()->mutable_memory_probe() = probe;
-    const auto reply = call(*workers_, &iv1::WorkerService::Stub::Finish, finish);
-    EXPECT_TRUE(reply.ok()) << reply.status().to_string();
-    return reply.ok() ? reply->state() : "";
+    iv1::AttemptResult result;
+    *result.mutable_memory_probe() = probe;
+    return publish_files(job, "w1", {{"probe.json", "{}"}}, std::move(result));
   }
   static v1::MemoryProbe measured() {
     v1::MemoryProbe probe;
@@ -95,7 +75,8 @@ TEST_F(MemoryProbeServerTest, ByFormulaNobodyIsAsked) {
 }
 
 TEST_F(MemoryProbeServerTest, AWorkerDoesOneUpdateAndTheEstimateIsWhatItMeasured) {
-  const auto asked = estimate_request(v1::Estimate::METHOD_PROBE);
+  auto asked = estimate_request(v1::Estimate::METHOD_PROBE);
+  asked.mutable_spec()->set_auto_start(false);
   v1::CreateFineTuningJobRequest whole;
   *whole.mutable_spec() = asked.spec();
   whole.set_validate_only(true);
@@ -107,6 +88,7 @@ TEST_F(MemoryProbeServerTest, AWorkerDoesOneUpdateAndTheEstimateIsWhatItMeasured
   EXPECT_EQ(job.kind(), "probe");
   EXPECT_TRUE(job.job_id().starts_with("probe-")) << job.job_id();
   EXPECT_EQ(job.adapter_id(), "") << "it publishes no adapter";
+  EXPECT_FALSE(job.hold()) << "whoever asked waits for the answer";
   EXPECT_EQ(job.oom_retries(), 0U);
   EXPECT_EQ(job.spec().SerializeAsString(), resolved->effective_config().spec().SerializeAsString())
       << "what the job would run with";
@@ -212,10 +194,7 @@ TEST_F(MemoryProbeServerTest, AClientThatGoesAwayTakesItsProbeAlong) {
   auto running = ask(estimate_request(v1::Estimate::METHOD_PROBE), 3'000);
   const auto job = claimed();
   EXPECT_EQ(running.get().status().code(), base::Code::kDeadlineExceeded);
-  int64_t sequence = 0;
-  EXPECT_TRUE(support::eventually([&] {
-    return beat(job, ++sequence).attempts(0).verdict() == iv1::AttemptVerdict::VERDICT_CANCEL;
-  }));
+  EXPECT_TRUE(is_told_to_stop(job));
 }
 
 }  // namespace

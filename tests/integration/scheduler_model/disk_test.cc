@@ -1,7 +1,6 @@
 // A disk that is really full under Redis: it exits, as jobs.md §8 says, and nothing that was
 // acknowledged is lost (P1).
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -11,31 +10,13 @@
 #include "services/base/subprocess.h"
 #include "tests/support/eventually.h"
 #include "tests/support/invariants.h"
+#include "tests/support/own_mounts.h"
 #include "tests/support/temporary_directory.h"
 
 namespace dex::model {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Arguments of unshare for a mount namespace of one's own. Root needs no more. Others, and a root
-// that may not mount, need a user namespace too, which kernels refuse inside a chroot.
-std::vector<std::string> own_mount_namespace() {
-  const std::vector<std::string> plain = {"--mount", "--propagation", "unchanged"};
-  base::Subprocess::Options probe;
-  probe.program = "unshare";
-  probe.args = plain;
-  probe.args.emplace_back("true");
-  probe.stderr_file = "/dev/null";
-  if (geteuid() == 0) {
-    const auto tried = base::Subprocess::start(probe);
-    const auto end = tried.ok() ? (*tried)->wait(support::kPatience_ms) : std::nullopt;
-    if (end && end->success()) return plain;
-  }
-  std::vector<std::string> mapped = plain;
-  mapped.insert(mapped.begin(), "--map-root-user");
-  return mapped;
-}
 
 // On a tmpfs of 8 MiB, 5 of which somebody else has filled. When Redis ends, there is room again
 // and it is started again.
@@ -62,7 +43,7 @@ class DiskTest : public testing::Test {
         << (directory_ / "redis.log").string() << "\n";
     base::Subprocess::Options options;
     options.program = "unshare";
-    options.args = own_mount_namespace();
+    options.args = support::own_mounts();
     options.args.insert(options.args.end(),
                         {"sh", "-c", kRedisOnASmallDisk, "sh", (directory_ / "disk").string(),
                          (directory_ / "redis.conf").string(), (directory_ / "full").string()});

@@ -15,13 +15,13 @@ namespace {
 // Fields of a job that the reference knows in every state. Left out: rev and the clocks of changes
 // (judged by their direction), texts for people, what the log needs.
 const std::vector<std::string> kAlways = {
-    "id",        "kind",     "tenant",     "pool",       "prio",        "req_sha",   "files",
-    "adapter",   "state",    "want",       "epoch",      "attempt",     "failures",  "crashes",
-    "preempts",  "ooms",     "fulls",      "max_fail",   "max_crash",   "cost",      "gpus",
-    "uniq",      "base",     "created_ms", "enter_ms",   "deadline_ms", "ckpt_uri",  "ckpt_sha",
-    "ckpt_step", "progress", "fin_epoch",  "fin_out",    "fin_worker",  "fin_reply", "op_id",
-    "purging",   "ckreq",    "ckreq_seq",  "result_uri", "result_sha",  "metadata",  "name",
-    "worker",    "lease_ms", "charged",    "beat_seq",   "phase"};
+    "id",       "kind",       "tenant",     "pool",        "prio",      "files",    "adapter",
+    "state",    "want",       "epoch",      "attempt",     "failures",  "crashes",  "preempts",
+    "ooms",     "fulls",      "max_fail",   "max_crash",   "cost",      "gpus",     "uniq",
+    "base",     "created_ms", "enter_ms",   "deadline_ms", "ckpt_uri",  "ckpt_sha", "ckpt_step",
+    "progress", "fin_epoch",  "fin_out",    "fin_worker",  "fin_reply", "op_id",    "purging",
+    "ckreq",    "ckreq_seq",  "result_uri", "result_sha",  "metadata",  "name",     "worker",
+    "lease_ms", "charged",    "beat_seq",   "phase"};
 
 std::vector<std::string> fields_of(const std::string& state) {
   std::vector<std::string> fields = kAlways;
@@ -45,6 +45,7 @@ class StepJudge {
     jobs();
     events();
     for (const Expected::Charge& charge : expected_.charges) account(charge);
+    turns();
     workers();
     clocks();
     records();
@@ -144,6 +145,16 @@ class StepJudge {
     if (std::abs(number_of(now, "gpu_used") - day) > 1e-4) {
       say(charge.tenant + " has used " + text_of(now, "gpu_used") + " s today, should be " +
           std::to_string(day));
+    }
+  }
+
+  void turns() {
+    for (const auto& [whose, should] : expected_.turns) {
+      const auto& [tenant, pool] = whose;
+      const double is = number_of(after_.hash("tenant:" + tenant), "vt:" + pool);
+      if (std::abs(is - should) <= 1e-4) continue;
+      say(tenant + " was passed over and has the virtual time " + std::to_string(is) +
+          ", should be " + std::to_string(should));
     }
   }
 

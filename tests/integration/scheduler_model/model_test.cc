@@ -51,20 +51,28 @@ int sweeps_with(const Tally& tally, const std::string& what) {
   return n;
 }
 
-// Answers that have come up too seldom.
-std::vector<std::string> rare(Tally& tally) {
-  std::vector<std::string> words;
+// Answers that have come up too seldom, and how often.
+std::map<std::string, int> rare(const Tally& tally) {
+  std::map<std::string, int> words;
+  const auto expect = [&](const std::string& word, int n, int least) {
+    if (n < least) words[word] = n;
+  };
+  const auto count = [&](const std::string& word) {
+    const auto found = tally.find(word);
+    return found == tally.end() ? 0 : found->second;
+  };
   for (const auto& [script, answers] : kAnswers) {
     for (const std::string& answer : answers) {
-      if (tally[script + " " + answer] < kOften) words.push_back(script + " " + answer);
+      const std::string word = script + " " + answer;
+      expect(word, count(word), kOften);
     }
   }
   for (const std::string what : {"settling", "pulled", "deadline", "lease", "due", "lost"}) {
-    if (sweeps_with(tally, what) < kOften) words.push_back("sweep: " + what);
+    expect("sweep: " + what, sweeps_with(tally, what), kOften);
   }
   // A tenant whose day is spent, and a day later.
-  if (sweeps_with(tally, "uncapped") < 5) words.emplace_back("sweep: uncapped");
-  if (tally["hello NEW"] < kOften) words.emplace_back("restarts");
+  expect("sweep: uncapped", sweeps_with(tally, "uncapped"), 5);
+  expect("restarts", count("hello NEW"), kOften);
   return words;
 }
 
@@ -87,8 +95,8 @@ TEST(SchedulerModelTest, RandomCallsDoWhatTheDesignSaysAndNothingElse) {
     const std::string wrong = falsify(seed, kMostCommands, true, property);
     ASSERT_EQ(wrong, "") << "DEX_MODEL_SEED=" << seed;
   }
-  for (const std::string& word : rare(run.tally)) {
-    ADD_FAILURE() << word << " came up less than " << kOften << " times";
+  for (const auto& [word, n] : rare(run.tally)) {
+    ADD_FAILURE() << word << " came up " << n << " times only";
   }
   support::figure("P11", "model_steps", static_cast<double>(run.steps));
 }

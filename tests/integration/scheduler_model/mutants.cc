@@ -53,7 +53,7 @@ std::vector<Mutant> of_attempts() {
       {"finish_pauses_a_resumed_job", "finish", {{"if j.want == 'run' then", "if false then"}}},
       {"finish_forgets_the_last_checkpoint",
        "finish",
-       {{"point_to(j, ckpt_uri, ckpt_sha, ckpt_step)", ""}}},
+       {{"point_to(j, ckpt_uri, ckpt_sha, ckpt_step, of_training)", ""}}},
       {"beat_without_epoch_check",
        "beat",
        {{kOwned, "if not owned(j, worker, j and j.epoch) then return {'LOST'} end"}}},
@@ -181,7 +181,8 @@ std::vector<Mutant> of_the_rest() {
        {{"if j.state ~= 'FAILED' then", "if not TERMINAL[j.state] then"}}},
       {"redrive_cannot_be_repeated",
        "redrive",
-       {{"if j.op_id == op_id then return {'DUP', j.state} end", ""}}},
+       {{"if made then return made end", ""},
+        {"if j.op_id == op_id then return {'DUP', j.state} end", ""}}},
       {"redrive_takes_no_files",
        "redrive",
        {{"for file in string.gmatch(j.files, '%S+') do call('ZADD', P .. 'fileuse:' .. file, "

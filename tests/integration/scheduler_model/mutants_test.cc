@@ -77,7 +77,8 @@ TEST(MutantsTest, ATextThatIsNotThereIsRefused) {
   EXPECT_THROW(scripts_with({"nowhere", "no_such_script", {{"call(", ""}}}), std::runtime_error);
 }
 
-// The one mutant of jobs.md §14 that no test on ms can catch: Lua's own conversion of numbers.
+// The one mutant of jobs.md §14 that no call can catch: milliseconds have fewer digits than Lua's
+// own conversion of numbers keeps.
 TEST(MutantsTest, NumbersByTostringAreCaughtByTheLint) {
   const auto lint_says = [](const std::filesystem::path& folder) {
     base::Subprocess::Options options;

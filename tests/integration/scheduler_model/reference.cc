@@ -72,14 +72,12 @@ std::string Reference::refused_file(const std::string& tenant, const std::string
   return "";
 }
 
-void Reference::make(const std::string& tenant, const std::string& digest,
-                     const store::NewJob& job) {
+void Reference::make(const std::string& tenant, const store::NewJob& job) {
   Fields made = {{"id", job.id},
                  {"kind", job.kind},
                  {"tenant", tenant},
                  {"pool", job.pool},
                  {"prio", std::to_string(job.priority)},
-                 {"req_sha", digest},
                  {"files", joined(job.files)},
                  {"adapter", job.adapter},
                  {"want", job.hold ? "hold" : "run"},
@@ -126,7 +124,7 @@ Expected Reference::submit(const std::string& tenant, const Jobs::Submission& su
   if (static_cast<double>(waiting + submission.jobs.size()) > limit(tenant, "max_queued", 20)) {
     return refuse("QUOTA", "QUOTA_EXCEEDED");
   }
-  for (const store::NewJob& job : submission.jobs) make(tenant, submission.request.digest, job);
+  for (const store::NewJob& job : submission.jobs) make(tenant, job);
   remember(tenant, submission.request, ids);
   remember(tenant, automatic, ids);
   return answer("OK", "OK " + ids);
@@ -201,10 +199,11 @@ Expected Reference::resume(const std::string& tenant, const std::string& id,
 }
 
 Expected Reference::redrive(const std::string& tenant, const std::string& id,
-                            const std::string& op_id, int64_t deadline_ms) {
+                            const RequestKey& operation, int64_t deadline_ms) {
+  if (known(tenant, operation, false)) return std::move(expected_);
   const Fields* job = find(tenant, id);
   if (job == nullptr) return refuse("NOTFOUND", "RESOURCE_NOT_FOUND");
-  if (text_of(*job, "op_id") == op_id) return answer("DUP", "DUP");
+  if (text_of(*job, "op_id") == operation.id) return answer("DUP", "DUP");
   if (text_of(*job, "state") != "FAILED") return refuse("BADSTATE", "JOB_STATE_CONFLICT");
   if (text_of(*job, "purging") == "1") return refuse("PURGING", "JOB_STATE_CONFLICT");
   const std::string refused = refused_file(tenant, text_of(*job, "files"));
@@ -218,12 +217,13 @@ Expected Reference::redrive(const std::string& tenant, const std::string& id,
   if (static_cast<double>(waiting + 1) > limit(tenant, "max_queued", 20)) {
     return refuse("QUOTA", "QUOTA_EXCEEDED");
   }
+  remember(tenant, operation, id);
   Fields& again = change(id);
   for (const char* counter : {"failures", "crashes", "preempts", "ooms", "fulls"}) {
     again[counter] = "0";
   }
   again["want"] = "run";
-  again["op_id"] = op_id;
+  again["op_id"] = operation.id;
   again["enter_ms"] = whole(now_ms_);
   again["deadline_ms"] = deadline_ms > 0 ? whole(now_ms_ + deadline_ms) : "0";
   again["state"] = "READY";

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "scheduler/store/file_repository.h"
@@ -39,6 +40,8 @@ struct Expected {
                          // to the ring's smallest besides
   };
   std::vector<Charge> charges;
+  // (tenant, pool) → the virtual time afterwards, of tenants that a claim passed over.
+  std::map<std::pair<std::string, std::string>, double> turns;
 };
 
 // jobs.md §2, §3 and §6 a second time, in C++ and from the page, not from the scripts: what a call
@@ -57,8 +60,8 @@ class Reference {
   Expected cancel(const std::string& tenant, const std::string& id, const store::RequestKey& key);
   Expected pause(const std::string& tenant, const std::string& id, const store::RequestKey& key);
   Expected resume(const std::string& tenant, const std::string& id, const store::RequestKey& key);
-  Expected redrive(const std::string& tenant, const std::string& id, const std::string& op_id,
-                   int64_t deadline_ms);
+  Expected redrive(const std::string& tenant, const std::string& id,
+                   const store::RequestKey& operation, int64_t deadline_ms);
   Expected update(const std::string& tenant, const std::string& id, const Jobs::Update& update,
                   const store::RequestKey& key);
   Expected purge_mark(const std::string& tenant, const std::string& id, int64_t retention_ms,
@@ -95,8 +98,10 @@ class Reference {
   [[nodiscard]] bool served(const std::string& tenant, const std::string& pool) const;
   [[nodiscard]] std::string refused_file(const std::string& tenant, const std::string& files) const;
   [[nodiscard]] std::string head(const std::string& pool, const Fields& worker) const;
+  [[nodiscard]] bool anybody_takes(const std::string& tenant, const std::string& pool) const;
+  void pass_over(const std::string& pool, const std::string& served_tenant, double turn);
 
-  void make(const std::string& tenant, const std::string& digest, const store::NewJob& job);
+  void make(const std::string& tenant, const store::NewJob& job);
   void start(Fields& job, const Jobs::ClaimRequest& request);
   void point_to(Fields& job, const store::Checkpoint& checkpoint);
   void end_attempt(Fields& job);

@@ -1,6 +1,7 @@
 // What happens to attempts, and what time alone changes.
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "tests/integration/scheduler_model/answers.h"
 #include "tests/integration/scheduler_model/reference.h"
@@ -44,6 +45,36 @@ std::string Reference::head(const std::string& pool, const Fields& worker) const
   return "";
 }
 
+// Whether a worker that is up in the pool has the model of any of the tenant's waiting jobs.
+bool Reference::anybody_takes(const std::string& tenant, const std::string& pool) const {
+  std::set<std::string> present;
+  for (const auto& [id, beat_ms] : before_.zset("workers")) {
+    const Fields& worker = before_.hash("worker:" + id);
+    const std::vector<std::string> pools = support::words_of(text_of(worker, "pools")),
+                                   models = support::words_of(text_of(worker, "models"));
+    if (text_of(worker, "state") != "up") continue;
+    if (std::find(pools.begin(), pools.end(), pool) == pools.end()) continue;
+    if (models.empty()) return true;
+    present.insert(models.begin(), models.end());
+  }
+  for (const auto& [id, score] : before_.zset("rq:" + pool + ":" + tenant)) {
+    const std::string& base = text_of(before_.jobs.at(id), "base");
+    if (base.empty() || present.contains(base)) return true;
+  }
+  return false;
+}
+
+// Those before the tenant that is served, whose turn is `turn`: who no worker present can serve
+// keeps up with it, the others keep their place.
+void Reference::pass_over(const std::string& pool, const std::string& served_tenant, double turn) {
+  for (const std::string& tenant : before_.ordered("ring:" + pool)) {
+    if (tenant == served_tenant) return;
+    if (!served(tenant, pool)) continue;
+    const double own = number_of(before_.hash("tenant:" + tenant), "vt:" + pool);
+    expected_.turns[{tenant, pool}] = anybody_takes(tenant, pool) ? own : std::max(own, turn);
+  }
+}
+
 void Reference::start(Fields& job, const Jobs::ClaimRequest& request) {
   job["epoch"] = whole(std::max(number_of(job, "epoch") + 1, static_cast<double>(now_ms_)));
   job["attempt"] = whole(number_of(job, "attempt") + 1);
@@ -83,6 +114,7 @@ Expected Reference::claim(const Jobs::ClaimRequest& request) {
     const double turn = number_of(before_.hash("tenant:" + tenant), "vt:" + pool);
     expected_.cfg["vt:" + pool] = std::max(turn, number_of(before_.hash("cfg"), "vt:" + pool));
     expected_.charges.push_back({tenant, pool, number_of(job, "cost"), true});
+    pass_over(pool, tenant, turn);
     return answer("JOB", line(id, job) + " new");
   }
   return answer("NONE", "NONE");

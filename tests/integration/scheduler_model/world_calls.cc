@@ -235,10 +235,11 @@ void World::redrive() {
   std::string op_id = new_name("op-");
   if (again && !fitting.empty()) op_id = text_of(current_.jobs.at(id), "op_id");
   const int64_t deadline_ms = dice_.chance(20) ? 1 + dice_.pick(60000) : 0;
+  const store::RequestKey operation = {op_id, "digest of " + op_id};
   Scheduler& at = scheduler();
   act(
-      "redrive", reference().redrive(who, id, op_id, deadline_ms),
-      [&] { return answer_of(at.jobs.redrive(who, id, op_id, deadline_ms)); }, Repeat::kHalf);
+      "redrive", reference().redrive(who, id, operation, deadline_ms),
+      [&] { return answer_of(at.jobs.redrive(who, id, operation, deadline_ms)); }, Repeat::kHalf);
 }
 
 void World::update() {
@@ -356,6 +357,7 @@ void World::put_file() {
       [&] { return answer_of(at.files.put(who, key, file, 2)); }, Repeat::kHalf);
 }
 
+// Often one that a failed job would need again, so that a redrive can find it gone.
 void World::remove_file() {
   std::vector<std::string> all = {"file-missing"};
   std::vector<std::string> used;
@@ -364,7 +366,17 @@ void World::remove_file() {
     all.push_back(name.substr(5));
     if (!current_.zset("fileuse:" + all.back()).empty()) used.push_back(all.back());
   }
-  const std::string id = !used.empty() && dice_.chance(50) ? dice_.of(used) : dice_.of(all);
+  std::vector<std::string> failed;
+  for (const auto& [other, job] : current_.jobs) {
+    if (text_of(job, "state") != "FAILED") continue;
+    for (const std::string& file : support::words_of(text_of(job, "files"))) {
+      if (current_.hashes.contains("file:" + file)) failed.push_back(file);
+    }
+  }
+  const int aim = dice_.pick(100);
+  const std::string id = aim < 40 && !used.empty()     ? dice_.of(used)
+                         : aim < 80 && !failed.empty() ? dice_.of(failed)
+                                                       : dice_.of(all);
   const std::string owner = text_of(current_.hash("file:" + id), "tenant");
   const std::string who = owner.empty() || dice_.chance(15) ? tenant() : owner;
   const store::RequestKey key = request("delete", who, 50);

@@ -108,6 +108,42 @@ TEST_F(ClaimTest, AWorkerIsGivenNoJobOfAModelThatItLacks) {
   EXPECT_EQ(claim("has-b").job.id, first);
 }
 
+// What a READY job says of the workers of its pool, alone and in a list.
+TEST_F(ClaimTest, AJobKnowsWhetherAnyWorkerHasItsModel) {
+  const auto lacks = [&](const std::string& id) {
+    const auto listed = jobs_->list("default", {}, 10);
+    EXPECT_TRUE(listed.ok());
+    for (const JobRecord& each : *listed) {
+      if (each.id == id) EXPECT_EQ(each.lacks_model, job(id).lacks_model);
+    }
+    return job(id).lacks_model;
+  };
+  const auto b = submit("default", needs("b"));
+  EXPECT_FALSE(lacks(b)) << "w1 did not say what it has";
+  ASSERT_TRUE(workers_->gone("w1").ok());
+  EXPECT_FALSE(lacks(b)) << "no worker is there: it waits for any";
+  enlist("has-a", {"a"});
+  EXPECT_TRUE(lacks(b));
+  EXPECT_FALSE(lacks(submit("default", needs("a"))));
+  EXPECT_FALSE(lacks(submit())) << "it runs on any model's worker";
+  enlist("has-b", {"a", "b"});
+  EXPECT_FALSE(lacks(b));
+  ASSERT_TRUE(workers_->drain("has-b").ok());
+  EXPECT_TRUE(lacks(b)) << "a worker that takes no new jobs";
+  WorkerRecord elsewhere;
+  elsewhere.id = "gpu-b";
+  elsewhere.pools = {"gpu"};
+  elsewhere.slots = 1;
+  elsewhere.models = {"b"};
+  ASSERT_TRUE(workers_->enlist(elsewhere).ok());
+  EXPECT_TRUE(lacks(b)) << "a worker of another pool";
+  enlist("has-b", {"b"});
+  claim("has-b");
+  EXPECT_EQ(state(b), "RUNNING");
+  ASSERT_TRUE(workers_->gone("has-b").ok());
+  EXPECT_FALSE(lacks(b)) << "it does not wait";
+}
+
 // A job that says no model and a worker that says none are of before.
 TEST_F(ClaimTest, WhoSaysNothingOfModelsTakesAndGetsEverything) {
   ASSERT_TRUE(store_->set_tenant("default", 1, 1000, 1000, 0).ok());

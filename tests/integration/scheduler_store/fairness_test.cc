@@ -12,18 +12,25 @@ class FairnessTest : public StoreTest {
   void limits(const std::string& tenant, double weight, int running = 1000) {
     ASSERT_TRUE(store_->set_tenant(tenant, weight, 1000, running, 0).ok());
   }
-  void fill(const std::string& tenant, int n) {
+  void fill(const std::string& tenant, int n, const std::string& base_model = "") {
     NewJob job;
     job.cost_gpu_seconds = 60;
+    job.base_model = base_model;
     for (int i = 0; i < n; ++i) submit(tenant, job);
   }
   // Runs one job to its end, taking exactly its estimate.
-  std::string serve() {
-    const auto claimed = claim("w1");
+  std::string serve(const std::string& worker = "w1") {
+    const auto claimed = claim(worker);
     if (claimed.answer != ClaimAnswer::kJob) return "";
     clock_.advance_ms(60000);
-    finish(claimed.job, "w1", "success");
+    finish(claimed.job, worker, "success");
     return claimed.job.tenant;
+  }
+  // How many of the next n jobs are whose.
+  std::map<std::string, int> serve_many(int n, const std::string& worker = "w1") {
+    std::map<std::string, int> served;
+    for (int i = 0; i < n; ++i) ++served[serve(worker)];
+    return served;
   }
 };
 
@@ -51,6 +58,68 @@ TEST_F(FairnessTest, LateTenantGetsNoBackPay) {
   for (int i = 0; i < 10; ++i) ++served[serve()];
   EXPECT_LE(served["d"], 6);
   EXPECT_GE(served["d"], 4);
+}
+
+// A tenant whose jobs no worker present can take waits as if it were not there: its turn comes with
+// the worker, and nothing for the time before.
+TEST_F(FairnessTest, WhoNobodyPresentCanServeGetsNoBackPay) {
+  enlist("w1", {"x"});
+  limits("a", 1);
+  limits("b", 1);
+  fill("a", 30, "x");
+  fill("b", 20, "y");
+  EXPECT_EQ(serve_many(10)["a"], 10) << "past the head of the ring";
+  enlist("w2", {"x", "y"});
+  const auto served = serve_many(10, "w2");
+  EXPECT_LE(served.at("b"), 6);
+  EXPECT_GE(served.at("b"), 4);
+}
+
+// Nor is it the floor at which others enter the ring.
+TEST_F(FairnessTest, WhoNobodyPresentCanServeLetsNobodyElseIn) {
+  enlist("w1", {"x"});
+  for (const char* tenant : {"a", "b", "c"}) limits(tenant, 1);
+  fill("a", 30, "x");
+  fill("b", 1, "y");
+  serve_many(10);
+  fill("c", 20, "x");
+  const auto served = serve_many(10);
+  EXPECT_LE(served.at("c"), 6);
+  EXPECT_GE(served.at("c"), 4);
+}
+
+// Who waits for a worker that is busy, or whose job it would give back, has been served less.
+TEST_F(FairnessTest, WhoWaitsForABusyWorkerKeepsItsTurn) {
+  enlist("w1", {"x"});
+  enlist("w2", {"y"});
+  limits("a", 1);
+  limits("b", 1);
+  fill("a", 30, "x");
+  fill("b", 20, "y");
+  ASSERT_EQ(claim("w2").job.tenant, "b");
+  EXPECT_EQ(serve_many(10)["a"], 10);
+  enlist("w3", {"x", "y"});
+  EXPECT_EQ(serve_many(5, "w3")["b"], 5);
+  // One that takes no new jobs is not there.
+  ASSERT_TRUE(workers_->drain("w2").ok());
+  ASSERT_TRUE(workers_->gone("w3").ok());
+  serve_many(10);
+  enlist("w3", {"x", "y"});
+  const auto served = serve_many(10, "w3");
+  EXPECT_LE(served.at("b"), 6);
+}
+
+// A tenant with one job that can run is served, and pays, whatever its other jobs wait for.
+TEST_F(FairnessTest, OneJobThatCanRunIsATurn) {
+  enlist("w1", {"x"});
+  limits("a", 1);
+  limits("b", 1);
+  fill("b", 3, "y");
+  fill("b", 5, "x");
+  fill("a", 20, "x");
+  const auto served = serve_many(10);
+  EXPECT_EQ(served.at("a"), 5);
+  EXPECT_EQ(served.at("b"), 5);
 }
 
 TEST_F(FairnessTest, ManyClaimsBeforeTheFirstEndAreChargedAtOnce) {

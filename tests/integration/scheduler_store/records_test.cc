@@ -118,6 +118,31 @@ TEST_F(RecordsTest, PagesNeitherSkipNorRepeatWhileRowsArrive) {
   EXPECT_EQ(seen.size(), 150U);
 }
 
+// A hundred jobs with the largest spec have three megabytes.
+TEST_F(RecordsTest, LargeRecordsComeInRepliesOfABoundedSize) {
+  ASSERT_TRUE(store_->set_tenant("default", 1, 1000, 1000, 0).ok());
+  NewJob job;
+  job.spec.assign(32 << 10, 's');
+  std::vector<std::string> newest_first;
+  for (int i = 0; i < 80; ++i) {
+    clock_.advance_ms(1);
+    newest_first.insert(newest_first.begin(), submit("default", job));
+  }
+  const auto reply = store_->run("list", {"job", "default", "", "", "100"});
+  ASSERT_TRUE(reply.ok()) << reply.status().to_string();
+  EXPECT_EQ(reply->str(0), "MORE");
+  size_t bytes = 0;
+  for (const Reply& row : reply->elements) bytes += row.str(3).size();
+  EXPECT_GT(bytes, 1U << 19);
+  EXPECT_LE(bytes, 3U << 19);
+  for (const size_t count : {size_t{33}, size_t{79}, size_t{80}, size_t{100}}) {
+    const auto page = jobs_->list("default", {}, static_cast<int>(count));
+    ASSERT_TRUE(page.ok()) << page.status().to_string();
+    ASSERT_EQ(page->size(), std::min(count, newest_first.size()));
+    for (size_t i = 0; i < page->size(); ++i) EXPECT_EQ((*page)[i].id, newest_first[i]);
+  }
+}
+
 TEST_F(RecordsTest, DesiredAdaptersAreKnownToWorkers) {
   enlist("w1");
   NewJob job;

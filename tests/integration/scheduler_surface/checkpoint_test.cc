@@ -58,6 +58,26 @@ TEST_F(CheckpointTest, IsAnsweredByTheFirstOneThatTheWorkerOffersAfterwards) {
   EXPECT_EQ(get(job.id()).last_checkpoint(), "step-7");
 }
 
+// A training that is done saves no state any more; whoever asks hears so at the end of the job.
+TEST_F(CheckpointTest, IsNotAnsweredByWhatIsKeptForTheGates) {
+  enlist();
+  const auto job = create_good();
+  const auto claimed = claim().job();
+  int64_t sequence = 0;
+  base::Result<v1::Checkpoint> made = base::internal("not answered");
+  {
+    const std::jthread user([&] { made = create_checkpoint(job.id()); });
+    const std::string asked = wait_for_request(claimed, sequence);
+    const auto verdict = beat_as(claimed, ++sequence, [&](iv1::AttemptBeat& beat) {
+      offer(claimed, 20, *beat.mutable_checkpoint());
+      beat.mutable_checkpoint()->set_uri(claimed.attempt_dir() + "/gates-0");
+    });
+    EXPECT_EQ(verdict.checkpoint_request(), asked) << "it still waits";
+    EXPECT_EQ(finish_well(claimed), "SUCCEEDED");
+  }
+  EXPECT_EQ(made.status().reason(), "JOB_STATE_CONFLICT") << made.status().to_string();
+}
+
 TEST_F(CheckpointTest, ARepeatGetsTheSameOne) {
   enlist();
   const auto job = create_good();

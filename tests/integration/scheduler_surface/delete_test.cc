@@ -2,6 +2,7 @@
 #include <fstream>
 #include <future>
 
+#include "dex/v1/evaluation.grpc.pb.h"
 #include "tests/integration/scheduler_surface/surface_fixture.h"
 #include "tests/support/eventually.h"
 
@@ -49,6 +50,11 @@ class DeleteTest : public SurfaceTest {
     request.set_request_id(request_id);
     return call(*adapters_, &AdapterStub::DeleteAdapter, request, 20000, replayed);
   }
+  void cancel(const std::string& id) {
+    v1::CancelFineTuningJobRequest request;
+    request.set_id(id);
+    EXPECT_TRUE(call(*jobs_, &JobStub::CancelFineTuningJob, request).ok());
+  }
   base::Result<v1::FineTuningJob> go_on_from(const std::string& adapter) {
     v1::CreateFineTuningJobRequest request;
     *request.mutable_spec() = spec(upload_good());
@@ -72,8 +78,9 @@ TEST_F(DeleteTest, AJobGoesAndItsAdapterStaysAndCanBeGoneOnFrom) {
   EXPECT_FALSE(fs::exists(trained.attempt / "trainer.log"));
   EXPECT_FALSE(fs::exists(folder_of(trained.job) / "attempt-1"));
   const auto next = go_on_from(trained.adapter);
-  EXPECT_TRUE(next.ok()) << next.status().to_string();
+  ASSERT_TRUE(next.ok()) << next.status().to_string();
 
+  cancel(next->id());
   ASSERT_TRUE(remove_adapter(trained.adapter).ok());
   EXPECT_FALSE(fs::exists(folder_of(trained.job))) << "with the last of it the folder goes";
 }
@@ -145,10 +152,57 @@ TEST_F(DeleteTest, AnotherTenantsJobAndAdapterAreNotThere) {
   EXPECT_TRUE(fs::exists(trained.attempt / "trainer.log"));
 }
 
+// Through all its attempts: the next one would find no adapter to begin with.
+TEST_F(DeleteTest, AnAdapterStaysWhileAJobThatGoesOnFromItLives) {
+  const Trained trained = train();
+  const auto next = go_on_from(trained.adapter);
+  ASSERT_TRUE(next.ok()) << next.status().to_string();
+  const auto expect_refused = [&](const base::Status& status) {
+    EXPECT_EQ(status.code(), base::Code::kFailedPrecondition);
+    EXPECT_EQ(status.reason(), "ADAPTER_IN_USE");
+    EXPECT_NE(status.message().find(next->id()), std::string::npos) << status.message();
+  };
+  expect_refused(remove_adapter(trained.adapter).status());
+  const auto claimed = claim().job();
+  expect_refused(remove(trained.job, true).status());
+  EXPECT_EQ(finish(claimed, iv1::OUTCOME_RELEASE), "READY");
+  expect_refused(remove_adapter(trained.adapter).status());
+  EXPECT_TRUE(fs::exists(trained.attempt / "final/adapter_model.safetensors"));
+
+  cancel(next->id());
+  EXPECT_TRUE(remove_adapter(trained.adapter).ok());
+  EXPECT_EQ(go_on_from(trained.adapter).status().reason(), "RESOURCE_NOT_FOUND");
+}
+
+TEST_F(DeleteTest, AnAdapterStaysWhileAnEvaluationThatMeasuresItLives) {
+  const Trained trained = train();
+  v1::UploadFileRequest::Header header;
+  header.set_filename("wiki.raw");
+  header.set_purpose(v1::FILE_PURPOSE_EVALS);
+  const auto text = upload("some text\n", header);
+  ASSERT_TRUE(text.ok()) << text.status().to_string();
+  v1::CreateEvaluationRequest request;
+  request.mutable_spec()->add_subjects()->set_model("small-model");
+  request.mutable_spec()->add_subjects()->set_adapter(trained.adapter);
+  request.mutable_spec()->add_tasks()->mutable_perplexity()->set_file(text->id());
+  const auto evaluations = v1::EvaluationService::NewStub(rpc::channel(scheduler_->grpc_address()));
+  const auto made = call(*evaluations, &v1::EvaluationService::Stub::CreateEvaluation, request);
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  const auto status = remove_adapter(trained.adapter).status();
+  EXPECT_EQ(status.reason(), "ADAPTER_IN_USE");
+  EXPECT_NE(status.message().find(made->id()), std::string::npos) << status.message();
+  v1::CancelEvaluationRequest enough;
+  enough.set_id(made->id());
+  ASSERT_TRUE(call(*evaluations, &v1::EvaluationService::Stub::CancelEvaluation, enough).ok());
+  EXPECT_TRUE(remove_adapter(trained.adapter).ok());
+}
+
 TEST_F(DeleteTest, AQueuedJobWhoseAdapterWasDeletedFailsAndSaysWhy) {
   const Trained trained = train();
   const auto next = go_on_from(trained.adapter);
   ASSERT_TRUE(next.ok()) << next.status().to_string();
+  // As of a job that was created before adapters were held.
+  redis_.call({"DEL", "dex:{s0}:adapteruse:" + trained.adapter});
   ASSERT_TRUE(remove_adapter(trained.adapter).ok());
   EXPECT_TRUE(claim().has_none());
   const auto failed = get(next->id());

@@ -4,7 +4,23 @@
 namespace dex::server {
 namespace {
 
-class JobChangeTest : public SurfaceTest {};
+class JobChangeTest : public SurfaceTest {
+ protected:
+  v1::FineTuningJob create_held() {
+    v1::CreateFineTuningJobRequest request;
+    *request.mutable_spec() = spec(upload_good());
+    request.mutable_spec()->set_auto_start(false);
+    const auto job = create(request);
+    EXPECT_TRUE(job.ok()) << job.status().to_string();
+    return job.ok() ? *job : v1::FineTuningJob();
+  }
+  // The attempt has checked its job and ends.
+  std::string finish_checked(const iv1::ClaimedJob& job) {
+    const auto ended = finish_as(job, iv1::OUTCOME_PAUSED, [](iv1::FinishRequest&) {});
+    EXPECT_TRUE(ended.ok()) << ended.status().to_string();
+    return ended.ok() ? ended->state() : "";
+  }
+};
 
 TEST_F(JobChangeTest, AWaitingJobPausesAtOnceAndKeepsItsCheckedSpec) {
   enlist();
@@ -50,6 +66,73 @@ TEST_F(JobChangeTest, AResumeTakesBackAPauseThatHasNotHappened) {
   EXPECT_EQ(pause(job.id())->state(), v1::JOB_STATE_PAUSING);
   EXPECT_EQ(resume(job.id())->state(), v1::JOB_STATE_RUNNING);
   EXPECT_EQ(beat(claimed, 1).attempts(0).verdict(), iv1::AttemptVerdict::VERDICT_OK);
+}
+
+TEST_F(JobChangeTest, AJobThatDoesNotStartByItselfIsCheckedAndWaits) {
+  enlist();
+  const auto job = create_held();
+  EXPECT_EQ(job.state(), v1::JOB_STATE_QUEUED);
+  EXPECT_FALSE(job.effective_config().spec().auto_start());
+  const auto check = claim().job();
+  ASSERT_EQ(check.job_id(), job.id());
+  EXPECT_TRUE(check.hold());
+  v1::FineTuningEvent event;
+  event.set_type("estimate_updated");
+  event.mutable_estimate_updated()->set_total_steps(20);
+  beat(check, 1, "w1", {event});
+  EXPECT_EQ(finish_checked(check), "PAUSED");
+
+  const auto held = get(job.id());
+  EXPECT_EQ(held.state(), v1::JOB_STATE_PAUSED);
+  EXPECT_EQ(held.pause_reason(), v1::PAUSE_REASON_AWAITING_START);
+  EXPECT_FALSE(claim().has_job()) << "it waits for its user";
+  v1::ListFineTuningEventsRequest request;
+  request.set_id(job.id());
+  const auto events = call(*jobs_, &JobStub::ListFineTuningEvents, request);
+  ASSERT_TRUE(events.ok()) << events.status().to_string();
+  int measured = 0;
+  for (const auto& each : events->events()) {
+    if (each.type() != "estimate_updated") continue;
+    ++measured;
+    EXPECT_EQ(each.estimate_updated().total_steps(), 20);
+  }
+  EXPECT_EQ(measured, 1);
+
+  EXPECT_EQ(resume(job.id())->state(), v1::JOB_STATE_QUEUED);
+  const auto start = claim().job();
+  EXPECT_EQ(start.job_id(), job.id());
+  EXPECT_FALSE(start.hold());
+  EXPECT_EQ(start.attempt(), 2U);
+  EXPECT_EQ(finish_well(start), "SUCCEEDED");
+}
+
+TEST_F(JobChangeTest, AResumeBeforeTheCheckHasEndedMeansStart) {
+  enlist();
+  const auto queued = create_held();
+  EXPECT_EQ(resume(queued.id())->state(), v1::JOB_STATE_QUEUED);
+  const auto at_once = claim().job();
+  EXPECT_FALSE(at_once.hold()) << "nobody waits for a check";
+  EXPECT_EQ(finish_well(at_once), "SUCCEEDED");
+
+  const auto running = create_held();
+  const auto check = claim().job();
+  EXPECT_TRUE(check.hold());
+  EXPECT_TRUE(resume(running.id()).ok());
+  EXPECT_EQ(finish_checked(check), "READY");
+  EXPECT_FALSE(claim().job().hold());
+}
+
+// A lost worker, a drain, memory: the check is done again, and the job held all the same.
+TEST_F(JobChangeTest, ACheckThatDidNotEndIsDoneAgain) {
+  enlist();
+  const auto job = create_held();
+  EXPECT_EQ(finish(claim().job(), iv1::OUTCOME_RELEASE), "READY");
+  EXPECT_EQ(finish(claim().job(), iv1::OUTCOME_OOM, "out_of_memory"), "READY");
+  const auto third = claim().job();
+  EXPECT_TRUE(third.hold());
+  EXPECT_EQ(third.oom_retries(), 1U);
+  EXPECT_EQ(finish_checked(third), "PAUSED");
+  EXPECT_EQ(get(job.id()).pause_reason(), v1::PAUSE_REASON_AWAITING_START);
 }
 
 TEST_F(JobChangeTest, AnEndedJobIsNeitherPausedNorResumedNorReprioritised) {

@@ -67,7 +67,7 @@ TEST_F(ChangeTest, RedriveStartsCountersAgainAndKeepsTheRest) {
   EXPECT_TRUE(this->job(claimed.id).finished_ms > 0);
 
   clock_.advance_ms(1000);
-  const auto redriven = jobs_->redrive("default", claimed.id, "op-1", 60'000);
+  const auto redriven = jobs_->redrive("default", claimed.id, {"op-1", "x"}, 60'000);
   ASSERT_TRUE(redriven.ok()) << redriven.status().to_string();
   const JobRecord again = this->job(claimed.id);
   EXPECT_EQ(again.state, "READY");
@@ -90,13 +90,20 @@ TEST_F(ChangeTest, RedriveStartsCountersAgainAndKeepsTheRest) {
 
 TEST_F(ChangeTest, RedriveIsKnownByItsOperation) {
   const auto id = failed();
-  EXPECT_FALSE(jobs_->redrive("default", id, "op-1", 0)->replayed);
-  EXPECT_TRUE(jobs_->redrive("default", id, "op-1", 0)->replayed);
+  EXPECT_FALSE(jobs_->redrive("default", id, {"op-1", "x"}, 0)->replayed);
+  EXPECT_TRUE(jobs_->redrive("default", id, {"op-1", "x"}, 0)->replayed);
   ASSERT_EQ(finish(claim("w1").job, "w1", "fail_final").state, "FAILED");
   // A late repeat of the first order is no second one.
-  EXPECT_TRUE(jobs_->redrive("default", id, "op-1", 0)->replayed);
+  EXPECT_TRUE(jobs_->redrive("default", id, {"op-1", "x"}, 0)->replayed);
   EXPECT_EQ(state(id), "FAILED");
-  EXPECT_EQ(jobs_->redrive("default", id, "op-2", 0)->state, "READY");
+  EXPECT_EQ(jobs_->redrive("default", id, {"op-2", "x"}, 0)->state, "READY");
+  ASSERT_EQ(finish(claim("w1").job, "w1", "fail_final").state, "FAILED");
+  // Nor is one that comes after another order.
+  EXPECT_TRUE(jobs_->redrive("default", id, {"op-1", "x"}, 0)->replayed);
+  EXPECT_EQ(state(id), "FAILED");
+  refused("IDEMPOTENCY_CONFLICT", [&] {
+    return jobs_->redrive("default", id, {"op-1", "another job's"}, 0);
+  });
 }
 
 TEST_F(ChangeTest, RedriveIsRefusedWhereSubmitWouldBe) {
@@ -105,24 +112,26 @@ TEST_F(ChangeTest, RedriveIsRefusedWhereSubmitWouldBe) {
   with_file.files = {"file-1"};
   const auto fileless = failed(with_file);
   ASSERT_TRUE(files_->remove("default", "file-1").ok());
-  refused("RESOURCE_NOT_FOUND", [&] { return jobs_->redrive("default", fileless, "op", 0); });
+  refused("RESOURCE_NOT_FOUND", [&] {
+    return jobs_->redrive("default", fileless, {"op", "x"}, 0);
+  });
 
   NewJob named;
   named.unique_name = "one";
   const auto loser = failed(named);
   const auto holder = submit("default", named);
-  refused("NAME_TAKEN", [&] { return jobs_->redrive("default", loser, "op", 0); });
+  refused("NAME_TAKEN", [&] { return jobs_->redrive("default", loser, {"op", "x"}, 0); });
   ASSERT_TRUE(jobs_->cancel("default", holder, "").ok());
 
   const auto plain = failed();
   submit();
   ASSERT_TRUE(store_->set_tenant("default", 1, 1, 2, 0).ok());
-  refused("QUOTA_EXCEEDED", [&] { return jobs_->redrive("default", plain, "op", 0); });
-  refused("RESOURCE_NOT_FOUND", [&] { return jobs_->redrive("other", plain, "op", 0); });
-  refused("INVALID_FIELD", [&] { return jobs_->redrive("default", plain, "", 0); });
+  refused("QUOTA_EXCEEDED", [&] { return jobs_->redrive("default", plain, {"op", "x"}, 0); });
+  refused("RESOURCE_NOT_FOUND", [&] { return jobs_->redrive("other", plain, {"op", "x"}, 0); });
+  refused("INVALID_FIELD", [&] { return jobs_->redrive("default", plain, {"", "x"}, 0); });
 
   ASSERT_TRUE(jobs_->purge_mark("default", plain, 0).ok());
-  refused("JOB_STATE_CONFLICT", [&] { return jobs_->redrive("default", plain, "op", 0); });
+  refused("JOB_STATE_CONFLICT", [&] { return jobs_->redrive("default", plain, {"op", "x"}, 0); });
 }
 
 TEST_F(ChangeTest, UpdateChangesWhatItNamesAndKnowsTheEtag) {
@@ -178,6 +187,22 @@ TEST_F(ChangeTest, ACheckpointIsAskedForToldAndAnswered) {
   EXPECT_EQ(written.checkpoint.step, 4);
   EXPECT_EQ(written.at_ms, clock_.now_ms());
   EXPECT_EQ(job(claimed.id).checkpoint.uri, "ck-4");
+}
+
+// Nobody can go on training from what is kept for the gates; as the job's pointer it is right.
+TEST_F(ChangeTest, WhatIsKeptForTheGatesIsNoAnswer) {
+  const auto claimed = running();
+  ASSERT_TRUE(jobs_->ask_checkpoint("default", claimed.id, "ftckpt-a").ok());
+  EXPECT_EQ(offer(claimed, 1, "").checkpoint_request, "ftckpt-a");
+  JobRepository::Beat beat{"w1", claimed.id, claimed.epoch, 2, "EVALUATING", "", {}, {}};
+  beat.checkpoint = {"gates-0", "sha", 9, false};
+  EXPECT_EQ(jobs_->beat(beat)->checkpoint_request, "ftckpt-a");
+  EXPECT_EQ(job(claimed.id).checkpoint.uri, "gates-0");
+  JobRepository::Finish release{
+      "w1", claimed.id, claimed.epoch, "release", "", "", "", {"gates-1", "sha", 9, false}};
+  ASSERT_TRUE(jobs_->finish(release).ok());
+  EXPECT_EQ(asked(claimed.id, "ftckpt-a").state, Asked::State::kPending);
+  EXPECT_EQ(claim("w1").job.checkpoint.uri, "gates-1");
 }
 
 TEST_F(ChangeTest, ACheckpointRequestOutlivesTheAttemptButNotTheJob) {
@@ -317,6 +342,36 @@ TEST_F(ChangeTest, TheJanitorTakesOnlyWhatIsOlderThanADay) {
   EXPECT_EQ(*jobs_->purge_commit("", id), Purge::kDone);
   EXPECT_FALSE(*jobs_->exist({{id, 0}}));
   EXPECT_EQ(*jobs_->purge_commit("", id), Purge::kGone);
+}
+
+TEST_F(ChangeTest, AnAdapterStaysThroughEachLifeOfAJobThatNeedsIt) {
+  NewJob maker;
+  maker.adapter = "ft:base:default::1";
+  ASSERT_EQ(finish(running(maker), "w1", "success").state, "SUCCEEDED");
+  NewJob job;
+  job.adapters = {maker.adapter};
+  const auto first = running(job);
+  const auto in_use = [&] { return adapters_->remove("default", maker.adapter); };
+  refused("ADAPTER_IN_USE", in_use);
+  EXPECT_EQ(in_use().status().metadata().at(0),
+            (std::pair<std::string, std::string>("job", first.id)));
+  ASSERT_EQ(finish(first, "w1", "release").state, "READY");
+  refused("ADAPTER_IN_USE", in_use);
+  ASSERT_EQ(finish(claim("w1").job, "w1", "fail_final").state, "FAILED");
+  ASSERT_TRUE(jobs_->redrive("default", first.id, {"op-1", "x"}, 0).ok());
+  refused("ADAPTER_IN_USE", in_use);
+  ASSERT_EQ(finish(claim("w1").job, "w1", "fail_final").state, "FAILED");
+  ASSERT_TRUE(in_use().ok()) << "nobody lives who needs it";
+  refused("RESOURCE_NOT_FOUND", [&] {
+    return jobs_->redrive("default", first.id, {"op-2", "x"}, 0);
+  });
+  refused("RESOURCE_NOT_FOUND", [&] {
+    JobRepository::Submission late;
+    late.request = {"late", "x"};
+    job.id = "ftjob-late";
+    late.jobs = {job};
+    return jobs_->submit("default", late);
+  });
 }
 
 TEST_F(ChangeTest, AnAdapterIsForgottenUnlessItIsToBeHeld) {

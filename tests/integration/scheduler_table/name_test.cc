@@ -64,7 +64,7 @@ TEST_F(NameTest, NoTenantOutsideItsAlphabet) {
     refused("INVALID_FIELD", [&] { return jobs_->list(bad, {}, 10).status(); });
     refused("INVALID_FIELD", [&] { return jobs_->cancel(bad, id, "").status(); });
     refused("INVALID_FIELD", [&] { return jobs_->pause(bad, id).status(); });
-    refused("INVALID_FIELD", [&] { return jobs_->redrive(bad, id, "op", 0).status(); });
+    refused("INVALID_FIELD", [&] { return jobs_->redrive(bad, id, {"op", "x"}, 0).status(); });
     refused("INVALID_FIELD", [&] { return store_->made_by(bad, {"r", "x"}).status(); });
     refused("INVALID_FIELD", [&] { return store_->set_tenant(bad, 1, 1, 1, 0); });
     refused("INVALID_FIELD", [&] { return files_->remove(bad, "file-1").status(); });

@@ -123,6 +123,17 @@ TEST_F(OrphanTest, AGhostHoldsNoFile) {
   EXPECT_EQ(files_->get("default", "file-1")->users, std::vector<std::string>{id});
 }
 
+TEST_F(OrphanTest, AGhostHoldsNoAdapter) {
+  NewJob maker;
+  maker.adapter = "ft:base:default::1";
+  submit("default", maker);
+  finish(claim("w1").job, "w1", "success");
+  put_in("adapteruse:" + maker.adapter, "ftjob-ghost");
+  EXPECT_EQ(adapters_->remove("default", maker.adapter).status().reason(), "ADAPTER_IN_USE");
+  EXPECT_EQ(*store_->reconcile(), 1);
+  EXPECT_TRUE(adapters_->remove("default", maker.adapter).ok());
+}
+
 TEST_F(OrphanTest, AWorkerWithoutARecordGetsNone) {
   put_in("workers", "ghost");
   pass();

@@ -1,64 +1,13 @@
 // A Redis that must not be used is refused with the reason; one that is away is not (jobs.md §8).
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
-
 #include <chrono>
-#include <cstring>
-#include <stdexcept>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "tests/integration/scheduler_store/store_fixture.h"
-#include "tests/support/temporary_directory.h"
+#include "tests/support/fake_redis.h"
 
 namespace dex::store {
 namespace {
-
-// Answers every command of one connection after the other with the INFO of some version.
-class OtherRedis {
- public:
-  explicit OtherRedis(const std::string& version)
-      : path_((directory_.path() / "s").string()),
-        listener_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    std::strncpy(address.sun_path, path_.c_str(), sizeof(address.sun_path) - 1);
-    if (::bind(listener_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
-        ::listen(listener_, 8) != 0) {
-      throw std::runtime_error("no socket at " + path_);
-    }
-    const std::string info = "# Server\r\nredis_version:" + version + "\r\nrun_id:abc\r\n";
-    reply_ = "$" + std::to_string(info.size()) + "\r\n" + info + "\r\n";
-    thread_ = std::thread([this] { serve(); });
-  }
-  ~OtherRedis() {
-    ::shutdown(listener_, SHUT_RDWR);  // ends accept
-    thread_.join();
-    ::close(listener_);
-  }
-  [[nodiscard]] const std::string& path() const { return path_; }
-
- private:
-  void serve() {
-    while (true) {
-      const int peer = ::accept(listener_, nullptr, nullptr);
-      if (peer < 0) return;
-      char buffer[4096];
-      while (::read(peer, buffer, sizeof(buffer)) > 0) {
-        if (::write(peer, reply_.data(), reply_.size()) < 0) break;
-      }
-      ::close(peer);
-    }
-  }
-
-  support::TemporaryDirectory directory_;
-  const std::string path_;
-  const int listener_;
-  std::string reply_;
-  std::thread thread_;
-};
 
 class PreflightTest : public StoreTest {
  protected:
@@ -81,10 +30,10 @@ TEST_F(PreflightTest, AGoodOneIsTaken) {
 
 TEST_F(PreflightTest, AnOldVersionIsNamed) {
   for (const std::string version : {"6.2.14", "5.0.7", ""}) {
-    const OtherRedis old(version);
-    RedisAddress address;
-    address.unix_path = old.path();
-    const auto status = preflight(address);
+    const support::FakeRedis old([&version](int) {
+      return support::redis_text("# Server\r\nredis_version:" + version + "\r\nrun_id:abc\r\n");
+    });
+    const auto status = preflight(old.address());
     EXPECT_EQ(status.reason(), "STORE_TOO_OLD") << status.to_string();
     EXPECT_EQ(status.code(), base::Code::kFailedPrecondition);
     EXPECT_NE(status.message().find(version), std::string::npos) << status.message();

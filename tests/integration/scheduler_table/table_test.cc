@@ -188,7 +188,7 @@ class TableTest : public StoreTest, public testing::WithParamInterface<TableCase
                          : script == "pause"  ? jobs_->pause("default", kTableJob)
                          : script == "resume" ? jobs_->resume("default", kTableJob)
                          : script == "redrive"
-                             ? jobs_->redrive("default", kTableJob, "op-1", 0)
+                             ? jobs_->redrive("default", kTableJob, {"op-1", "x"}, 0)
                              : jobs_->update("default", kTableJob, {"", 8, {}, {}});
     if (!changed.ok()) return changed.status().reason();
     return changed->replayed ? "DUP" : "OK";

@@ -1,7 +1,5 @@
 #include "client/cpp/adapter_archive.h"
 
-#include <archive.h>
-#include <archive_entry.h>
 #include <gmock/gmock.h>
 
 #include <fstream>
@@ -9,11 +7,13 @@
 #include <nlohmann/json.hpp>
 
 #include "services/base/sha256.h"
+#include "tests/support/written_tar.h"
 
 namespace dex::client {
 namespace {
 
 namespace fs = std::filesystem;
+using support::written_tar;
 using testing::HasSubstr;
 
 class AdapterArchiveTest : public testing::Test {
@@ -25,31 +25,7 @@ class AdapterArchiveTest : public testing::Test {
   }
   void TearDown() override { fs::remove_all(root_); }
 
-  // A tar with these entries, in this order; `type` of all of them.
-  static std::string tar(const std::vector<std::pair<std::string, std::string>>& entries,
-                         unsigned type = AE_IFREG) {
-    std::string bytes(1 << 20, '\0');
-    size_t used = 0;
-    archive* writer = archive_write_new();
-    archive_write_set_format_ustar(writer);
-    archive_write_open_memory(writer, bytes.data(), bytes.size(), &used);
-    for (const auto& [name, content] : entries) {
-      archive_entry* entry = archive_entry_new();
-      archive_entry_set_pathname(entry, name.c_str());
-      archive_entry_set_filetype(entry, type);
-      archive_entry_set_perm(entry, 0644);
-      if (type == AE_IFLNK) archive_entry_set_symlink(entry, content.c_str());
-      archive_entry_set_size(entry, type == AE_IFREG ? static_cast<int64_t>(content.size()) : 0);
-      archive_write_header(writer, entry);
-      if (type == AE_IFREG) archive_write_data(writer, content.data(), content.size());
-      archive_entry_free(entry);
-    }
-    archive_write_free(writer);
-    bytes.resize(used);
-    return bytes;
-  }
-
-  static std::vector<std::pair<std::string, std::string>> artefact() {
+  static support::TarEntries artefact() {
     const nlohmann::json sums = {{"adapter_config.json", base::sha256_hex("{}")},
                                  {"adapter_model.safetensors", base::sha256_hex("weights")}};
     return {{"checksums.json", sums.dump()},
@@ -74,7 +50,7 @@ class AdapterArchiveTest : public testing::Test {
 };
 
 TEST_F(AdapterArchiveTest, UnpacksAndChecksEveryFile) {
-  ASSERT_TRUE(unpack(tar(artefact()), 7).ok());
+  ASSERT_TRUE(unpack(written_tar(artefact()), 7).ok());
   std::ifstream in(folder_ / "adapter_model.safetensors");
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}), "weights");
 }
@@ -86,10 +62,10 @@ TEST_F(AdapterArchiveTest, RefusesWhatIsNotWhole) {
   missing.pop_back();
   auto extra = artefact();
   extra.push_back({"notes.txt", "x"});
-  std::string cut = tar(artefact());
+  std::string cut = written_tar(artefact());
   cut.resize(1100);
-  for (const std::string& bytes :
-       {tar(changed), tar(missing), tar(extra), cut, std::string("not a tar at all")}) {
+  for (const std::string& bytes : {written_tar(changed), written_tar(missing), written_tar(extra),
+                                   cut, std::string("not a tar at all")}) {
     const auto status = unpack(bytes);
     EXPECT_EQ(status.reason(), "ARTIFACT_CORRUPT") << status.to_string();
     EXPECT_FALSE(fs::exists(folder_));
@@ -100,11 +76,11 @@ TEST_F(AdapterArchiveTest, TakesPlainFilesWithPlainNamesOnly) {
   for (const char* name : {"../evil", "/etc/evil", "a/b", ".hidden"}) {
     auto entries = artefact();
     entries.push_back({name, "x"});
-    const auto status = unpack(tar(entries));
+    const auto status = unpack(written_tar(entries));
     EXPECT_EQ(status.reason(), "ARTIFACT_CORRUPT") << name;
     EXPECT_THAT(status.message(), HasSubstr("not a plain file"));
   }
-  EXPECT_THAT(unpack(tar({{"link", "/etc/passwd"}}, AE_IFLNK)).message(),
+  EXPECT_THAT(unpack(written_tar({{"link", "/etc/passwd"}}, AE_IFLNK)).message(),
               HasSubstr("not a plain file"));
   EXPECT_FALSE(fs::exists(root_ / "evil"));
 }
@@ -112,7 +88,7 @@ TEST_F(AdapterArchiveTest, TakesPlainFilesWithPlainNamesOnly) {
 TEST_F(AdapterArchiveTest, LeavesAFolderWithContentAlone) {
   fs::create_directories(folder_);
   std::ofstream(folder_ / "mine") << "keep";
-  EXPECT_THAT(unpack(tar(artefact())).message(), HasSubstr("not empty"));
+  EXPECT_THAT(unpack(written_tar(artefact())).message(), HasSubstr("not empty"));
   EXPECT_TRUE(fs::exists(folder_ / "mine"));
 }
 

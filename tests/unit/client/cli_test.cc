@@ -11,6 +11,7 @@
 #include "client/cli/output.h"
 #include "client/cli/progress_view.h"
 #include "client/cli/sampling_flags.h"
+#include "client/cli/set_field.h"
 
 namespace dex::cli {
 namespace {
@@ -128,6 +129,12 @@ TEST(JobViewTest, TablesShowWordsNotNamesOfEnums) {
   job.set_state(v1::JOB_STATE_QUEUED);
   job.set_waiting_reason(v1::WAITING_REASON_CAPACITY);
   EXPECT_THAT(render(job_table({job}), Terminal{}), HasSubstr("queued (for a worker)"));
+  job.set_waiting_reason(v1::WAITING_REASON_MODEL);
+  EXPECT_THAT(render(job_table({job}), Terminal{}),
+              HasSubstr("queued (no worker has its base model)"));
+  EXPECT_THAT(render(job_details(job), Terminal{}),
+              HasSubstr("queued (no worker has its base model)"));
+  job.set_waiting_reason(v1::WAITING_REASON_UNSPECIFIED);  // as of what does not wait
   job.set_state(v1::JOB_STATE_RUNNING);
   job.set_phase(v1::JOB_PHASE_LOADING_MODEL);
   EXPECT_THAT(render(job_details(job), Terminal{}), HasSubstr("phase  loading model"));
@@ -155,6 +162,24 @@ TEST(JobViewTest, ValuesAreAsSetTakesThemAndDefaultsAreLeftOut) {
   EXPECT_EQ(value_table(spec, sources), expected);
 }
 
+TEST(JobViewTest, AMapHasARowForEachEntry) {
+  v1::FineTuningJobSpec spec;
+  auto& weights = *spec.mutable_hyperparameters()->mutable_group_weights();
+  weights["en"] = 0.5;
+  weights["cy"] = 2;
+  google::protobuf::Map<std::string, std::string> sources;
+  sources["hyperparameters.group_weights"] = "USER";
+  const Table expected = {{"FIELD", "VALUE", "FROM"},
+                          {"hyperparameters.group_weights", "cy=2", "user"},
+                          {"hyperparameters.group_weights", "en=0.5", "user"}};
+  EXPECT_EQ(value_table(spec, sources), expected);
+  // As --set takes them.
+  v1::FineTuningJobSpec set;
+  ASSERT_TRUE(set_field(set, "hyperparameters.group_weights", "cy=2").ok());
+  ASSERT_TRUE(set_field(set, "hyperparameters.group_weights", "en=0.5").ok());
+  EXPECT_EQ(value_table(set, sources), expected);
+}
+
 // method.md §5: of each value the page says whose it is, the paper's or this project's.
 TEST(JobViewTest, ThePresetsValuesSayWhoseTheyAre) {
   v1::EffectiveConfig config;
@@ -163,18 +188,43 @@ TEST(JobViewTest, ThePresetsValuesSayWhoseTheyAre) {
   lambda.set_anneal_fraction(0.5);
   config.mutable_spec()->mutable_hyperparameters()->set_learning_rate(2e-5);
   auto& sources = *config.mutable_sources();
-  sources["dex.lambda.schedule"] = sources["dex.lambda.anneal_fraction"] = "PRESET";
+  sources["dex.lambda.schedule"] = "PRESET (paper)";
+  sources["dex.lambda.anneal_fraction"] = "PRESET (ours)";
   sources["hyperparameters.learning_rate"] = "USER";
-  v1::Preset preset;
-  (*preset.mutable_sources())["dex.lambda.schedule"] = "paper";
-  (*preset.mutable_sources())["dex.lambda.anneal_fraction"] = "ours";
-  (*preset.mutable_sources())["hyperparameters.learning_rate"] = "paper";
-  mark_preset_values(preset, config);
+  config.mutable_spec()->set_max_retries(2);
+  sources["max_retries"] = "DEFAULT (ours)";
   const Table expected = {{"FIELD", "VALUE", "FROM"},
                           {"dex.lambda.schedule", "paper_eq4", "preset (paper)"},
                           {"dex.lambda.anneal_fraction", "0.5", "preset (ours)"},
                           {"hyperparameters.learning_rate", "2e-05", "user"}};
   EXPECT_EQ(value_table(config.spec(), config.sources()), expected);
+}
+
+// method.md §12: a number of updates says something beside the number of all.
+TEST(JobViewTest, TheAnnealingIsShownAsItsShareOfTheUpdates) {
+  v1::Estimate estimate;
+  estimate.set_total_steps(180);
+  auto& spec = *estimate.mutable_effective_config()->mutable_spec();
+  EXPECT_THAT(estimate_text(estimate, Terminal{}), testing::Not(HasSubstr("annealing")));
+  spec.mutable_dex()->mutable_lambda()->set_anneal_fraction(0.5);
+  EXPECT_THAT(estimate_text(estimate, Terminal{}),
+              testing::ContainsRegex("updates +about 180 of about "));
+  EXPECT_THAT(estimate_text(estimate, Terminal{}),
+              testing::ContainsRegex("annealing +90 of about 180 updates \\(T/N 0.50\\)\n"));
+  spec.mutable_hyperparameters()->set_max_steps(180);
+  spec.mutable_dex()->mutable_lambda()->set_anneal_steps(60);
+  EXPECT_THAT(estimate_text(estimate, Terminal{}),
+              testing::ContainsRegex("annealing +60 of 180 updates \\(T/N 0.33\\)\n"));
+
+  v1::FineTuningJob job;
+  *job.mutable_effective_config() = estimate.effective_config();
+  EXPECT_THAT(render(job_details(job), Terminal{}), testing::Not(HasSubstr("annealing")));
+  job.mutable_effective_config()->mutable_spec()->mutable_dex()->mutable_lambda()->set_anneal_steps(
+      3000);
+  job.mutable_progress()->set_total_steps(232);  // as the trainer has counted them
+  EXPECT_THAT(
+      render(job_details(job), Terminal{}),
+      testing::ContainsRegex("annealing +232 of 232 updates \\(T/N 1.00\\), asked for 3000"));
 }
 
 TEST(JobViewTest, GatesAreShownAsAskedAndAsFound) {

@@ -94,6 +94,8 @@ TEST(EvaluationViewTest, ShowsIntervalsAndVerdicts) {
   evaluation.set_state(v1::JOB_STATE_SUCCEEDED);
   auto& result = *evaluation.add_results();
   result.set_task("perplexity");
+  result.set_file("file-1");
+  result.set_settings("how it was measured");
   result.add_notes("A sentence.");
   auto& row = *result.add_rows();
   row.set_subject("night");
@@ -105,8 +107,9 @@ TEST(EvaluationViewTest, ShowsIntervalsAndVerdicts) {
   row.set_delta(-1.25);
   row.set_verdict(v1::EvaluationRow::VERDICT_NO_DIFFERENCE);
   const std::string text = evaluation_text(evaluation, Terminal{});
-  for (const char* part : {"eval-1", "succeeded", "tag=news", "17.5000", "16.0000 – 19.0000",
-                           "-1.2500", "no difference", "note: A sentence."})
+  for (const char* part :
+       {"eval-1", "succeeded", "tag=news", "17.5000", "16.0000 – 19.0000", "-1.2500",
+        "no difference", "note: A sentence.", "perplexity, file-1, how it was measured\n"})
     EXPECT_THAT(text, HasSubstr(part));
 }
 
@@ -132,6 +135,49 @@ TEST(EvaluationViewTest, SamplesAreShownByTheirEndsInOneLine) {
   sample.set_prompt("short");
   EXPECT_EQ(sample_text(sample, Terminal{}),
             "icl, night: 0.0000\n  prompt    short\n  output    three\n");
+}
+
+TEST(EvaluationViewTest, AComparisonHasATableATaskAndItsNotes) {
+  v1::CompareEvaluationsResponse comparison;
+  for (const uint32_t task : {0U, 0U, 1U}) {
+    auto& row = *comparison.add_differences();
+    row.set_task(task == 0 ? "perplexity" : "answers");
+    row.set_task_a(task);
+    row.set_metric(task == 0 ? "loss" : "f1");
+    row.set_subject_a("old");
+    row.set_subject_b("new");
+    row.set_value_a(2.5);
+    row.set_value_b(2.25);
+    row.set_delta(-0.25);
+    row.set_n(8);
+    row.set_verdict(v1::EvaluationRow::VERDICT_BETTER);
+  }
+  comparison.mutable_differences(0)->set_delta_low(-0.5);
+  comparison.mutable_differences(0)->set_delta_high(-0.125);
+  (*comparison.mutable_differences(1)->mutable_dims())["tag"] = "news";
+  comparison.add_notes("A sentence.");
+  const std::string text = comparison_text(comparison, Terminal{});
+  for (const char* part :
+       {"perplexity\n", "\nanswers\n", "B - A", "old", "new", "2.5000", "2.2500", "-0.2500",
+        "-0.5000 – -0.1250", "tag=news", "better", "note: A sentence."})
+    EXPECT_THAT(text, HasSubstr(part));
+  EXPECT_EQ(text.find("METRIC"), text.rfind("METRIC", text.find("answers"))) << "a head a task";
+}
+
+TEST(EvaluationViewTest, AComparisonEndsWithSevenWhereBIsSurelyWorse) {
+  v1::CompareEvaluationsResponse comparison;
+  auto& whole = *comparison.add_differences();
+  auto& part = *comparison.add_differences();
+  (*part.mutable_dims())["tag"] = "news";
+  whole.set_verdict(v1::EvaluationRow::VERDICT_BETTER);
+  part.set_verdict(v1::EvaluationRow::VERDICT_WORSE);
+  EXPECT_EQ(exit_code(comparison), kDone) << "one of many groups may be so by chance";
+  whole.set_verdict(v1::EvaluationRow::VERDICT_WORSE);
+  EXPECT_EQ(exit_code(comparison), kNotPassed);
+  whole.set_verdict(v1::EvaluationRow::VERDICT_DIFFERENT);
+  EXPECT_EQ(exit_code(comparison), kDone);
+  part.set_task_a(1);  // of a task that has no row over everything
+  EXPECT_EQ(exit_code(comparison), kNotPassed);
 }
 
 TEST(EvaluationViewTest, ExitCodesAreThoseOfJobs) {

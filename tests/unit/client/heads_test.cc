@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 
 #include <limits>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "client/cli/head_grid.h"
 
@@ -58,12 +61,15 @@ TEST(PreviewTextTest, ShowsGridsThenWhatWasMeasuredStabilityAndWarnings) {
   layer.add_entropy(1);
   layer.add_entropy(3);
   layer.add_selected(1);
+  layer.add_chosen_by("entropy");
+  layer.set_selected_ratio(0.5);
   report.set_stability_ratio(0.75);
   report.mutable_calibration()->set_sequences(3);
   report.mutable_calibration()->set_tokens(120);
   report.mutable_calibration()->set_skip_rows(32);
   report.mutable_calibration()->set_entropy_unit("nats");
   report.mutable_calibration()->set_seed(5);
+  report.mutable_calibration()->set_source("training_file");
   report.add_warnings("calibration_small: 3 of 8");
   EXPECT_EQ(preview_text(report),
             "ENTROPY chose 1 heads, 50 % of all, before training; chosen ones in brackets\n"
@@ -72,10 +78,39 @@ TEST(PreviewTextTest, ShowsGridsThenWhatWasMeasuredStabilityAndWarnings) {
             "layer  0  1\n"
             "    0  · [█]\n"
             "\n"
-            "measured on 3 sequences with 120 tokens, seed 5; entropy in nats from row 32 on\n"
+            "chosen by: 1 entropy; share by layer, %: 50\n"
+            "measured on 3 sequences with 120 tokens of the training file, seed 5; entropy in nats "
+            "from row 32 on\n"
             "stability: the two halves of these sequences agree on 75 % of the heads that either "
             "chooses\n"
             "warning: calibration_small: 3 of 8\n");
+}
+
+// method.md §3.4, §4.9: a job that chose again says what each time changed, and what chose each
+// head.
+TEST(SelectionTextTest, TellsReasonsSharesAndEveryReselection) {
+  v1::HeadSelectionReport report;
+  EXPECT_EQ(selection_text(report), "");
+  const std::vector<std::pair<std::vector<std::string>, double>> layers = {
+      {std::vector<std::string>{"entropy", "both"}, 0.5}, {std::vector<std::string>{"kept"}, 0.25}};
+  for (const auto& [reasons, ratio] : layers) {
+    auto& layer = *report.add_layers();
+    for (const std::string& reason : reasons) layer.add_chosen_by(reason);
+    layer.set_selected_ratio(ratio);
+  }
+  report.add_selections()->add_entered()->add_heads(2);
+  auto& second = *report.add_selections();
+  second.set_step(40);
+  second.set_selected_heads(3);
+  second.set_selected_ratio(0.38);
+  auto& entered = *second.add_entered();
+  entered.set_layer(1);
+  entered.add_heads(0);
+  entered.add_heads(3);
+  EXPECT_EQ(selection_text(report),
+            "\n"
+            "chosen by: 1 both, 1 entropy, 1 kept; share by layer, %: 50 25\n"
+            "chosen again before step 41: 3 heads, 38 %; entered layer 1: 0 3; left none\n");
 }
 
 // Of what a branch takes away, where none acts on a head.

@@ -137,7 +137,7 @@ TEST_F(DexctlTest, AWrongCommandLineNamesTheHelpThatExplainsIt) {
   EXPECT_EQ(run({"jobs", "get"}), kUsage);
   EXPECT_THAT(output(), HasSubstr("dexctl jobs get --help explains"));
   EXPECT_EQ(run({"jobs", "create", "--help"}), kDone);
-  EXPECT_THAT(output(), HasSubstr("Example:\n  dexctl jobs create --model"));
+  EXPECT_THAT(output(), HasSubstr("Examples:\n  dexctl jobs create --model"));
 }
 
 TEST_F(DexctlTest, HelpTellsTheOrder) {

@@ -195,6 +195,33 @@ TEST(PromoteIfTest, ATaskHasItsFileItsOptionsAndItsDims) {
   EXPECT_THAT(option.message(), HasSubstr("stride"));
 }
 
+TEST(PromoteIfTest, SaysWhatItIsAgainst) {
+  const auto against = [](const std::string& other) {
+    const auto gate = parse_gate("perplexity(a against b.txt).loss<=-0.5 against " + other);
+    EXPECT_TRUE(gate.ok()) << gate.status().to_string();
+    EXPECT_EQ(gate->threshold(), -0.5);
+    EXPECT_EQ(gate->evaluation().perplexity().file(), "a against b.txt");
+    return *gate;
+  };
+  EXPECT_EQ(against("base").against(), v1::Gate::AGAINST_BASE);
+  EXPECT_EQ(against("absolute").against(), v1::Gate::AGAINST_ABSOLUTE);
+  EXPECT_FALSE(against("base").has_adapter());
+  EXPECT_EQ(against("ft:m:t:old:01").against(), v1::Gate::AGAINST_ADAPTER);
+  EXPECT_EQ(against("ft:m:t:old:01").adapter(), "ft:m:t:old:01");
+  EXPECT_EQ(against("adapter").against(), v1::Gate::AGAINST_ADAPTER);
+  EXPECT_FALSE(against("adapter").has_adapter()) << "the one that the job goes on from";
+  for (const char* control : {"kvo_only ft:m:t:k:01", "kvo-only  ft:m:t:k:01 "}) {
+    EXPECT_EQ(against(control).against(), v1::Gate::AGAINST_KVO_ONLY) << control;
+    EXPECT_EQ(against(control).adapter(), "ft:m:t:k:01") << control;
+  }
+  for (const char* bad : {"perplexity(f).loss<=0 against ", "perplexity(f).loss<=0 against",
+                          "perplexity(f).loss<=0 ft:a", "perplexity(f).loss<=0 against night",
+                          "perplexity(f).loss<=0 against base ft:m:t::01"}) {
+    EXPECT_EQ(parse_gate(bad).status().reason(), "INVALID_FIELD") << bad;
+    EXPECT_THAT(parse_gate(bad).status().message(), HasSubstr("--promote-if")) << bad;
+  }
+}
+
 TEST(PromoteIfTest, FlagsMakeGatesAndTheGuard) {
   SpecFlags flags;
   flags.gates = {"held_out.loss<=0", "base_guard.kl<=0.1"};

@@ -192,6 +192,21 @@ TEST(StudyPlanTest, AVariantThatIsNoneIsRefused) {
   EXPECT_THAT(status.message(), HasSubstr("take the other sign"));
 }
 
+TEST(StudyPlanTest, MethodsThatWouldReadOtherRowsAreNotCompared) {
+  v1::FineTuningJobSpec dex, lora;
+  dex.mutable_hyperparameters()->set_group_by(v1::Hyperparameters::GROUP_BY_LANGUAGE);
+  lora.mutable_hyperparameters()->set_group_by(v1::Hyperparameters::GROUP_BY_NONE);
+  EXPECT_EQ(check_same_rows({{"dex", dex}, {"kvo_only", dex}, {"lora", lora}}).message(),
+            "--preset: dex has hyperparameters.group_by language and lora has none, so they would "
+            "not be trained on the same rows; give all the same with --set "
+            "hyperparameters.group_by=language (or tag, none)");
+  lora = dex;
+  EXPECT_TRUE(check_same_rows({{"dex", dex}, {"lora", lora}}).ok());
+  (*lora.mutable_hyperparameters()->mutable_group_weights())["cy"] = 2;
+  EXPECT_THAT(check_same_rows({{"dex", dex}, {"lora", lora}}).message(),
+              HasSubstr("and lora has language with other weights"));
+}
+
 RunResult run(const std::string& method, uint64_t seed, double loss) {
   RunResult result;
   result.run = {method, seed};
@@ -257,7 +272,12 @@ TEST(StudyPlanTest, WhatIsMergedWhenItIsServedIsKnownFromTheSpec) {
   EXPECT_EQ(dex([](Dex& to) { to.set_form(Dex::FORM_UNIFORM_MAP); }), apart);
   EXPECT_EQ(dex([](Dex& to) { to.set_train(Dex::TRAIN_LORA_DEX); }), apart);
   EXPECT_EQ(dex([](Dex& to) { to.set_train(Dex::TRAIN_FULL_DEX); }), merged);
-  v1::FineTuningJobSpec lora, adapter, kvo;
+  v1::FineTuningJobSpec lora, adapter, kvo, full, diff;
+  full.mutable_full();
+  diff.mutable_diff();
+  EXPECT_TRUE(decoding_of(full).whole && decoding_of(full).merged) << "it has the base's shape";
+  EXPECT_TRUE(decoding_of(diff).whole);
+  EXPECT_FALSE(decoding_of(diff).merged) << "it has a second attention map";
   lora.mutable_lora();
   adapter.mutable_adapter();
   kvo.mutable_kvo_only();
@@ -265,6 +285,23 @@ TEST(StudyPlanTest, WhatIsMergedWhenItIsServedIsKnownFromTheSpec) {
   EXPECT_FALSE(decoding_of(adapter).merged || decoding_of(adapter).scaled);
   EXPECT_TRUE(decoding_of(kvo).merged);
   EXPECT_FALSE(decoding_of(kvo).scaled) << "there is no branch to take out";
+  EXPECT_FALSE(decoding_of(kvo).whole);
+}
+
+// Nothing serves what `full` makes before it is listed as a base model, and there is nothing to
+// measure: its matrices are the base's in shape.
+TEST(StudyReportTest, AWholeModelDecodesAsTheBaseDoes) {
+  auto two = plan();
+  two.methods = {"kvo_only", "full"};
+  std::vector<RunResult> results = {run("kvo_only", 1, 2.2), run("full", 1, 2.1)};
+  results[1].decoding = {.merged = true, .whole = true};
+  const auto rows = summarise(two, results);
+  const std::string report = markdown("d", "c", two, rows);
+  EXPECT_THAT(report, HasSubstr("| base's shape | – |\n"));
+  EXPECT_THAT(report, Not(HasSubstr("decoding not measured")));
+  const auto json = to_json("d", "c", two, rows, results);
+  EXPECT_FALSE(json["methods"][0].contains("base_shape"));
+  EXPECT_EQ(json["methods"][1]["base_shape"], true);
 }
 
 TEST(StudyReportTest, DecodingIsToldMergedAndUnmerged) {

@@ -158,6 +158,10 @@ TEST(TaskGatesTest, RowsThatTheOptionsRuleOutAreRefused) {
                           "1024, got \"2048\""));
   EXPECT_THAT(faults(needles + dim("length", "512") + dim("depth", "30")),
               ElementsAre(HasSubstr("depth must be one that the evaluation measures, 0, 25, 50")));
+  EXPECT_THAT(faults(R"(metric: "accuracy" evaluation { multi_needle { file: "f" needle_counts: 1
+                        needle_counts: 4 } })"),
+              ElementsAre("gates[0].evaluation.multi_needle.needle_counts can't be several in a "
+                          "gate, which judges one figure: give n_needles"));
   const std::string icl = R"(metric: "order_spread" evaluation { icl { file: "f" n_orders: 1 } } )";
   EXPECT_THAT(faults(R"(metric: "accuracy" evaluation { icl { file: "f" } } )" + dim("shots", "8")),
               ElementsAre(HasSubstr("shots must be one that the evaluation measures, 0, 4, 16")));
@@ -230,6 +234,93 @@ TEST(TaskGatesTest, OnlyHeadsOfMethodDiffHaveNoCounterpartInTheBase) {
       EXPECT_THAT(bad[0].what, HasSubstr("other heads than its base"));
     }
   }
+}
+
+TEST(OtherAdapterTest, AnAdaptersNameIsEnoughAndTheOneGoneOnFromNeedsNone) {
+  const std::string loss = R"(metric: "loss" evaluation { perplexity { file: "f" } } )";
+  const auto named = filled(loss + R"(adapter: "ft:m:t:old:01")");
+  EXPECT_EQ(named.against(), v1::Gate::AGAINST_ADAPTER);
+  EXPECT_EQ(gate_condition(named), "perplexity.loss - ft:m:t:old:01 <= 0, high end");
+  EXPECT_EQ(gate_condition(filled(loss + R"(against: AGAINST_KVO_ONLY adapter: "ft:m:t:k:01")")),
+            "perplexity.loss - kvo_only ft:m:t:k:01 <= 0, high end");
+  auto spec = with_gate(loss + "against: AGAINST_ADAPTER");
+  ASSERT_EQ(bad_gates(spec).size(), 1u);
+  EXPECT_EQ(bad_gates(spec)[0].path, "gates[0].adapter");
+  spec.set_model("ft:m:t:start:01");
+  EXPECT_TRUE(bad_gates(spec).empty());
+  fill_gates(spec);
+  EXPECT_EQ(spec.gates(0).adapter(), "ft:m:t:start:01");
+  spec.mutable_gates(0)->clear_adapter();
+  spec.mutable_gates(0)->set_against(v1::Gate::AGAINST_KVO_ONLY);
+  ASSERT_EQ(bad_gates(spec).size(), 1u) << "what a job goes on from is no control";
+}
+
+TEST(OtherAdapterTest, WhatHasNoMeaningIsRefused) {
+  const std::string loss = R"(metric: "loss" evaluation { perplexity { file: "f" } } )";
+  EXPECT_THAT(faults(loss + R"(against: AGAINST_BASE adapter: "ft:m:t::01")"),
+              ElementsAre("gates[0].adapter has no effect without AGAINST_ADAPTER or "
+                          "AGAINST_KVO_ONLY"));
+  EXPECT_THAT(faults(loss + R"(against: AGAINST_ADAPTER adapter: "")"),
+              ElementsAre("gates[0].adapter must be the id of an adapter"));
+  EXPECT_THAT(faults(loss + "against: AGAINST_KVO_ONLY"),
+              ElementsAre(HasSubstr("gates[0].adapter is missing: name the adapter of a job of "
+                                    "method kvo_only")));
+  EXPECT_THAT(
+      faults(R"(task: "held_out" metric: "loss" against: AGAINST_ADAPTER adapter: "ft:m:t::01")"),
+      ElementsAre(HasSubstr("gates[0].against needs an evaluation")));
+  EXPECT_THAT(faults(R"(task: "held_out" metric: "loss" adapter: "ft:m:t::01")"),
+              ElementsAre(HasSubstr("gates[0].adapter needs an evaluation")));
+  EXPECT_THAT(faults(R"(metric: "directions_below_zero" evaluation { head_analysis { file: "f" } }
+                        against: AGAINST_KVO_ONLY adapter: "ft:m:t::01")"),
+              ElementsAre("gates[0].against must be AGAINST_ABSOLUTE: the control has no branch"));
+
+  auto control = with_gate(loss + R"(against: AGAINST_KVO_ONLY adapter: "ft:m:t::01")");
+  EXPECT_TRUE(gate_conflicts(control).empty());
+  control.mutable_kvo_only();
+  ASSERT_EQ(gate_conflicts(control).size(), 1u);
+  EXPECT_EQ(gate_conflicts(control)[0].path, "gates[0].against");
+  EXPECT_THAT(gate_conflicts(control)[0].what, HasSubstr("use AGAINST_ADAPTER"));
+}
+
+// An evaluation has four subjects.
+TEST(OtherAdapterTest, TwoAreMeasuredBesideBaseAndResultEachOnce) {
+  v1::FineTuningJobSpec spec;
+  for (const char* adapter : {"ft:m:t:a:01", "ft:m:t:b:01", "ft:m:t:a:01"}) {
+    *spec.add_gates() = with_gate(R"(metric: "loss" evaluation { perplexity { file: "f" } } )"
+                                  R"(against: AGAINST_ADAPTER adapter: ")" +
+                                  std::string(adapter) + "\"")
+                            .gates(0);
+  }
+  EXPECT_TRUE(bad_gates(spec).empty());
+  const auto evaluation = gate_evaluation(spec, "m", "ft:m:t::99");
+  ASSERT_EQ(evaluation.subjects_size(), 4);
+  EXPECT_EQ(evaluation.subjects(2).adapter(), "ft:m:t:a:01");
+  EXPECT_EQ(evaluation.subjects(3).adapter(), "ft:m:t:b:01");
+  EXPECT_EQ(evaluation.subjects(3).model(), "m");
+  EXPECT_EQ(label_of_other(evaluation, spec.gates(1)), evaluation.subjects(3).label());
+  EXPECT_EQ(label_of_other(evaluation, spec.gates(2)), evaluation.subjects(2).label());
+  EXPECT_NE(evaluation.subjects(2).label(), evaluation.subjects(3).label());
+  spec.mutable_gates(2)->set_adapter("ft:m:t:c:01");
+  ASSERT_EQ(bad_gates(spec).size(), 1u);
+  EXPECT_EQ(bad_gates(spec)[0].path, "gates[2].adapter");
+  EXPECT_TRUE(bad_gates(spec)[0].out_of_range);
+}
+
+// The control is one run, and so is the job.
+TEST(OtherAdapterTest, AVerdictAgainstTheControlSaysWhatItLeavesOut) {
+  const auto gate = filled(R"(metric: "loss" against: AGAINST_KVO_ONLY adapter: "ft:m:t:k:01"
+                              evaluation { perplexity { file: "f" } })");
+  const auto found = judge_gate(gate, report().results(0).rows());
+  EXPECT_TRUE(found.passed());
+  EXPECT_EQ(gate_sentence(found),
+            "gate perplexity.loss passed: perplexity.loss - kvo_only ft:m:t:k:01 <= 0, high end; "
+            "-0.5 (-0.75 to -0.25) over 8 rows; of one seed each: how far seeds spread is not in "
+            "it, dexctl study measures that");
+  google::protobuf::RepeatedPtrField<v1::EvaluationRow> rows;
+  rows.Add()->set_subject(kAdapterSubject);
+  rows[0].set_metric("loss");
+  EXPECT_THAT(judge_gate(gate, rows).not_measured(),
+              HasSubstr("ft:m:t:k:01 and the adapter have no sample of it in common"));
 }
 
 TEST(TaskGatesTest, EqualTasksRunOnce) {
@@ -306,6 +397,40 @@ TEST(JudgeGateTest, TheRowOfItsDimsAndNoOther) {
   EXPECT_THAT(gate_sentence(missing),
               HasSubstr("not passed: perplexity.loss[language=gd] - base <= "
                         "9, high end; not measured: the task gave no such row"));
+}
+
+// A bootstrap's interval over two to five samples is no reason to let a gate pass.
+TEST(JudgeGateTest, AHandfulDecidesNoBound) {
+  const auto asked = [](const std::string& gate, const std::string& row) {
+    return judge_gate(
+        filled("metric: \"loss\" " + gate + R"( evaluation { perplexity { file: "f" } })"),
+        parsed<v1::EvaluationResult>("rows { subject: \"adapter\" metric: \"loss\" " + row + " }")
+            .rows());
+  };
+  const auto difference = [](int n) {
+    return "value: 2 delta: -0.5 delta_low: -0.75 delta_high: -0.25 n: " + std::to_string(n);
+  };
+  for (const int n : {2, 5}) {
+    const auto few = asked("threshold: 0", difference(n));
+    EXPECT_FALSE(few.passed()) << n;
+    EXPECT_EQ(few.value(), -0.5);
+    EXPECT_EQ(few.high(), -0.25);
+    EXPECT_EQ(few.not_measured(),
+              std::to_string(n) +
+                  " rows or samples are too few for an interval whose end could "
+                  "decide, 6 at least: give more data or use USE_POINT; the value "
+                  "is -0.5 (-0.75 to -0.25)");
+    EXPECT_THAT(gate_sentence(few), HasSubstr("high end; not measured: " + few.not_measured()));
+    const auto point = asked("threshold: 0 use: USE_POINT", difference(n));
+    EXPECT_TRUE(point.passed());
+    EXPECT_THAT(gate_sentence(point), HasSubstr("fewer than 6 may agree by chance"));
+  }
+  EXPECT_TRUE(asked("threshold: 0", difference(6)).passed());
+  // The figure itself: a share has Wilson's interval, which is as wide as few samples make it.
+  const std::string figure = "value: 2 low: 1 high: 3 n: 5 interval: INTERVAL_";
+  const std::string below = "threshold: 9 against: AGAINST_ABSOLUTE";
+  EXPECT_TRUE(asked(below, figure + "WILSON").passed());
+  EXPECT_FALSE(asked(below, figure + "BOOTSTRAP").passed());
 }
 
 TEST(JudgeGateTest, ThatAHandfulMayAgreeByChanceIsSaid) {

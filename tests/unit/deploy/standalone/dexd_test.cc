@@ -86,6 +86,11 @@ class DexdTest : public testing::Test {
     return found.empty() ? -1 : found[0];
   }
 
+  // The worker's arguments, each with a NUL behind it.
+  std::string worker_line() {
+    return content_of(fs::path("/proc") / std::to_string(only("dex-worker")) / "cmdline");
+  }
+
   support::TemporaryDirectory directory_;
   fs::path data_ = directory_ / "data";
 };
@@ -180,9 +185,6 @@ TEST_F(DexdTest, RedisComesBack) {
 
 // The worker's flag would win over what the scheduler has from the environment and tells it.
 TEST_F(DexdTest, TheEnvironmentsBeatIsTheSchedulersToTell) {
-  const auto worker_line = [this] {
-    return content_of(fs::path("/proc") / std::to_string(only("dex-worker")) / "cmdline");
-  };
   auto options = command();
   options.environment = {{"DEX_BEAT_MS", ""}};
   auto dexd = start(options);
@@ -191,6 +193,14 @@ TEST_F(DexdTest, TheEnvironmentsBeatIsTheSchedulersToTell) {
   options.environment = {{"DEX_BEAT_MS", "700"}};
   dexd = start(options);
   EXPECT_THAT(worker_line(), testing::Not(HasSubstr("--beat-ms")));
+  EXPECT_EQ(dexd->terminate(kPatience_ms).code, 0);
+}
+
+// On one machine nobody else could take a job over, so its training outlives any outage (jobs.md
+// §4).
+TEST_F(DexdTest, ItsWorkerHasNoOrphanLimit) {
+  auto dexd = start();
+  EXPECT_THAT(worker_line(), HasSubstr(std::string("--orphan-limit-ms") + '\0' + "0" + '\0'));
   EXPECT_EQ(dexd->terminate(kPatience_ms).code, 0);
 }
 

@@ -75,6 +75,44 @@ TEST(EvaluationSpecTest, EverythingThatIsWrongIsNamedAtOnce) {
           "VALUE_OUT_OF_RANGE confidence"));
 }
 
+TEST(EvaluationSpecTest, SeveralGridsOfNeedlesAreOneForEachNumber) {
+  const auto with = [](const std::string& options) {
+    return faults(std::string(kBase) + R"(tasks { multi_needle { file: "f" )" + options + " } }");
+  };
+  const std::string at = " tasks[0].multi_needle.";
+  EXPECT_THAT(with("needle_counts: 1 needle_counts: 4"), ElementsAre());
+  EXPECT_THAT(with("needle_counts: 1 needle_counts: 8 query_counts: 1 query_counts: 8"),
+              ElementsAre());
+  EXPECT_THAT(with("needle_counts: 2 needle_counts: 4 n_queries: 2"), ElementsAre());
+  EXPECT_THAT(with("needle_counts: 1 needle_counts: 4 n_queries: 2"),
+              ElementsAre("VALUE_OUT_OF_RANGE" + at + "n_queries"));
+  EXPECT_THAT(with("needle_counts: 4 needle_counts: 65 needle_counts: 4"),
+              ElementsAre("VALUE_OUT_OF_RANGE" + at + "needle_counts",
+                          "INVALID_FIELD" + at + "needle_counts"));
+  EXPECT_THAT(with("needle_counts: 0 query_counts: 0"),
+              ElementsAre("VALUE_OUT_OF_RANGE" + at + "needle_counts"));
+  EXPECT_THAT(with("needle_counts: 2 query_counts: 3"),
+              ElementsAre("VALUE_OUT_OF_RANGE" + at + "query_counts"));
+  EXPECT_THAT(with("needle_counts: 2 needle_counts: 4 query_counts: 2"),
+              ElementsAre("INVALID_FIELD" + at + "query_counts"));
+  EXPECT_THAT(with("needle_counts: 2 n_needles: 2 n_queries: 1 query_counts: 1"),
+              ElementsAre("CONFLICTING_FIELDS" + at + "n_needles",
+                          "CONFLICTING_FIELDS" + at + "n_queries"));
+  EXPECT_THAT(with("query_counts: 1"), ElementsAre("UNUSED_FIELD" + at + "query_counts"));
+
+  // Each is as much as a task, in number and in cost.
+  std::string seventeen;
+  for (int i = 1; i <= 17; ++i) seventeen += "needle_counts: " + std::to_string(i) + " ";
+  EXPECT_THAT(with(seventeen), ElementsAre("VALUE_OUT_OF_RANGE tasks"));
+  const auto flops = [](const std::string& options) {
+    const auto spec =
+        evaluation(std::string(kBase) + R"(tasks { multi_needle { file: "f" )" + options + " } }");
+    return evaluation_flops(spec, smollm2(), {});
+  };
+  EXPECT_DOUBLE_EQ(flops("needle_counts: 1 needle_counts: 2 needle_counts: 4"),
+                   3 * flops("n_needles: 4"));
+}
+
 // As the engine asks it (worker/evaluate/perplexity_windows.h), before the evaluation has waited.
 TEST(EvaluationSpecTest, AStrideIsShorterThanItsWindow) {
   const auto with = [](const std::string& options) {

@@ -154,7 +154,7 @@ TEST(PresetTest, DomainPresetsChangeOnlyTheirOwnLines) {
 TEST(PresetTest, EveryValueNamesItsSource) {
   for (const auto name : preset_names()) {
     const auto chosen = get(name);
-    EXPECT_EQ(chosen.version(), std::string(name) + "@1");
+    EXPECT_EQ(chosen.version(), std::string(name) + (name == "multilingual" ? "@2" : "@1"));
     for (const auto& [path, source] : chosen.sources()) {
       EXPECT_THAT(source, testing::AnyOf("paper", "brief", "ours")) << path;
     }
@@ -175,6 +175,20 @@ TEST(PresetTest, UnknownNameOrVersionSaysWhatThereIs) {
   EXPECT_THAT(unknown.message(), HasSubstr("code, long_text, multilingual"));
   EXPECT_EQ(preset("code@7", SizeClass::kSmall).status().reason(), "UNKNOWN_PRESET");
   EXPECT_TRUE(preset("code@1", SizeClass::kSmall).ok());
+  EXPECT_THAT(preset("multilingual@3", SizeClass::kSmall).status().message(),
+              HasSubstr("there is multilingual@1, multilingual@2"));
+}
+
+// A preset that changes gets a version; the one before stays.
+TEST(PresetTest, TheFirstMultilingualReadsRowsAsTheyAre) {
+  auto first = get("multilingual@1").spec(), second = get("multilingual").spec();
+  EXPECT_EQ(get("multilingual@1").version(), "multilingual@1");
+  EXPECT_EQ(first.hyperparameters().group_by(), v1::Hyperparameters::GROUP_BY_NONE);
+  EXPECT_EQ(second.hyperparameters().group_by(), v1::Hyperparameters::GROUP_BY_LANGUAGE);
+  EXPECT_EQ(get("multilingual").sources().at("hyperparameters.group_by"), "ours");
+  first.mutable_hyperparameters()->clear_group_by();
+  second.mutable_hyperparameters()->clear_group_by();
+  EXPECT_EQ(first.SerializeAsString(), second.SerializeAsString()) << "and nothing else";
 }
 
 }  // namespace

@@ -28,10 +28,12 @@ TEST(PublicStateTest, FollowsTheTable) {
 }
 
 TEST(PublicStateTest, SaysWhyAJobWaits) {
-  EXPECT_EQ(waiting_reason({"DELAYED", "run"}, true), v1::WAITING_REASON_RETRY_BACKOFF);
-  EXPECT_EQ(waiting_reason({"READY", "run"}, true), v1::WAITING_REASON_CAPACITY);
-  EXPECT_EQ(waiting_reason({"READY", "run"}, false), v1::WAITING_REASON_QUOTA);
-  EXPECT_EQ(waiting_reason({"RUNNING", "run"}, true), v1::WAITING_REASON_UNSPECIFIED);
+  EXPECT_EQ(waiting_reason({"DELAYED", "run"}, true, false), v1::WAITING_REASON_RETRY_BACKOFF);
+  EXPECT_EQ(waiting_reason({"READY", "run"}, true, false), v1::WAITING_REASON_CAPACITY);
+  EXPECT_EQ(waiting_reason({"READY", "run"}, false, false), v1::WAITING_REASON_QUOTA);
+  EXPECT_EQ(waiting_reason({"READY", "run"}, true, true), v1::WAITING_REASON_MODEL);
+  EXPECT_EQ(waiting_reason({"READY", "run"}, false, true), v1::WAITING_REASON_MODEL);
+  EXPECT_EQ(waiting_reason({"RUNNING", "run"}, true, false), v1::WAITING_REASON_UNSPECIFIED);
 }
 
 TEST(PublicStateTest, ErrorCodesSayWhoActs) {

@@ -22,6 +22,16 @@ TEST(ResolveAdviceTest, WarnsWhenTheBranchIsOutOfReach) {
   EXPECT_THAT(resolved(in).warnings, testing::Not(Contains(HasSubstr("branch_out_of_reach"))));
 }
 
+// Without max_steps the number of updates is a guess and is called one.
+TEST(ResolveAdviceTest, AGuessOfTheUpdatesIsCalledOne) {
+  auto in = input("paper");
+  in.spec.mutable_hyperparameters()->clear_max_steps();
+  const auto result = resolved(in);
+  EXPECT_THAT(result.warnings,
+              Contains(HasSubstr("in about " + std::to_string(result.workload.updates) +
+                                 " updates, the branch's share of O")));
+}
+
 // A gate moves by its rate an update, and V̄ is about as large as O: 106 updates at 1e-4 and λ 0.3
 // give 0.3·1e-4·53.
 TEST(ResolveAdviceTest, WarnsWhenTheGatesOfUniformMapAreOutOfReach) {

@@ -20,7 +20,7 @@ TEST(ResolveTest, TheBaseGuardIsOffAndItsFieldsNeedALimit) {
   config = resolved(in).config;
   EXPECT_EQ(config.spec().watchdog().base_guard().every_evals(), 3u);
   EXPECT_EQ(config.spec().watchdog().base_guard().on_trip(), v1::BaseGuardOptions::ON_TRIP_FAIL);
-  EXPECT_EQ(config.sources().at("watchdog.base_guard.on_trip"), "DEFAULT");
+  EXPECT_EQ(config.sources().at("watchdog.base_guard.on_trip"), "DEFAULT (ours)");
   in.spec.set_validation_split(0);
   EXPECT_EQ(refused(in).reason(), "CONFLICTING_FIELDS");
   EXPECT_THAT(refused(in).message(), HasSubstr("base_guard.kl_max needs held-out rows"));

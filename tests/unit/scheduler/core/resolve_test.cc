@@ -23,8 +23,8 @@ TEST(ResolveTest, NamesEveryValueAndItsSource) {
   EXPECT_EQ(config.spec().hyperparameters().learning_rate(), 2e-4);
   EXPECT_EQ(config.spec().dex().head_selection().tau(), 1.8);
   EXPECT_EQ(config.sources().at("hyperparameters.learning_rate"), "USER");
-  EXPECT_EQ(config.sources().at("dex.head_selection.tau"), "PRESET");
-  EXPECT_EQ(config.sources().at("checkpoints.keep_last"), "DEFAULT");
+  EXPECT_EQ(config.sources().at("dex.head_selection.tau"), "PRESET (brief)");
+  EXPECT_EQ(config.sources().at("checkpoints.keep_last"), "DEFAULT (ours)");
   EXPECT_EQ(config.sources().at("seed"), "AUTO");
   EXPECT_EQ(config.spec().seed(), 7);
 }
@@ -185,7 +185,7 @@ TEST(ResolveTest, EarlyStoppingHasItsDefaultsAndNeedsHeldOutRows) {
   EXPECT_EQ(config.spec().early_stopping().patience(), 5u);
   EXPECT_EQ(config.spec().early_stopping().warmup_evals(), 1u);
   EXPECT_TRUE(config.spec().early_stopping().restore_best());
-  EXPECT_EQ(config.sources().at("early_stopping.min_delta"), "DEFAULT");
+  EXPECT_EQ(config.sources().at("early_stopping.min_delta"), "DEFAULT (ours)");
   in.spec.set_validation_split(0);
   EXPECT_EQ(refused(in).reason(), "CONFLICTING_FIELDS");
   EXPECT_THAT(refused(in).message(), HasSubstr("early_stopping.enabled needs held-out rows"));
@@ -466,8 +466,8 @@ TEST(ResolveTest, KvoOnlyTakesTheRatesThatDexHasWithThePreset) {
     EXPECT_EQ(hyper.max_seq_length(), dex.hyperparameters().max_seq_length()) << name;
     EXPECT_FALSE(hyper.has_branch_learning_rate());
     EXPECT_FALSE(hyper.has_lambda_learning_rate());
-    EXPECT_EQ(result.config.preset_version(), std::string(name) + "@1");
-    EXPECT_EQ(result.config.sources().at("hyperparameters.learning_rate"), "PRESET");
+    EXPECT_EQ(result.config.preset_version(), preset(name, SizeClass::kSmall)->version());
+    EXPECT_THAT(result.config.sources().at("hyperparameters.learning_rate"), HasSubstr("PRESET"));
     EXPECT_EQ(result.config.sources().at("kvo_only.preset"), "USER");
   }
   auto in = input();

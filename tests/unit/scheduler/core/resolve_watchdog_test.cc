@@ -1,4 +1,4 @@
-// Watchdog, calibration file and precision in resolved specs.
+// Start, watchdog, calibration file and precision in resolved specs.
 #include <gmock/gmock.h>
 
 #include "tests/unit/scheduler/core/resolve_input.h"
@@ -9,6 +9,15 @@ namespace {
 using testing::HasSubstr;
 using v1::HeadSelection;
 
+TEST(ResolveStartTest, AJobStartsByItselfUnlessItsUserSaysNo) {
+  auto in = input();
+  EXPECT_TRUE(resolved(in).config.spec().auto_start());
+  EXPECT_EQ(resolved(in).config.sources().at("auto_start"), "DEFAULT (ours)");
+  in.spec.set_auto_start(false);
+  EXPECT_FALSE(resolved(in).config.spec().auto_start());
+  EXPECT_EQ(resolved(in).config.sources().at("auto_start"), "USER");
+}
+
 TEST(ResolveWatchdogTest, TheWatchdogHasItsDefaultsAndRollsBackOnlyWhereItIsTold) {
   auto in = input();
   auto config = resolved(in).config;
@@ -16,7 +25,7 @@ TEST(ResolveWatchdogTest, TheWatchdogHasItsDefaultsAndRollsBackOnlyWhereItIsTold
   EXPECT_EQ(config.spec().watchdog().loss_patience(), 20u);
   EXPECT_EQ(config.spec().watchdog().on_trip(), v1::WatchdogOptions::ON_TRIP_ROLLBACK);
   EXPECT_EQ(config.spec().watchdog().max_rollbacks(), 1u);
-  EXPECT_EQ(config.sources().at("watchdog.on_trip"), "DEFAULT");
+  EXPECT_EQ(config.sources().at("watchdog.on_trip"), "DEFAULT (ours)");
   in.spec.mutable_watchdog()->set_on_trip(v1::WatchdogOptions::ON_TRIP_FAIL);
   config = resolved(in).config;
   EXPECT_EQ(config.sources().at("watchdog.on_trip"), "USER");

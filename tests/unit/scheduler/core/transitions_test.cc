@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/figures.h"
+
 namespace dex::core {
 namespace {
 
@@ -87,6 +89,7 @@ TEST(TransitionsTest, EachOutcomeHasItsOwnCounter) {
     const bool counts = found != expected.end() && row.from != "CANCELLING";
     EXPECT_EQ(row.counter, counts ? found->second : "") << beginning_of(row);
   }
+  support::figure("P7", "outcomes_with_a_counter", static_cast<double>(expected.size()));
 }
 
 TEST(TransitionsTest, RowsOfOneBeginningExcludeEachOther) {

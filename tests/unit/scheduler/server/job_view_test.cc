@@ -62,6 +62,8 @@ TEST(JobViewTest, AQueuedJobSaysWhatItIsAndWhyItWaits) {
   EXPECT_FALSE(job_view(stored, false).has_effective_config());
   stored.tenant_in_ring = false;
   EXPECT_EQ(job_view(stored).waiting_reason(), v1::WAITING_REASON_QUOTA);
+  stored.lacks_model = true;
+  EXPECT_EQ(job_view(stored).waiting_reason(), v1::WAITING_REASON_MODEL);
 }
 
 TEST(JobViewTest, WhatWasUpdatedStandsBeforeWhatTheSpecHad) {

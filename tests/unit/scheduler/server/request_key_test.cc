@@ -40,6 +40,17 @@ TEST(MessageShaTest, EqualMessagesHaveOneHashWhateverTheOrderOfTheirMaps) {
             "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
 }
 
+TEST(MessageShaTest, EqualBytesOfOtherTypesAreOtherRequests) {
+  v1::PauseFineTuningJobRequest pause;
+  v1::ResumeFineTuningJobRequest resume;
+  pause.set_id("ftjob-1");
+  resume.set_id("ftjob-1");
+  EXPECT_EQ(message_sha256(pause), message_sha256(resume));
+  EXPECT_NE(request_sha256(pause), request_sha256(resume));
+  EXPECT_EQ(request_sha256(pause), request_sha256(pause));
+  EXPECT_EQ(request_sha256(pause).size(), 64U) << "it is kept for a day";
+}
+
 TEST(MessageShaTest, AFieldSetToItsDefaultIsAnotherRequest) {
   v1::FineTuningJobSpec unset;
   v1::FineTuningJobSpec zero;

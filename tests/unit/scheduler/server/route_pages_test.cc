@@ -53,5 +53,13 @@ TEST(RoutePagesTest, WhatIsLargerThanAPageHasOneOfItsOwn) {
   EXPECT_EQ(pages.size(), 2U + 1U + 5U);  // two bases, a route, five adapters
 }
 
+TEST(RouteLoadTest, IsToldInSteps) {
+  for (const uint32_t few : {0U, 1U, 7U}) EXPECT_EQ(told_load(few), 0U);
+  EXPECT_EQ(told_load(8), 8U);
+  EXPECT_EQ(told_load(15), 8U);
+  EXPECT_EQ(told_load(16), 16U);
+  EXPECT_EQ(told_load(1056), 1024U);
+}
+
 }  // namespace
 }  // namespace dex::server

@@ -2,42 +2,18 @@
 
 #include "scheduler/server/tar_reader.h"
 
-#include <archive.h>
-#include <archive_entry.h>
 #include <gtest/gtest.h>
 
 #include <map>
 #include <utility>
 #include <vector>
 
+#include "tests/support/written_tar.h"
+
 namespace dex::server {
 namespace {
 
-using Entries = std::vector<std::pair<std::string, std::string>>;  // name, content or target
-
-std::string archived(const Entries& entries, unsigned type = AE_IFREG,
-                     int format = ARCHIVE_FORMAT_TAR_USTAR) {
-  std::string bytes(1 << 20, '\0');
-  size_t used = 0;
-  archive* writer = archive_write_new();
-  archive_write_set_format(writer, format);
-  archive_write_open_memory(writer, bytes.data(), bytes.size(), &used);
-  for (const auto& [name, content] : entries) {
-    archive_entry* entry = archive_entry_new();
-    archive_entry_set_pathname(entry, name.c_str());
-    archive_entry_set_filetype(entry, type);
-    archive_entry_set_perm(entry, 0644);
-    archive_entry_set_mtime(entry, 1'764'000'000, 5);  // a fraction: pax needs an extended header
-    if (type == AE_IFLNK) archive_entry_set_symlink(entry, content.c_str());
-    archive_entry_set_size(entry, type == AE_IFREG ? static_cast<int64_t>(content.size()) : 0);
-    archive_write_header(writer, entry);
-    if (type == AE_IFREG) archive_write_data(writer, content.data(), content.size());
-    archive_entry_free(entry);
-  }
-  archive_write_free(writer);
-  bytes.resize(used);
-  return bytes;
-}
+using support::written_tar;
 
 class Kept final : public TarReader::Target {
  public:
@@ -78,13 +54,13 @@ base::Status refused_tar(const std::string& tar) {
 }
 
 TEST(TarReaderTest, FilesOfAnySizeComeBackInPiecesOfAnySize) {
-  Entries entries;
+  support::TarEntries entries;
   for (const size_t size : {0, 1, 511, 512, 513, 3000})
     entries.emplace_back("file" + std::to_string(size),
                          std::string(size, static_cast<char>('a' + size % 26)));
   for (const int format :
        {ARCHIVE_FORMAT_TAR_USTAR, ARCHIVE_FORMAT_TAR_PAX_INTERCHANGE, ARCHIVE_FORMAT_TAR_GNUTAR}) {
-    const std::string tar = archived(entries, AE_IFREG, format);
+    const std::string tar = written_tar(entries, AE_IFREG, format);
     for (const size_t step : {1, 511, 512, 513, 100'000}) {
       Kept kept;
       const auto status = read_tar(tar, kept, step);
@@ -98,28 +74,28 @@ TEST(TarReaderTest, FilesOfAnySizeComeBackInPiecesOfAnySize) {
 // As `tar -C DIR -c .` names them.
 TEST(TarReaderTest, ALeadingDotSlashIsNoPath) {
   Kept kept;
-  ASSERT_TRUE(read_tar(archived({{"./a", "1"}}), kept).ok());
+  ASSERT_TRUE(read_tar(written_tar({{"./a", "1"}}), kept).ok());
   EXPECT_EQ(kept.files.at("a"), "1");
 }
 
 TEST(TarReaderTest, WhatCouldNameAPlaceIsRefused) {
   for (const char* name : {"../a", "/etc/passwd", "adapter/a", ".hidden", "./../a", "a b"}) {
-    const auto status = refused_tar(archived({{name, "1"}}));
+    const auto status = refused_tar(written_tar({{name, "1"}}));
     EXPECT_EQ(status.reason(), "INVALID_FIELD") << name;
     EXPECT_NE(status.message().find("no plain name"), std::string::npos) << status.message();
   }
-  EXPECT_EQ(refused_tar(archived({{"a", "/etc/passwd"}}, AE_IFLNK)).reason(), "INVALID_FIELD");
-  EXPECT_EQ(refused_tar(archived({{"folder", ""}}, AE_IFDIR)).reason(), "INVALID_FIELD");
-  EXPECT_EQ(refused_tar(archived({{"pipe", ""}}, AE_IFIFO)).reason(), "INVALID_FIELD");
+  EXPECT_EQ(refused_tar(written_tar({{"a", "/etc/passwd"}}, AE_IFLNK)).reason(), "INVALID_FIELD");
+  EXPECT_EQ(refused_tar(written_tar({{"folder", ""}}, AE_IFDIR)).reason(), "INVALID_FIELD");
+  EXPECT_EQ(refused_tar(written_tar({{"pipe", ""}}, AE_IFIFO)).reason(), "INVALID_FIELD");
   // A name that ustar can't hold is in an extended header, where it would change the place.
   const auto long_name = refused_tar(
-      archived({{std::string(180, 'n'), "1"}}, AE_IFREG, ARCHIVE_FORMAT_TAR_PAX_INTERCHANGE));
+      written_tar({{std::string(180, 'n'), "1"}}, AE_IFREG, ARCHIVE_FORMAT_TAR_PAX_INTERCHANGE));
   EXPECT_NE(long_name.message().find("extended header"), std::string::npos)
       << long_name.to_string();
 }
 
 TEST(TarReaderTest, WhatIsDamagedIsRefused) {
-  const std::string good = archived({{"a", std::string(600, 'a')}});
+  const std::string good = written_tar({{"a", std::string(600, 'a')}});
   EXPECT_NE(refused_tar(good.substr(0, 512 + 300)).message().find("ended early"),
             std::string::npos);
   EXPECT_NE(refused_tar("").message().find("ended early"), std::string::npos);
@@ -138,7 +114,7 @@ TEST(TarReaderTest, ATargetThatFailsEndsTheReading) {
   };
   Full full;
   TarReader reader(full);
-  EXPECT_EQ(reader.feed(archived({{"a", "1"}})).message(), "the disk is full");
+  EXPECT_EQ(reader.feed(written_tar({{"a", "1"}})).message(), "the disk is full");
 }
 
 }  // namespace

@@ -1,8 +1,10 @@
 #include "scheduler/server/waiters.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <atomic>
+#include <chrono>
 #include <future>
 #include <semaphore>
 
@@ -71,6 +73,24 @@ TEST(WaitersTest, AWakeDuringALookIsNotLost) {
     return looks == 2;
   });
   EXPECT_EQ(second.get_future().wait_for(kPatience), std::future_status::ready);
+}
+
+// A thousand changes a second are not a thousand readings of the store.
+TEST(WaitersTest, ManyWakesLeaveHalfOfTheTimeToOthers) {
+  constexpr int kLooks = 10, kLookMs = 20;
+  std::promise<void> last;
+  int looks = 0;
+  Waiters waiters{hours(1)};
+  const auto began = std::chrono::steady_clock::now();
+  waiters.add([&] {
+    waiters.wake();  // there is always somebody who does
+    ::poll(nullptr, 0, kLookMs);
+    if (++looks == kLooks) last.set_value();
+    return looks == kLooks;
+  });
+  ASSERT_EQ(last.get_future().wait_for(kPatience), std::future_status::ready);
+  const auto took = std::chrono::steady_clock::now() - began;
+  EXPECT_GE(took, (2 * kLooks - 2) * milliseconds(kLookMs)) << "ten looks and nine rests as long";
 }
 
 TEST(WaitersTest, CloseEndsWaitingAndRefusesLaterOnes) {

@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include <string>
 #include <type_traits>
+#include <utility>
 
 #include "services/auth/authenticator.h"
 
@@ -23,6 +25,19 @@ TEST(PrincipalTest, OnLoopbackTheMachineIsOneTenantWithEveryScope) {
       EXPECT_NE(name(static_cast<Scope>(scope)), "unknown");
     }
   }
+}
+
+TEST(PrincipalTest, AScopeThatIsMissingIsNamed) {
+  const auto who = Authenticator("hers", {Scope::kJobsRead, Scope::kAdmin}).authenticate({});
+  ASSERT_TRUE(who.ok());
+  EXPECT_EQ(who.value().tenant(), "hers");
+  EXPECT_TRUE(require(who.value(), Scope::kJobsRead).ok());
+  EXPECT_TRUE(require(who.value(), Scope::kAdmin).ok());
+  const auto refused = require(who.value(), Scope::kJobsWrite);
+  EXPECT_EQ(refused.code(), base::Code::kPermissionDenied);
+  EXPECT_EQ(refused.reason(), "SCOPE_MISSING");
+  const std::pair<std::string, std::string> scope("scope", "jobs:write");
+  EXPECT_THAT(refused.metadata(), testing::ElementsAre(scope));
 }
 
 }  // namespace

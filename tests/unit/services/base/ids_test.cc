@@ -55,5 +55,15 @@ TEST(IdsTest, IsIdAcceptsOnlyPrefixAndUlid) {
   EXPECT_FALSE(is_id("", ""));
 }
 
+TEST(IdsTest, AModelsNameIsSafeInIdsAndLabels) {
+  for (const std::string& name :
+       {std::string("a"), std::string("qwen2.5-0.5b"), std::string("7b"), std::string(64, 'a')})
+    EXPECT_TRUE(is_model_name(name)) << name;
+  for (const std::string& name :
+       {std::string(), std::string("-a"), std::string(".a"), std::string("A"), std::string("a:b"),
+        std::string("a/b"), std::string("a b"), std::string(65, 'a')})
+    EXPECT_FALSE(is_model_name(name)) << name;
+}
+
 }  // namespace
 }  // namespace dex::base

@@ -52,6 +52,17 @@ TEST(DeadPointTest, ALearnedLambdaNeedsABumpAStartOrADifference) {
   EXPECT_EQ(dead_point(learned(0.1), kZero, 1), "");
 }
 
+// Where nobody has counted the updates, only what is dead in every run is.
+TEST(DeadPointTest, WithoutANumberOfUpdatesAnyRunWillDo) {
+  EXPECT_NE(dead_point(paper(1), kZero, 1), "");
+  EXPECT_EQ(dead_point(paper(kManyUpdates / 2), kZero, {}), "");
+  EXPECT_EQ(dead_point(cosine(kManyUpdates, 0, 0.3), kZero, {}), "");
+  EXPECT_EQ(
+      dead_point(paper(1), kZero, {}),
+      "branch can't start: give anneal_steps ≥ 2, lambda_learn_init ≠ 0 or w_d_init = linear");
+  EXPECT_EQ(dead_point(constant(0), kLinear, {}), "lambda is 0 for the whole job: give value ≠ 0");
+}
+
 // λ(0) = 0 and α(0) = 0: whatever λ_learn and w_d start with, one update moves neither.
 TEST(DeadPointTest, OneUpdateOfThePapersScheduleMovesNothing) {
   for (const BranchStart& start : {kZero, kLinear}) {

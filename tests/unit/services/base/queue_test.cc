@@ -76,5 +76,19 @@ TEST(ThreadPoolTest, RunsAllThatWasAcceptedAndRefusesWhenFull) {
   EXPECT_EQ(ran, accepted);
 }
 
+TEST(ThreadPoolTest, CloseEndsWhatIsQueuedAndTakesNoMore) {
+  std::atomic<int> ran = 0;
+  ThreadPool pool({.threads = 2, .queue_capacity = 100, .name = "test"});
+  for (int i = 0; i < 100; ++i) {
+    while (!pool.try_post([&] { ++ran; })) {
+    }
+  }
+  pool.close();
+  EXPECT_EQ(ran, 100);
+  EXPECT_FALSE(pool.try_post([&] { ++ran; }));
+  pool.close();
+  EXPECT_EQ(ran, 100);
+}
+
 }  // namespace
 }  // namespace dex::base

@@ -50,10 +50,10 @@ TEST(LoadEncodedTest, CountsWithoutKeeping) {
 TEST(LoadEncodedTest, HoldsToTheSkipBudget) {
   const ScratchFolder folder;
   std::string file;
-  for (int i = 0; i < 98; ++i)
-    file += "{\"prompt\": \"p" + std::to_string(i) + "\", \"completion\": \"c\"}\n";
-  for (int i = 0; i < 2; ++i)
-    file += "{\"prompt\": \"" + std::string(50 + i, 'p') + "\", \"completion\": \"c\"}\n";
+  for (int i = 0; i < 100; ++i) {  // a row's first token has nothing before it to predict it from
+    file += "{\"input_ids\": [5, 6, " + std::to_string(i) + "], \"labels\": [5, " +
+            (i < 98 ? "6" : "-100") + ", -100]}\n";
+  }
   const auto path = folder.write("a.jsonl", file);
   const auto tokenizer = text::byte_tokenizer();
   LoadOptions options;
@@ -61,17 +61,19 @@ TEST(LoadEncodedTest, HoldsToTheSkipBudget) {
   const auto refused = load_encoded(path, tokenizer.get(), nullptr, options);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.status().reason(), "FILE_INVALID");
-  EXPECT_EQ(refused.status().message(),
-            "2 of 100 rows can't be trained (2.00 %, skip_budget_ratio allows 1.00 %): 2 "
-            "no_trainable_tokens (lines 99, 100). The first: line 99: no_trainable_tokens: cutting "
-            "the row from 52 to 20 tokens left nothing to train: raise max_seq_length, or use "
-            "truncation LEFT");
+  EXPECT_EQ(
+      refused.status().message(),
+      "2 of 100 rows can't be trained (2.00 %, skip_budget_ratio allows 1.00 %): 2 "
+      "no_trainable_tokens (lines 99, 100). The first: line 99: no_trainable_tokens: no token "
+      "of the row is trained: it needs an assistant message, completion or label of weight "
+      "above 0 after its first token");
   options.skip_budget_ratio = 0.02;
   const auto loaded = load_encoded(path, tokenizer.get(), nullptr, options);
   ASSERT_TRUE(loaded.ok());
   EXPECT_EQ(loaded->examples.size(), 98u);
   EXPECT_EQ(loaded->finding_counts.at("no_trainable_tokens"), 2);
   options.encoder.max_seq_length = 2;
+  options.encoder.truncation = text::Truncation::kLeft;
   options.skip_budget_ratio = 1;
   EXPECT_FALSE(load_encoded(path, tokenizer.get(), nullptr, options).ok());  // nothing is left
 }

@@ -82,18 +82,44 @@ TEST_F(TokenLayerTest, TokenIdOutOfRange) {
          Severity::kError, 1);
 }
 
+// A row of ids of which the first `targets` are trained.
+std::string ids_row(int size, int targets) {
+  std::string ids, labels;
+  for (int i = 0; i < size; ++i) {
+    ids += i == 0 ? "5" : ", 5";
+    labels += std::string(i == 0 ? "" : ", ") + (i < targets ? "5" : "-100");
+  }
+  return "{\"input_ids\": [" + ids + "], \"labels\": [" + labels + "]}\n";
+}
+
 TEST_F(TokenLayerTest, NoTrainableTokensAndTruncated) {
-  const Report report =
-      run("{\"prompt\": \"" + std::string(50, 'p') + "\", \"completion\": \"c\"}\n" +
-              "{\"prompt\": \"p\", \"completion\": \"" + std::string(50, 'c') + "\"}\n",
-          {.max_seq_length = 20});
-  expect(report, "no_trainable_tokens", Severity::kError, 1);
-  expect(report, "truncated", Severity::kWarning, 2);
-  EXPECT_NE(only(report, "truncated").message.find("32 of the row's 52 tokens"), std::string::npos);
+  const std::string rows = ids_row(30, 3) + ids_row(52, 52);
+  const Report left = run(rows, {.max_seq_length = 20, .truncation = text::Truncation::kLeft});
+  expect(left, "no_trainable_tokens", Severity::kError, 1);
+  expect(left, "truncated", Severity::kWarning, 2);
+  EXPECT_EQ(only(left, "truncated").message,
+            "32 of the row's 52 tokens are cut off, 32 of them trained ones");
   EXPECT_EQ(statistics_.truncated_rows, 1);
   EXPECT_EQ(statistics_.truncated_tokens, 32);
+  EXPECT_EQ(statistics_.truncated_trainable_tokens, 32);
   EXPECT_EQ(statistics_.truncated_lines, std::vector<int64_t>{2});
   EXPECT_EQ(statistics_.rows_dropped(), 1);
+
+  run(rows, {.max_seq_length = 20});
+  EXPECT_EQ(statistics_.truncated_tokens, 10 + 32);
+  EXPECT_EQ(statistics_.truncated_trainable_tokens, 32);
+  EXPECT_EQ(statistics_.rows_dropped(), 0);
+}
+
+// method.md §12: a prompt that is longer than the window costs no row its answer.
+TEST_F(TokenLayerTest, ALongPromptLosesItsBeginning) {
+  const Report report =
+      run("{\"prompt\": \"" + std::string(50, 'p') + "\", \"completion\": \"c\"}\n",
+          {.max_seq_length = 20});
+  EXPECT_EQ(only(report, "truncated").message,
+            "32 of the row's 52 tokens are cut off, 0 of them trained ones");
+  EXPECT_EQ(statistics_.trainable_tokens, 2);
+  EXPECT_EQ(statistics_.rows_dropped(), 0);
 }
 
 TEST_F(TokenLayerTest, LongerThanContext) {

@@ -76,6 +76,39 @@ TEST_F(UploadTest, AnIdleUploadEnds) {
   EXPECT_EQ(finish().reason(), "DEADLINE");
 }
 
+// It has its thread for as long as its client takes.
+TEST_F(UploadTest, ASlowOneKeepsNoWatchFromStarting) {
+  Room::Options options;
+  options.streams.threads = 1;
+  options.transfers.threads = 1;
+  start(options);
+  Event begun;
+  files_->upload = [&](Call&, auto& reader) {
+    EXPECT_TRUE(reader.next().ok());
+    begun.set();
+    return count(reader);
+  };
+  files_->download = [](Files::Chunks chunks) {
+    v1::DownloadFileResponse news;
+    news.set_chunk("news");
+    EXPECT_TRUE(chunks->push(news));
+    chunks->finish({});
+  };
+  open();
+  ASSERT_TRUE(writer_->Write(upload_chunk("and then nothing")));
+  ASSERT_TRUE(begun.wait());
+  grpc::ClientContext watch;
+  limit(watch);
+  const auto reader = stub_->DownloadFile(&watch, v1::DownloadFileRequest());
+  v1::DownloadFileResponse message;
+  EXPECT_TRUE(reader->Read(&message));
+  EXPECT_EQ(message.chunk(), "news");
+  EXPECT_FALSE(reader->Read(&message));
+  EXPECT_TRUE(reader->Finish().ok());
+  writer_->WritesDone();
+  EXPECT_TRUE(finish().ok());
+}
+
 TEST_F(UploadTest, AnAnswerMayComeBeforeTheEnd) {
   start();
   files_->upload = [](Call&, auto& reader) -> base::Result<v1::File> {

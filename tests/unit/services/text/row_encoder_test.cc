@@ -1,5 +1,6 @@
 #include "services/text/row_encoder.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "services/text/detokenizer.h"
@@ -164,14 +165,17 @@ TEST_F(RowEncoderTest, NeedsATokenizerForText) {
 }
 
 TEST_F(RowEncoderTest, CutsTheEndOrTheBeginning) {
-  const Row row = pair("abcdef", "ghi");  // 10 ids with eos
+  const Row row = pair("abcd", "efghi");  // 10 ids with eos
   const auto right = encode(row, {.max_seq_length = 8, .truncation = Truncation::kRight});
-  EXPECT_EQ(trained(*bytes_, right[0]), "gh");
+  EXPECT_EQ(trained(*bytes_, right[0]), "efgh");
+  EXPECT_EQ(right[0].ids.front(), 'a');
   EXPECT_EQ(right[0].truncated_tokens, 2);
+  EXPECT_EQ(right[0].truncated_trainable_tokens, 2);
   const auto left = encode(row, {.max_seq_length = 8, .truncation = Truncation::kLeft});
-  EXPECT_EQ(trained(*bytes_, left[0]), "ghi</s>");
+  EXPECT_EQ(trained(*bytes_, left[0]), "efghi</s>");
   EXPECT_EQ(left[0].ids.front(), 'c');
   EXPECT_EQ(left[0].truncated_tokens, 2);
+  EXPECT_EQ(left[0].truncated_trainable_tokens, 0);
   const auto with_bos =
       RowEncoder(with_bos_.get(), nullptr, {.max_seq_length = 8, .truncation = Truncation::kLeft})
           .encode(row);
@@ -179,12 +183,67 @@ TEST_F(RowEncoderTest, CutsTheEndOrTheBeginning) {
   EXPECT_EQ(with_bos[0].ids.size(), 8u);
 }
 
+// method.md §12, C07: a row whose prompt fills the window becomes neither loss 0 nor nothing. It
+// keeps the whole answer, or where that is long too, half a window of prompt and half of answer.
+TEST_F(RowEncoderTest, TrainedTokensSurviveTheCutOfALongPrompt) {
+  const auto one = [&](const Row& row) {
+    const auto rows = encode(row, {.max_seq_length = 50});  // the default: RIGHT
+    EXPECT_EQ(rows.size(), 1u);
+    EXPECT_FALSE(rows[0].drop);
+    EXPECT_EQ(rows[0].ids.size(), 50u);
+    return rows[0];
+  };
+  const EncodedRow short_answer = one(pair(std::string(100, 'p'), "answer"));
+  EXPECT_EQ(trained(*bytes_, short_answer), "answer</s>");
+  EXPECT_EQ(short_answer.prompt_tokens, 43);
+  EXPECT_EQ(short_answer.truncated_tokens, 57);
+  EXPECT_EQ(short_answer.truncated_trainable_tokens, 0);
+  const EncodedRow long_answer = one(pair(std::string(100, 'p'), std::string(100, 'a')));
+  EXPECT_EQ(trained(*bytes_, long_answer), std::string(25, 'a'));
+  EXPECT_EQ(long_answer.truncated_tokens, 151);
+  EXPECT_EQ(long_answer.truncated_trainable_tokens, 76);
+  // The whole prompt fits with half a window of answer: only the end goes.
+  EXPECT_EQ(trained(*bytes_, one(pair(std::string(25, 'p'), std::string(100, 'a')))),
+            std::string(25, 'a'));
+  // Of a chat the last answer alone is trained; what follows it is not worth keeping.
+  const auto turns = encode(
+      chat({{"user", std::string(60, 'u')}, {"assistant", "yes"}, {"user", std::string(60, 'v')}}),
+      {.max_seq_length = 50});
+  EXPECT_EQ(trained(*bytes_, turns.at(0)), "yes<|turn|>");
+  const auto with_bos = RowEncoder(with_bos_.get(), nullptr, {.max_seq_length = 50})
+                            .encode(pair(std::string(100, 'p'), "answer"));
+  EXPECT_EQ(with_bos.at(0).ids.front(), 256);
+  EXPECT_EQ(trained(*with_bos_, with_bos[0]), "answer</s>");
+}
+
+// However a row is cut at the end, one target at least is left of those that it had.
+TEST_F(RowEncoderTest, ATargetSurvivesWhereverItIs) {
+  for (size_t size = 3; size < 24; ++size) {
+    for (size_t target = 1; target < size; ++target) {
+      Row row{.format = RowFormat::kTokens,
+              .input_ids = std::vector<int32_t>(size, 5),
+              .loss_weights = std::vector<float>(size, 0)};
+      row.input_ids[target] = 7;
+      row.loss_weights[target] = 1;
+      for (int32_t limit = 2; limit < 12; ++limit) {
+        const auto rows = encode(row, {.max_seq_length = limit});
+        EXPECT_EQ(rows.at(0).trainable_tokens, 1) << size << " " << target << " " << limit;
+        EXPECT_EQ(std::ranges::count(rows[0].ids, 7), 1);
+      }
+    }
+  }
+}
+
 TEST_F(RowEncoderTest, DropsRowsThatTruncationLeavesWithoutTargets) {
-  // C07: a row whose prompt fills the window must not become loss 0.
-  const auto rows = encode(pair(std::string(100, 'p'), "answer"), {.max_seq_length = 50});
+  const auto rows =
+      encode(chat({{"user", "u"}, {"assistant", "yes"}, {"user", std::string(95, 'v')}}),
+             {.max_seq_length = 50, .truncation = Truncation::kLeft});
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_EQ(rows[0].drop.value().code, "no_trainable_tokens");
-  EXPECT_NE(rows[0].drop->message.find("from 107 to 50"), std::string::npos)
+  EXPECT_NE(
+      rows[0].drop->message.find(
+          " to 50 tokens left nothing to train: raise max_seq_length, or use truncation RIGHT"),
+      std::string::npos)
       << rows[0].drop->message;
 }
 

@@ -130,5 +130,16 @@ TEST(JudgeTest, ABrokenCheckpointOfAStoppedTrainerCostsTheJobNothing) {
   EXPECT_EQ(outcome(Order::kNone), iv1::OUTCOME_FAIL_RETRY);
 }
 
+TEST(JudgeTest, OfItsOwnAccordATrainerPausesOnlyWhatIsHeld) {
+  iv1::ClaimedJob job;
+  EXPECT_EQ(judge_training(framed(iv1::OUTCOME_PAUSED), job).outcome, iv1::OUTCOME_RELEASE);
+  EXPECT_EQ(judge_training(framed(iv1::OUTCOME_PAUSED, Order::kDrain), job).outcome,
+            iv1::OUTCOME_RELEASE);
+  EXPECT_EQ(judge_training(framed(iv1::OUTCOME_PAUSED, Order::kPause), job).outcome,
+            iv1::OUTCOME_PAUSED);
+  job.set_hold(true);
+  EXPECT_EQ(judge_training(framed(iv1::OUTCOME_PAUSED), job).outcome, iv1::OUTCOME_PAUSED);
+}
+
 }  // namespace
 }  // namespace dex::agent

@@ -27,14 +27,7 @@ class SlotCheckpointTest : public SlotTest {
       std::filesystem::create_directories(folder);
       std::ofstream(folder / "MANIFEST.json") << manifest(step);
     }
-    iv1::ClaimedJob job;
-    job.set_job_id("ftjob-1");
-    job.set_epoch(5);
-    job.set_attempt(2);
-    job.mutable_spec()->set_model("tiny");
-    job.mutable_spec()->set_suffix(behaviour);
-    job.set_attempt_dir(kAttemptDir);
-    job.mutable_training_input()->set_path("files/a.jsonl");
+    iv1::ClaimedJob job = job_of(behaviour);
     job.mutable_checkpoint()->set_uri(std::string(kEarlier) + "/step-7");
     job.mutable_checkpoint()->set_manifest_sha256("ff");
     job.mutable_checkpoint()->set_step(7);

@@ -64,7 +64,8 @@ class SlotTest : public testing::Test {
     beats_ = {};
   }
 
-  void offer(const std::string& behaviour) {
+  // A job whose trainer behaves so (tests/support/fake_trainer.cc).
+  static iv1::ClaimedJob job_of(const std::string& behaviour) {
     iv1::ClaimedJob job;
     job.set_job_id("ftjob-1");
     job.set_epoch(5);
@@ -74,8 +75,9 @@ class SlotTest : public testing::Test {
     job.set_attempt_dir(kAttemptDir);
     job.set_tenant("default");
     job.mutable_training_input()->set_path("files/a.jsonl");
-    scheduler_.offer(job);
+    return job;
   }
+  void offer(const std::string& behaviour) { scheduler_.offer(job_of(behaviour)); }
   iv1::FinishRequest finished() {
     EXPECT_TRUE(scheduler_.wait(
         [](const support::FakeScheduler::Heard& h) { return !h.finishes.empty(); }));

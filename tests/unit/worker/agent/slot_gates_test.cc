@@ -148,6 +148,76 @@ TEST_F(SlotGatesTest, FailJobPublishesNothing) {
   EXPECT_FALSE(finish.has_result());
 }
 
+class SlotOtherAdapterTest : public SlotGatesTest {
+ protected:
+  static constexpr const char* kOther = "ft:tiny:default:old:00";
+
+  // A job whose gate is against another adapter, which is on the disk as long as `there`.
+  iv1::ClaimedJob against_other(const std::string& evaluator, double threshold, bool there = true,
+                                Gate::Against against = Gate::AGAINST_ADAPTER) {
+    auto job = gated(evaluator, threshold);
+    job.mutable_spec()->mutable_gates(0)->set_against(against);
+    job.mutable_spec()->mutable_gates(0)->set_adapter(kOther);
+    auto& other = *job.add_evaluated_adapters();
+    other.set_id(kOther);
+    other.set_path("jobs/default/ftjob-0/final");
+    other.set_content_sha256("dd");
+    if (there) std::filesystem::create_directories(directory_ / other.path());
+    return job;
+  }
+};
+
+TEST_F(SlotOtherAdapterTest, IsMeasuredBesideThemAndComparedByItem) {
+  const auto finish = finish_of(against_other("pairs", -0.25));
+  ASSERT_EQ(finish.outcome(), iv1::OUTCOME_SUCCESS) << finish.message();
+  const auto& result = finish.result().gate_results(0);
+  EXPECT_EQ(result.value(), -0.25) << result.not_measured();
+  EXPECT_EQ(result.low(), -0.25);
+  EXPECT_EQ(result.high(), -0.25);
+  EXPECT_EQ(result.n(), 8);
+  EXPECT_TRUE(result.passed());
+  EXPECT_EQ(events("gate_result").at(0).message(),
+            "gate better passed: perplexity.loss - ft:tiny:default:old:00 <= -0.25, high end; "
+            "-0.25 (-0.25 to -0.25) over 8 rows");
+}
+
+// The base is half a nat worse, which would do; the control is not that far behind.
+TEST_F(SlotOtherAdapterTest, TheDifferenceToTheControlDecidesAndNotThatToTheBase) {
+  const auto finish = finish_of(against_other("pairs", -0.3, true, Gate::AGAINST_KVO_ONLY));
+  ASSERT_EQ(finish.outcome(), iv1::OUTCOME_SUCCESS) << finish.message();
+  EXPECT_FALSE(finish.result().gate_results(0).passed());
+  EXPECT_FALSE(finish.result().promotable());
+  EXPECT_THAT(events("gate_result").at(0).message(),
+              StartsWith("gate better not passed: perplexity.loss - kvo_only "
+                         "ft:tiny:default:old:00 <= -0.3, high end; -0.25"));
+  EXPECT_THAT(events("gate_result").at(0).message(), HasSubstr("of one seed each"));
+}
+
+TEST_F(SlotOtherAdapterTest, OneThatIsGoneCostsItsGateAndNothingElse) {
+  auto job = against_other("pairs-without", 100, false);
+  auto& base = *job.mutable_spec()->add_gates();
+  base = job.spec().gates(0);
+  base.set_name("beats-base");
+  base.set_against(Gate::AGAINST_BASE);
+  base.clear_adapter();
+  const auto finish = finish_of(job);
+  ASSERT_EQ(finish.outcome(), iv1::OUTCOME_SUCCESS) << finish.message();
+  ASSERT_EQ(finish.result().gate_results_size(), 2);
+  EXPECT_FALSE(finish.result().gate_results(0).passed());
+  EXPECT_THAT(finish.result().gate_results(0).not_measured(),
+              HasSubstr("ft:tiny:default:old:00 was deleted before it could be measured"));
+  EXPECT_TRUE(finish.result().gate_results(1).passed());
+  EXPECT_EQ(finish.result().gate_results(1).value(), -0.5);
+}
+
+TEST_F(SlotOtherAdapterTest, AnEvaluatorThatKeepsNoItemsLeavesTheGateOpen) {
+  const auto finish = finish_of(against_other("measured", 100, false));
+  ASSERT_EQ(finish.outcome(), iv1::OUTCOME_SUCCESS) << finish.message();
+  EXPECT_FALSE(finish.result().gate_results(0).passed());
+  EXPECT_THAT(finish.result().gate_results(0).not_measured(),
+              HasSubstr("its task has kept no numbers by item"));
+}
+
 // Hours of training are not lost because of a file that nobody could read; but nothing passes.
 TEST_F(SlotGatesTest, AFileThatCannotBeReadIsAGateThatHasNotPassed) {
   const auto finish = finish_of(gated("bad-file", 100));

@@ -10,22 +10,14 @@ class SlotMemoryTest : public SlotTest {
  protected:
   iv1::FinishRequest finish_of(const std::string& behaviour, const std::string& kind = "finetune",
                                uint32_t micro_batch_size = 0) {
-    iv1::ClaimedJob job;
-    job.set_job_id("ftjob-1");
+    iv1::ClaimedJob job = job_of(behaviour);
     job.set_kind(kind);
-    job.set_epoch(5);
-    job.set_attempt(2);
-    job.set_tenant("default");
-    job.mutable_spec()->set_model("tiny");
-    job.mutable_spec()->set_suffix(behaviour);
     auto& gate = *job.mutable_spec()->add_gates();  // a probe measures none
     gate.mutable_evaluation()->mutable_perplexity()->set_file("file-1");
     if (micro_batch_size > 0) {
       job.mutable_spec()->mutable_hyperparameters()->set_micro_batch_size(micro_batch_size);
       job.mutable_spec()->mutable_hyperparameters()->set_batch_size(16);
     }
-    job.set_attempt_dir(kAttemptDir);
-    job.mutable_training_input()->set_path("files/a.jsonl");
     scheduler_.offer(job);
     start();
     return finished();

@@ -15,15 +15,9 @@ using Heard = support::FakeScheduler::Heard;
 using iv1::AttemptVerdict;
 
 TEST_F(SlotTest, AJobThatGoesOnFromAnAdapterIsGivenItsFolder) {
-  iv1::ClaimedJob job;
-  job.set_job_id("ftjob-1");
-  job.set_epoch(5);
-  job.set_attempt(1);
+  iv1::ClaimedJob job = job_of("go-on");
   job.mutable_spec()->set_model("ft:tiny:default::01");
-  job.mutable_spec()->set_suffix("go-on");
   job.set_base_model("tiny");
-  job.set_attempt_dir(kAttemptDir);
-  job.mutable_training_input()->set_path("files/a.jsonl");
   job.mutable_start_adapter()->set_id("ft:tiny:default::01");
   job.mutable_start_adapter()->set_path("jobs/default/ftjob-0/final");
   job.mutable_start_adapter()->set_content_sha256("dd");
@@ -33,14 +27,7 @@ TEST_F(SlotTest, AJobThatGoesOnFromAnAdapterIsGivenItsFolder) {
 }
 
 TEST_F(SlotTest, TheGuardsProbeFileReachesTheTrainer) {
-  iv1::ClaimedJob job;
-  job.set_job_id("ftjob-1");
-  job.set_epoch(5);
-  job.set_attempt(1);
-  job.mutable_spec()->set_model("tiny");
-  job.mutable_spec()->set_suffix("probe");
-  job.set_attempt_dir(kAttemptDir);
-  job.mutable_training_input()->set_path("files/a.jsonl");
+  iv1::ClaimedJob job = job_of("probe");
   job.mutable_probe_input()->set_path("files/p.jsonl");
   job.mutable_probe_input()->set_sha256("ee");
   scheduler_.offer(job);
@@ -49,19 +36,30 @@ TEST_F(SlotTest, TheGuardsProbeFileReachesTheTrainer) {
 }
 
 TEST_F(SlotTest, TheCalibrationFileReachesTheTrainer) {
-  iv1::ClaimedJob job;
-  job.set_job_id("ftjob-1");
-  job.set_epoch(5);
-  job.set_attempt(1);
-  job.mutable_spec()->set_model("tiny");
-  job.mutable_spec()->set_suffix("calibration");
-  job.set_attempt_dir(kAttemptDir);
-  job.mutable_training_input()->set_path("files/a.jsonl");
+  iv1::ClaimedJob job = job_of("calibration");
   job.mutable_calibration_input()->set_path("files/c.jsonl");
   job.mutable_calibration_input()->set_sha256("cc");
   scheduler_.offer(job);
   start();
   EXPECT_EQ(finished().outcome(), iv1::OUTCOME_SUCCESS);
+}
+
+TEST_F(SlotTest, AHeldJobsTrainerChecksItAndEndsAsPaused) {
+  iv1::ClaimedJob job;
+  job.set_job_id("ftjob-1");
+  job.set_epoch(5);
+  job.set_attempt(1);
+  job.mutable_spec()->set_model("tiny");
+  job.mutable_spec()->set_suffix("held");
+  job.set_attempt_dir(kAttemptDir);
+  job.mutable_training_input()->set_path("files/a.jsonl");
+  job.set_hold(true);
+  scheduler_.offer(job);
+  start();
+  const auto finish = finished();
+  EXPECT_EQ(finish.outcome(), iv1::OUTCOME_PAUSED);
+  EXPECT_FALSE(finish.has_checkpoint());
+  expect_slot_free();
 }
 
 TEST_F(SlotTest, ThePrefixCacheIsBelowTheDataDirectory) {
@@ -371,30 +369,6 @@ TEST_F(SlotTest, DrainGivesTheJobBackWithItsCheckpoint) {
   EXPECT_EQ(finish.outcome(), iv1::OUTCOME_RELEASE);
   EXPECT_GE(finish.checkpoint().step(), 2u);
   expect_slot_free();
-}
-
-TEST_F(SlotTest, AnOutageOfTheSchedulerStopsNothing) {
-  start();
-  offer("wait");
-  ASSERT_TRUE(wait_for_step(1));
-  scheduler_.set_outage(Outage::kBefore);
-  const auto before = scheduler_.heard().stored_beats.rbegin()->second.progress().step();
-  ASSERT_TRUE(scheduler_.wait([](const Heard& h) { return h.refused >= 15; }));
-  scheduler_.set_outage(Outage::kNone);
-  EXPECT_TRUE(wait_for_step(before + 5)) << "it trained on meanwhile";
-  EXPECT_TRUE(scheduler_.heard().finishes.empty());
-}
-
-TEST_F(SlotTest, TheOrphanLimitEndsAnOutageWithACheckpoint) {
-  attempt_.orphan_limit_ms = 200;
-  start();
-  offer("wait");
-  ASSERT_TRUE(wait_for_step(1));
-  scheduler_.set_outage(Outage::kBefore);
-  // The trainer ends while nobody answers; its last words are said when somebody does.
-  ASSERT_TRUE(scheduler_.wait([](const Heard& h) { return h.refused >= 40; }));
-  scheduler_.set_outage(Outage::kNone);
-  EXPECT_EQ(finished().outcome(), iv1::OUTCOME_RELEASE);
 }
 
 TEST_F(SlotTest, AForgottenWorkerRegistersAgain) {

@@ -35,7 +35,10 @@ class HeadedSubject final : public FakeSubject {
     if (question.entropy) out.entropy = {{n + more, 2 * n}, {3 * n, 4 * n}};
     if (question.importance) out.importance = {{1, 2}, {3, 4}};
     if (question.cosine) out.cosine = {{{0, n}, {n, 0}}, {{0, 2 * n}, {2 * n, 0}}};
-    if (question.cka) out.cka = {{{1, 0.5}, {0.5, 1}}, {{1, kNone}, {kNone, 1}}};
+    if (question.cka) {
+      out.cka = {{{1, 0.5}, {0.5, 1}}, {{1, kNone}, {kNone, 1}}};
+      out.positions_per_dimension = n / width;
+    }
     if (question.sparsity) {
       out.sparsity = {{n > 10 ? 1.0 : 0.0, 0.5}, {0, 0}};
       out.negative_share = {{n > 10 ? 1.0 : 0.0, 0}, {0, 0}};
@@ -52,6 +55,7 @@ class HeadedSubject final : public FakeSubject {
     return out;
   }
   double more = 0;              // of the first head
+  double width = 1;             // of a head
   double long_eigenvalue = -2;  // of sequences of more than 10 tokens
   HeadTable removed;
   bool signed_maps = false;
@@ -176,6 +180,29 @@ TEST(HeadAnalysisTest, EigenvaluesOnRequestWithTheShareOfNegativeOnes) {
   EXPECT_EQ(find_row(found, "entropy", {}), nullptr);
   EXPECT_THAT(found.notes, Contains("base: 1 of 2 Hessian eigenvalues did not settle: they are "
                                     "where the iteration stopped"));
+}
+
+// method.md §4.4: n/d is reported, and below 10 it is warned of.
+TEST(HeadAnalysisTest, FeaturesOfFewPositionsAreWarnedOf) {
+  const auto notes = [](HeadAnalysis::Options options, const std::vector<size_t>& lengths) {
+    HeadedSubject base;
+    base.width = 0.8;
+    HeadAnalysis task(options, texts_of(lengths));
+    return run(task, {&base}).notes;
+  };
+  EXPECT_THAT(notes(small(), {8, 12}),
+              Contains(HasSubstr("cka: n/d, a sequence's tokens by a head's width, is 10 to 15")));
+  EXPECT_THAT(notes(small(), {8, 12}), Each(Not(HasSubstr("means little"))));
+  EXPECT_THAT(
+      notes(small(), {6, 12}),
+      Contains("cka: n/d, a sequence's tokens by a head's width, is 7.5 to 15; below 10 the "
+               "value of one sequence means little: take a larger seq_length, or compare "
+               "means over many sequences only"));
+  EXPECT_THAT(notes(small(), {8, 8}), Contains(HasSubstr("head's width, is 10")));
+  HeadAnalysis::Options entropy = small();
+  entropy.question = {};
+  ask_for("entropy", entropy.question);
+  EXPECT_THAT(notes(entropy, {6, 12}), Each(Not(HasSubstr("cka"))));
 }
 
 // −2 and 3 in ten ranges of ½: the first and the last hold one of two sequences each.

@@ -5,6 +5,8 @@
 
 #include <map>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "tests/unit/worker/evaluate/fake_subject.h"
 
@@ -91,6 +93,37 @@ TEST(InContextTest, ShotsThatDoNotFitAreLeftOutWithANote) {
   EXPECT_EQ(row_of(found, "accuracy", "base", {{"shots", "1"}}).n, 5);
   InContext none({.shots = {16}, .samples = 5}, rows(40));
   EXPECT_THROW(run(none, {&subject}), std::runtime_error);
+}
+
+// Counts how often a text is tokenised.
+class CountingSubject final : public FakeSubject {
+ public:
+  using FakeSubject::FakeSubject;
+  [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const override {
+    ++counts[std::string(text)];
+    return FakeSubject::encode(text);
+  }
+  mutable std::map<std::string, int> counts;
+};
+
+TEST(InContextTest, EveryPromptIsTokenisedOnce) {
+  CountingSubject subject;
+  std::vector<std::string> scored;
+  subject.logprob = [&](const std::string& text, size_t at) {
+    scored.push_back(text);
+    return copies_the_last(text, at);
+  };
+  InContext task({.shots = {0, 9}, .orders = 4, .samples = 10}, rows(40));
+  run(task, {&subject});
+  // One order of no example and four of nine: the question, and it with either label.
+  EXPECT_EQ(subject.counts.size(), 5U * 10 * 3);
+  for (const auto& [text, count] : subject.counts) EXPECT_EQ(count, 1) << text;
+  // What is scored is what was tokenised, whole.
+  EXPECT_EQ(std::set<std::string>(scored.begin(), scored.end()).size(), 5U * 10 * 2);
+  for (const std::string& text : scored) {
+    EXPECT_TRUE(subject.counts.contains(text)) << text;
+    EXPECT_TRUE(text.ends_with(" a") || text.ends_with(" b")) << text;
+  }
 }
 
 // A model that takes 500 tokens more for a prompt where "a" follows "b": sorted up no prompt of

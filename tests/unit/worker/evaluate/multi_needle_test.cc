@@ -5,8 +5,10 @@
 
 #include <regex>
 #include <set>
+#include <utility>
 
 #include "tests/unit/worker/evaluate/fake_subject.h"
+#include "worker/evaluate/heat_map.h"
 #include "worker/evaluate/prompt_parts.h"
 
 namespace dex::evaluate {
@@ -111,6 +113,56 @@ TEST(MultiNeedleTest, GridOfAModelThatReadsOnlyTheEnd) {
   EXPECT_EQ(cell("1600", "0").comparison->verdict, Verdict::kWorse);
   EXPECT_EQ(row_of(found, "all", "forgetful", {{"length", "800"}}).value, .5);
   EXPECT_THAT(found.notes, ElementsAre(HasSubstr("10 samples a cell")));
+}
+
+// Each of several numbers of needles has the rows that a run of it alone would have.
+TEST(MultiNeedleTest, SeveralNumbersOfNeedlesHaveAGridEach) {
+  const auto forgetful = [](const std::string& prompt) {
+    return perfect(prompt.substr(prompt.size() / 2));
+  };
+  const MultiNeedle::Options grid = {
+      .lengths = {800, 1600}, .depths_percent = {0, 100}, .samples_per_cell = 5};
+  MultiNeedle::Options several = grid;
+  several.needle_counts = {1, 4};
+  EXPECT_EQ(MultiNeedle::settings_text(several), "1 needle, 1 asked for; 4 needles, 2 asked for");
+  several.query_counts = {1, 3};
+  FakeSubject both;
+  both.answer = forgetful;
+  std::vector<Sample> samples;
+  Hooks hooks;
+  hooks.sample = [&](const Sample& sample) { samples.push_back(sample); };
+  MultiNeedle together(several, filler());
+  const Evaluation found = run(together, {&both}, hooks);
+
+  std::vector<std::string> prompts;
+  for (const auto& [needles, queries] : {std::pair(1, 1), std::pair(4, 3)}) {
+    FakeSubject one;
+    one.answer = forgetful;
+    MultiNeedle::Options single = grid;
+    single.needles = needles;
+    single.queries = queries;
+    MultiNeedle task(single, filler());
+    const Evaluation alone = run(task, {&one});
+    prompts.insert(prompts.end(), one.prompts.begin(), one.prompts.end());
+    for (const ResultRow& row : alone.rows) {
+      Dims dims = row.dims;
+      dims.emplace(dims.begin(), "needles", std::to_string(needles));
+      const ResultRow same = row_of(found, row.metric, "base", dims);
+      EXPECT_DOUBLE_EQ(same.value, row.value) << row.metric;
+      EXPECT_EQ(same.n, row.n) << row.metric;
+    }
+  }
+  EXPECT_EQ(both.prompts, prompts);
+  // Nothing is over different numbers of needles, and a sample says which is its own.
+  EXPECT_THROW(row_of(found, "accuracy"), std::runtime_error);
+  ASSERT_EQ(samples.size(), 40U);
+  EXPECT_EQ(samples[20].dims, (Dims{{"needles", "4"}, {"length", "800"}, {"depth", "0"}}));
+  EXPECT_EQ(samples[20].item, 20);
+  const auto maps = heat_maps_of(found.rows, "accuracy", "base");
+  ASSERT_EQ(maps.size(), 2U);
+  EXPECT_THAT(maps[0], StartsWith("accuracy, base, needles 1 "));
+  EXPECT_THAT(maps[1], StartsWith("accuracy, base, needles 4 "));
+  EXPECT_EQ(maps[1], heat_map(found.rows, "accuracy", "base", "4"));
 }
 
 TEST(PromptPartsTest, EachTokenBelongsToThePartOfItsLastByte) {
@@ -257,6 +309,14 @@ TEST(MultiNeedleTest, RefusesWhatCannotBe) {
   EXPECT_TRUE(subject.prompts.empty());  // before anything was computed
   EXPECT_THAT(refusal({.needles = 65}), HasSubstr("--n-needles must be from 1 to 64"));
   EXPECT_THAT(refusal({.needles = 2, .queries = 3}), HasSubstr("--n-queries"));
+  EXPECT_THAT(refusal({.needle_counts = {4, 65}}), HasSubstr("--n-needles must be from 1 to 64"));
+  EXPECT_THAT(refusal({.needle_counts = {4, 2, 4}}), HasSubstr("--n-needles names 4 twice"));
+  EXPECT_THAT(refusal({.needle_counts = {1, 4}, .query_counts = {2}}),
+              HasSubstr("--n-queries must be from 1 to the 1 needles, got 2"));
+  EXPECT_THAT(refusal({.needle_counts = {1, 2, 4}, .query_counts = {1, 2}}),
+              HasSubstr("one for each of the 3 of --n-needles, got 2"));
+  EXPECT_THAT(refusal({.lengths = {200}, .needle_counts = {1, 20}}),
+              HasSubstr("the needles do not fit: 20 needles"));
   EXPECT_THAT(refusal({.depths_percent = {101}}), HasSubstr("--depths-percent"));
   MultiNeedle wordy({.lengths = {2000}, .samples_per_cell = 1},
                     {{{1, std::string(5000, 'x'), {}, {}}}, true});

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "worker/evaluate/heat_map.h"
@@ -201,6 +202,46 @@ TEST(SummaryTest, GroupsHaveRowsInTheOrderTheyAppear) {
             "depth   0 %     ████ 100        0 \n"
             "depth 100 %     ████ 100        0 \n");
   EXPECT_EQ(heat_map(found, "other", "base"), "");
+}
+
+// What is compared later, from a file, is what would have been compared at once.
+TEST(SummaryTest, ItemsFromAFileGiveTheRowsAgainBitForBit) {
+  const std::vector<Metric> metrics = {
+      {"accuracy", IntervalKind::kWilson, false, false, {{}, {"tag"}}},
+      {"perplexity", IntervalKind::kBootstrap, true, true, {{}, {"tag"}, {"tag", "head"}}}};
+  Observed base{"base", {}}, subject{"new", {}};
+  for (int64_t item = 0; item < 24; ++item) {
+    const Dims dims = {{"tag", item % 3 == 0 ? "a" : "b"}, {"head", "1"}};
+    base.observations.push_back({0, item, dims, item % 5 == 0 ? 1.0 : 0.0, 1});
+    subject.observations.push_back({0, item, dims, item % 2 == 0 ? 1.0 : 0.0, 1});
+    base.observations.push_back({1, item, dims, 7.0 / static_cast<double>(item + 1), 3});
+    subject.observations.push_back({1, item, dims, 6.1 / static_cast<double>(item + 1), 3});
+  }
+  const std::vector<Observed> observed = {base, subject};
+  const auto read = statistics::parse_items(statistics::items_text(
+      {.task = "task", .rows = item_rows(metrics, observed)}, size_t{1} << 20));
+  ASSERT_TRUE(read.ok()) << read.status().to_string();
+  EXPECT_EQ(read->rows.size(), 2U * (3 + 3)) << "all, a and b; none of single heads";
+  int compared = 0;
+  for (const ResultRow& row : rows(observed, metrics)) {
+    if (!row.comparison || find(row.dims, "head") != nullptr) continue;
+    const std::map<std::string, std::string> dims(row.dims.begin(), row.dims.end());
+    const auto* one = statistics::find_row(*read, row.metric, dims, "base");
+    const auto* other = statistics::find_row(*read, row.metric, dims, "new");
+    ASSERT_NE(one, nullptr);
+    ASSERT_NE(other, nullptr);
+    const auto pairs = statistics::pairs_of(*one, *other);
+    const auto found = statistics::compare(pairs.base, pairs.subject, one->rule, {});
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->delta, row.comparison->delta);
+    EXPECT_EQ(found->interval->low, row.comparison->interval->low);
+    EXPECT_EQ(found->interval->high, row.comparison->interval->high);
+    EXPECT_EQ(found->verdict, row.comparison->verdict);
+    EXPECT_EQ(found->n, row.comparison->n);
+    EXPECT_EQ(statistics::figure(other->numbers, other->rule), row.value);
+    ++compared;
+  }
+  EXPECT_EQ(compared, 6);
 }
 
 TEST(ReportTextTest, RowsHaveTheNamesOfTheApi) {

@@ -58,7 +58,8 @@ class PagedAttentionTest : public testing::TestWithParam<std::tuple<int, int, in
         std::span(visible).subspan(first, count),
         to,
         std::span(hidden).subspan(hidden.empty() ? 0 : first, hidden.empty() ? 0 : count),
-        value_head};
+        value_head,
+        largest_};
     AttentionScratch scratch(layout_);
     plain ? attend_plain(tile) : attend(tile, scratch);
     return out;
@@ -69,6 +70,7 @@ class PagedAttentionTest : public testing::TestWithParam<std::tuple<int, int, in
   std::vector<char> memory_;
   std::vector<int32_t> blocks_;
   std::vector<float> queries_;
+  float* largest_ = nullptr;  // of the tiles that run() makes
 };
 
 TEST_P(PagedAttentionTest, AgreesWithTheFormulaAndIgnoresItsNeighbours) {
@@ -126,6 +128,44 @@ TEST_P(PagedAttentionTest, MixesTheValuesOfAnotherHead) {
   EXPECT_EQ(fast, run(false, visible, 0, group));
   EXPECT_EQ(formula, run(true, visible, 0, group));
   EXPECT_NE(fast, own);
+}
+
+// Of the tokens in the window alone, and what is computed stays what it was.
+TEST_P(PagedAttentionTest, TellsTheLargestScoreThatIsSeen) {
+  const int group = std::get<1>(GetParam()), dim = std::get<0>(GetParam());
+  std::vector<int64_t> visible, hidden;
+  for (int q = 0; q < group; ++q) {
+    visible.push_back(std::max(1, tokens_ - (group - 1 - q) * 3));
+    hidden.push_back(std::max<int64_t>(0, visible.back() - 17));
+  }
+  const auto keys = random_floats(int64_t{tokens_} * 2 * dim, 5);  // as the fixture's
+  double want = 0, most = 0;  // most: without what cancels, which rounding is relative to
+  for (int q = 0; q < group; ++q) {
+    for (int64_t t = hidden[q]; t < visible[q]; ++t) {
+      double dot = 0, sizes = 0;
+      for (int i = 0; i < dim; ++i) {
+        const double term =
+            static_cast<double>(queries_[q * dim + i]) * keys[(t * 2 + 1) * dim + i];
+        dot += term;
+        sizes += std::abs(term);
+      }
+      want = std::max(want, std::abs(dot) / std::sqrt(static_cast<double>(dim)));
+      most = std::max(most, sizes / std::sqrt(static_cast<double>(dim)));
+    }
+  }
+  const double near = most * (std::get<3>(GetParam()) == Number::kBf16 ? 1.0 / 256 : 1e-5);
+  float plain = 0;
+  largest_ = &plain;
+  run(true, visible, 0, group, hidden);
+  EXPECT_NEAR(plain, want, near);
+  for_each_target([&](const char* target) {
+    largest_ = nullptr;
+    const auto unwatched = run(false, visible, 0, group, hidden);
+    float fast = 0;
+    largest_ = &fast;
+    EXPECT_EQ(run(false, visible, 0, group, hidden), unwatched) << target;
+    EXPECT_NEAR(fast, plain, 1e-5 * most) << target;
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, PagedAttentionTest,

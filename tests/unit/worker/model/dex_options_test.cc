@@ -147,6 +147,22 @@ TEST(ArtifactClassTest, IsTheSizeOfWhatIsPublished) {
     EXPECT_EQ(of(train, Projection::kDense, BottleneckScope::kShared), "MODEL");
 }
 
+// method.md §3.6, §8.4. Method full has nothing to fold, which is no reason against it.
+TEST(NotFoldableTest, ASecondMapIsNotPlainWeights) {
+  DexOptions options;
+  options.form = Form::kNone;
+  for (const auto train : {Train::kDiffAttention, Train::kDiffAll}) {
+    options.train = train;
+    EXPECT_EQ(
+        not_foldable(options),
+        "method diff keeps a second attention map; it can't be folded, serve it as a base model");
+  }
+  for (const auto train : {Train::kFull, Train::kLora, Train::kKvoOnly}) {
+    options.train = train;
+    EXPECT_EQ(not_foldable(options), "");
+  }
+}
+
 class ProblemsTest : public ::testing::Test {
  protected:
   Config config = testing::tiny_config();

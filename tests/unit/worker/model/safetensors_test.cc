@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "services/base/sha256.h"
+#include "tests/support/figures.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/worker/kernels/tensors.h"
 
@@ -193,6 +194,7 @@ TEST_F(SafetensorsTest, RefusesHostileFiles) {
         << "expected: " << expected << "\nfound: " << text;
     EXPECT_EQ(text.rfind("[safetensors] " + path.string(), 0), 0U) << text;
   }
+  support::figure("P15", "hostile_safetensors_refused", static_cast<double>(files.size()));
 }
 
 TEST_F(SafetensorsTest, RefusesWhatIsNoPlainFile) {

@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "tests/unit/worker/serve/evaluation_fixture.h"
 
@@ -71,6 +73,56 @@ TEST(EvaluationMessagesTest, EveryOptionArrives) {
   EXPECT_TRUE(job.tasks[3].chat);
   EXPECT_EQ(job.tasks[3].answers.match, evaluate::Answers::Match::kContains);
   EXPECT_EQ(job.tasks[3].file.string(), "/files/b");
+}
+
+TEST(EvaluationMessagesTest, GridsOfNeedlesArrive) {
+  const auto settings = [](const std::function<void(pb::MultiNeedleTask&)>& fill) {
+    EvaluatorStart start;
+    start.add_files()->set_file("a");
+    start.mutable_files(0)->set_path("/files/a");
+    auto& task = *start.mutable_spec()->add_tasks()->mutable_multi_needle();
+    task.set_file("a");
+    fill(task);
+    return evaluate::MultiNeedle::settings_text(evaluation_job(start).tasks[0].multi_needle);
+  };
+  EXPECT_EQ(settings([](auto&) {}), "6 needles, 2 asked for");
+  EXPECT_EQ(settings([](auto& task) { task.set_n_queries(1); }), "6 needles, 1 asked for");
+  const auto two = [](pb::MultiNeedleTask& task) {
+    task.add_needle_counts(1);
+    task.add_needle_counts(4);
+  };
+  EXPECT_EQ(settings(two), "1 needle, 1 asked for; 4 needles, 2 asked for");
+  EXPECT_EQ(settings([&](auto& task) {
+              two(task);
+              task.set_n_queries(1);
+            }),
+            "1 needle, 1 asked for; 4 needles, 1 asked for");
+  EXPECT_EQ(settings([&](auto& task) {
+              two(task);
+              task.add_query_counts(1);
+              task.add_query_counts(4);
+            }),
+            "1 needle, 1 asked for; 4 needles, 4 asked for");
+}
+
+// Two tasks on the same text are told apart, and each grid has as much room as a task of its own.
+TEST(EvaluationMessagesTest, NeedlesSayWhichTheyAre) {
+  EvaluateCommand command;
+  command.task = "multi_needle";
+  evaluate::Evaluation evaluation;
+  pb::EvaluationReport report;
+  *report.add_results() = result_message(command, "f", evaluation);
+  command.multi_needle.needle_counts = {1, 4};
+  for (size_t i = 0; i <= kMostRows; ++i)
+    evaluation.rows.push_back({.task = "t", .metric = "a", .dims = {{"n", std::to_string(i)}}});
+  *report.add_results() = result_message(command, "f", evaluation);
+  EXPECT_EQ(report.results(1).rows_size(), static_cast<int>(kMostRows) + 1);
+  EXPECT_EQ(report.results(1).notes_size(), 0);
+  const std::vector<std::string> names = {"book.txt", "book.txt"};
+  const std::string markdown = report_markdown(report, names);
+  EXPECT_THAT(markdown, HasSubstr("## multi_needle: book.txt (6 needles, 2 asked for)\n"));
+  EXPECT_THAT(markdown, HasSubstr("## multi_needle: book.txt (1 needle, 1 asked for; 4 needles, 2 "
+                                  "asked for)\n"));
 }
 
 TEST(EvaluationMessagesTest, RowsOverEverythingAreKeptBeforeThoseOfGroups) {

@@ -1,6 +1,8 @@
 // Evaluations that end otherwise than with a report: whose fault it is, and in which words.
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 
+#include <csignal>
 #include <fstream>
 #include <string>
 #include <utility>
@@ -112,6 +114,24 @@ TEST_F(EvaluationFramesTest, ABaseThatIsNotFiniteIsNotMeasured) {
   EXPECT_EQ(said.exit, 17) << said.result.message();
   EXPECT_THAT(said.result.message(), HasSubstr("model.layers.2.mlp.down_proj.weight: expected "
                                                "finite values, found nan"));
+  EXPECT_TRUE(said.steps.empty());
+}
+
+// No file may grow beyond a hundred bytes: EFBIG, which jobs.md §6 takes for a quota, like EDQUOT.
+TEST_F(EvaluationFramesTest, AFullQuotaIsNoReasonToTryAgain) {
+  const auto asked = start("attempt-1");
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit small = before;
+  small.rlim_cur = 100;
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  const Said said = run(asked);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_EQ(said.exit, 15) << said.result.message();
+  EXPECT_EQ(said.result.outcome(), internal::v1::OUTCOME_FAIL_FINAL);
+  EXPECT_EQ(said.result.code(), "quota_exceeded");
+  EXPECT_THAT(said.result.message(), HasSubstr("the storage quota is used up"));
   EXPECT_TRUE(said.steps.empty());
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "services/base/sha256.h"
+#include "services/statistics/item_rows.h"
 #include "tests/support/content_of.h"
 #include "tests/unit/worker/serve/evaluation_fixture.h"
 #include "worker/serve/evaluation_messages.h"
@@ -104,6 +105,42 @@ TEST_F(EvaluationFramesTest, SamplesArePublishedATask) {
   EXPECT_EQ(samples[3].baseline_score(), samples[1].score());
 }
 
+// What another evaluation can be compared with: of each row the numbers by item, and of which
+// bytes.
+TEST_F(EvaluationFramesTest, NumbersByItemArePublishedATask) {
+  auto asked = start("attempt-1");
+  for (auto& file : *asked.mutable_files()) file.set_sha256(base::sha256_file(file.path()).value());
+  const Said said = run(asked);
+  ASSERT_EQ(said.result.outcome(), internal::v1::OUTCOME_SUCCESS) << said.result.message();
+  const std::string& hash = said.result.result().manifest_sha256();
+  const auto files = load_files(dir / "attempt-1/final", "checksums.json", hash, "items-");
+  ASSERT_EQ(files.size(), 2U);
+  EXPECT_EQ(files[0].first, "items-1.jsonl");
+  EXPECT_EQ(files[1].first, "items-2.jsonl");
+  const auto report = load_report(dir / "attempt-1/final", "checksums.json", hash);
+  for (int task = 0; task < 2; ++task) {
+    const auto items = statistics::parse_items(files[static_cast<size_t>(task)].second);
+    ASSERT_TRUE(items.ok()) << items.status().to_string();
+    EXPECT_EQ(items->task, report.results(task).task());
+    ASSERT_EQ(items->files.size(), 1U);
+    EXPECT_EQ(items->files[0], asked.files(task).sha256());
+    ASSERT_EQ(static_cast<int>(items->rows.size()), report.results(task).rows_size());
+    for (const auto& row : report.results(task).rows()) {
+      std::map<std::string, std::string> dims;
+      for (const auto& [key, value] : row.dims()) dims[key] = value;
+      const auto* found = statistics::find_row(*items, row.metric(), dims, row.subject());
+      ASSERT_NE(found, nullptr) << row.metric();
+      EXPECT_EQ(statistics::figure(found->numbers, found->rule), row.value()) << row.metric();
+      EXPECT_EQ(static_cast<int64_t>(found->items.size()), row.n());
+    }
+  }
+  EXPECT_EQ(load_files(dir / "attempt-1/step-1", "MANIFEST.json",
+                       said.steps.at(0).manifest_sha256(), "items-")
+                .size(),
+            1U)
+      << "a later attempt goes on with what the first has kept";
+}
+
 TEST_F(EvaluationFramesTest, NeedlesSayWhatAttentionFallsOn) {
   auto needles = start("attempt-1");
   needles.mutable_spec()->clear_tasks();
@@ -135,6 +172,27 @@ TEST_F(EvaluationFramesTest, NeedlesSayWhatAttentionFallsOn) {
   EXPECT_EQ(rows.at("again attention_noise").delta(), 0);
   const auto markdown = support::content_of(dir / "attempt-1/final/report.md");
   EXPECT_THAT(markdown, HasSubstr("| attention_noise |"));
+}
+
+TEST_F(EvaluationFramesTest, SeveralNumbersOfNeedlesHaveAHeatMapEach) {
+  auto needles = start("attempt-1");
+  needles.mutable_spec()->clear_tasks();
+  auto& task = *needles.mutable_spec()->add_tasks()->mutable_multi_needle();
+  task.set_file("file-1");
+  task.set_format(pb::TEXT_FORMAT_RAW);
+  task.add_lengths(512);
+  task.add_depths_percent(50);
+  for (const uint32_t count : {1U, 3U}) task.add_needle_counts(count);
+  task.set_samples_per_cell(2);
+  const Said said = run(needles);
+  ASSERT_EQ(said.result.outcome(), internal::v1::OUTCOME_SUCCESS) << said.result.message();
+  const auto report = load_report(dir / "attempt-1/final", "checksums.json",
+                                  said.result.result().manifest_sha256());
+  EXPECT_EQ(report.results(0).settings(), "1 needle, 1 asked for; 3 needles, 2 asked for");
+  const auto markdown = support::content_of(dir / "attempt-1/final/report.md");
+  for (const char* title : {"accuracy, base, needles 1 ", "accuracy, base, needles 3 ",
+                            "accuracy, again, needles 1 ", "accuracy, again, needles 3 "})
+    EXPECT_THAT(markdown, HasSubstr(title));
 }
 
 // Scores of heads lie in tables, not in rows, and in a picture a subject.

@@ -70,6 +70,7 @@ TEST(HeadsModelTest, DocumentByDocumentGivesTheMeansOfAllTogether) {
                   structure.cosine->pairs[l][0][h], 1e-5);
     }
   }
+  EXPECT_EQ(each[0].positions_per_dimension, 5) << "40 tokens, heads of 8";
   EXPECT_EQ(each[0].sparsity.size(), 2U);
   EXPECT_EQ(each[0].negative_mass[1][3], 0) << "softmax weights have no negative part";
   EXPECT_FALSE(each[0].entropy_of_magnitudes);

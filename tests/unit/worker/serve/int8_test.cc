@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <sstream>
@@ -22,6 +23,7 @@
 #include "worker/model/fold.h"
 #include "worker/model/llama.h"
 #include "worker/serve/engine.h"
+#include "worker/serve/engine_subject.h"
 #include "worker/serve/fold_command.h"
 
 namespace dex::serve {
@@ -42,6 +44,30 @@ model::Weights rounded(model::Weights weights) {
   }
   weights.lm_head = rounded(weights.lm_head);
   return weights;
+}
+
+// The largest |x| behind a layer, and the largest |q·k/√d| that a row sees, by ATen's operations.
+ActivationExtremes extremes_of(const model::Config& config, const model::Weights& weights,
+                               const model::Adaptation& adaptation,
+                               const std::vector<int32_t>& ids) {
+  const at::NoGradGuard no_grad;
+  ActivationExtremes out;
+  model::Observer observer;
+  observer.on_heads = [&](int64_t, const at::Tensor& q, const at::Tensor& k, const at::Tensor&) {
+    const at::Tensor keys = k.repeat_interleave(q.size(1) / k.size(1), 1);
+    const at::Tensor logits = at::matmul(q.transpose(0, 1), keys.permute({1, 2, 0})) /
+                              std::sqrt(static_cast<double>(q.size(2)));
+    out.attention_logit = std::max(out.attention_logit, logits.tril().abs().max().item<double>());
+  };
+  const model::Llama llama(config, weights);
+  const model::Batch batch = model::pack({{ids.begin(), ids.end()}});
+  at::Tensor x = llama.embedded(batch, adaptation);
+  for (int64_t layer = 0; layer < config.layers; ++layer) {
+    x = llama.block(layer, x, batch, adaptation, observer);
+    out.hidden = std::max(out.hidden, x.abs().max().item<double>());
+  }
+  out.tokens = static_cast<int64_t>(ids.size());
+  return out;
 }
 
 // Replaced weights and bottleneck adapters are linears like the base's; LoRA's factors and a branch
@@ -112,6 +138,41 @@ TEST_F(Int8Test, ScoresAreThoseOfTheRoundedWeights) {
   expect_scores_of(rounded(weights), {}, scores());
   // It is a rounding that shows: the weights as they were score otherwise.
   EXPECT_NE(scores_by(load_serving_model(dir.path(), Dtype::kF32), ids), scores());
+}
+
+// method.md §8.5: beside what eight bits cost, for the base and an adapter.
+TEST_F(Int8Test, TheLargestActivationsAreThoseOfTheForwardPass) {
+  const model::Adapter adapter =
+      testing::tiny_adapter(testing::tiny_options()[0], 50, model->weights_sha256);
+  const model::Weights folded = model::folded_weights(weights, adapter.adaptation);
+  const auto exact = load_serving_model(dir.path(), Dtype::kF32);
+  const auto found = [&](const std::shared_ptr<const ServingModel>& of, bool with_adapter) {
+    Engine engine(of, nullptr, {.threads = 1}, clock);
+    TextModel text;
+    const auto serving =
+        with_adapter ? make_serving_adapter(adapter, "a", std::string(64, 'a'), *of) : nullptr;
+    // Another subject of the same engine, whose answers are not counted.
+    EngineSubject unwatched(engine, text, nullptr, "other", 256);
+    EngineSubject subject(engine, text, serving, "subject", 256);
+    subject.keep_extremes();
+    const std::vector<evaluate::Subject::Scoring> items = {{ids, 1}};
+    const std::vector<evaluate::Subject::Scoring> other = {{{90, 44, 8, 1, 2, 3, 4, 5}, 1}};
+    unwatched.score(other, {});
+    subject.score(items, {});
+    unwatched.score(other, {});
+    return *subject.extremes();
+  };
+  const auto expect_near = [](const ActivationExtremes& got, const ActivationExtremes& want) {
+    EXPECT_NEAR(got.hidden, want.hidden, 2e-4 * want.hidden);
+    EXPECT_NEAR(got.attention_logit, want.attention_logit, 2e-4 * want.attention_logit);
+    EXPECT_EQ(got.tokens, want.tokens);
+  };
+  expect_near(found(exact, false), extremes_of(exact->config, weights, {}, ids));
+  expect_near(found(exact, true), extremes_of(exact->config, folded, {}, ids));
+  expect_near(found(model, false), extremes_of(model->config, rounded(weights), {}, ids));
+  expect_near(found(model, true), extremes_of(model->config, rounded(folded), {}, ids));
+  EXPECT_NE(found(exact, false).hidden, found(exact, true).hidden);
+  EXPECT_NE(found(exact, false).attention_logit, found(model, false).attention_logit);
 }
 
 // First folded in fp32, then rounded.

@@ -121,5 +121,19 @@ TEST_F(WholeSubjectTest, WhatIsNotWhatWasPublishedIsNotMeasured) {
   EXPECT_THAT(refused(scaled), HasSubstr("dex_lambda_scale"));
 }
 
+// The file is sparse: no worker has so much memory, and no disk needs to hold it.
+TEST_F(WholeSubjectTest, ModelsThatDoNotFitAreRefusedBeforeOneIsRead) {
+  const fs::path folder = published("large", false);
+  const auto asked = with_whole(folder, "attempt-1");
+  fs::resize_file(folder / "model.safetensors", uintmax_t{1} << 42);
+  const Said said = run(asked);
+  EXPECT_EQ(said.exit, 13) << said.result.message();
+  EXPECT_EQ(said.result.outcome(), internal::v1::OUTCOME_OOM);
+  EXPECT_EQ(said.result.code(), "out_of_memory");
+  EXPECT_EQ(said.result.param(), "subjects");
+  EXPECT_THAT(said.result.message(), HasSubstr("full 4096.0 GiB"));
+  EXPECT_THAT(said.result.message(), HasSubstr("measure fewer of them in one evaluation"));
+}
+
 }  // namespace
 }  // namespace dex::serve

@@ -164,7 +164,7 @@ TEST(AdviceTest, UnstableCountsSpikesAndWildNorms) {
   EXPECT_FALSE(unstable(losses, norms, spec, resolved).has_value());
   losses[10] = losses[20] = losses[30] = 5;
   EXPECT_THAT(unstable(losses, norms, spec, resolved)->suggestion,
-              HasSubstr("anneal_steps 1000, or"));
+              HasSubstr("anneal_steps 1000 (T/N 1), or"));
   resolved.anneal_steps = 1000;  // as long as can be
   EXPECT_EQ(unstable(losses, norms, spec, resolved)->suggestion,
             "a lower learning_rate (now 1.0e-04)");

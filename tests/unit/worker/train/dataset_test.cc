@@ -71,7 +71,10 @@ TEST_F(DatasetTest, TheLengthLeftOpenIsThatOfAllButTheLongestRows) {
   const Dataset data = load(spec);
   EXPECT_EQ(data.max_seq_length, 40);
   EXPECT_EQ(data.train.size(), 1000u);
-  EXPECT_THAT(warnings(), ElementsAre("truncated: 1 row loses 160 tokens to max_seq_length 40"));
+  EXPECT_THAT(
+      warnings(),
+      ElementsAre(
+          "truncated: 1 row loses 160 tokens to max_seq_length 40, 160 of them trained ones"));
   EXPECT_THAT(summary(),
               StartsWith("1000 examples of at most 40 tokens to train on (40000 tokens), "));
 }
@@ -152,6 +155,26 @@ TEST_F(DatasetTest, PresetsSayWhatTheyExpectOfTheRows) {
   spec.preset = "multilingual@1";
   load(spec);
   EXPECT_THAT(warnings(), ElementsAre(StartsWith("preset_language_share: no row carries")));
+}
+
+TEST_F(DatasetTest, RowsAreOfTheGroupThatTheJobDrawsBy) {
+  JobSpec spec =
+      on(row(10, 1, R"(, "language": "cy", "tag": "law")") + row(10, 2, R"(, "language": "en")") +
+         row(10, 3) + R"({"input_ids": [5, 6], "labels": [5, -100], "language": "fr"})" + "\n");
+  spec.skip_budget_ratio = 0.5;
+  const auto groups = [this](const JobSpec& job) {
+    std::vector<std::string> out;
+    for (const Example& example : load(job).train) out.push_back(example.group);
+    return out;
+  };
+  EXPECT_THAT(groups(spec), ElementsAre("", "", ""));
+  EXPECT_TRUE(load(spec).groups.empty());
+  spec.hyperparameters.group_by = GroupBy::kLanguage;
+  EXPECT_THAT(groups(spec), ElementsAre("cy", "en", "(none)"));
+  // What the file has, the row without a trained token included.
+  EXPECT_THAT(load(spec).groups, ElementsAre("(none)", "cy", "en", "fr"));
+  spec.hyperparameters.group_by = GroupBy::kTag;
+  EXPECT_THAT(groups(spec), ElementsAre("law", "(none)", "(none)"));
 }
 
 }  // namespace

@@ -51,6 +51,21 @@ TEST(GateTest, WithoutANumberOrTheIntervalItAsksForItHasNotPassed) {
       judge_gate(least, {std::numeric_limits<double>::quiet_NaN(), std::nullopt, 0}).passed);
 }
 
+TEST(GateTest, AHandfulOfRowsDecidesNoBound) {
+  Gate most = gate(Gate::Figure::kHeldOutLoss, 2);
+  const GateFigure few{1.25, evaluate::Interval{0.5, 1.5}, 5};
+  const GateResult undecided = judge_gate(most, few);
+  EXPECT_FALSE(undecided.passed) << "whatever the interval";
+  EXPECT_EQ(sentence(undecided),
+            "gate quality not passed: as asked; not measured: 5 rows or samples are too few for an "
+            "interval whose end could decide, 6 at least: give more data or use USE_POINT; the "
+            "value is 1.25 (0.5 to 1.5)");
+  EXPECT_TRUE(judge_gate(most, {1.25, evaluate::Interval{0.5, 1.5}, 6}).passed);
+  most.bound = false;
+  EXPECT_TRUE(judge_gate(most, few).passed);
+  EXPECT_EQ(judge_gate(most, few).not_measured, "");
+}
+
 TEST(GateTest, TheSentenceHasTheNumbers) {
   const auto result =
       judge_gate(gate(Gate::Figure::kHeldOutLoss, 2), {1.25, evaluate::Interval{0.5, 1.5}, 40});

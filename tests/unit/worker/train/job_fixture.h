@@ -53,6 +53,17 @@ class JobTest : public ::testing::Test {
     return spec;
   }
 
+  // The model's folder again with other weights: another base.
+  std::filesystem::path other_base() const {
+    const std::filesystem::path folder = directory_ / "model2";
+    std::filesystem::copy(directory_ / "model", folder);
+    auto weights = tiny_weights(tiny_config());
+    weights.norm.add_(0.01);
+    std::filesystem::remove(folder / "model.safetensors");
+    model::write_safetensors(folder / "model.safetensors", model::named_weights(weights));
+    return folder;
+  }
+
   Published run(const JobSpec& spec, Session& session,
                 base::FileLayer& files = base::system_files()) const {
     std::filesystem::create_directories(spec.attempt_dir);

@@ -308,6 +308,32 @@ TEST_F(JobTest, WarnsOfAClampedAnnealingAndABranchOutOfReach) {
   EXPECT_TRUE(session.has_advice("inert"));
 }
 
+// method.md §12: T beside its share of N, in the first event and in what is published.
+TEST_F(JobTest, SaysTheAnnealingAsAShareOfTheUpdates) {
+  const auto start = [](const RecordingSession& session) {
+    for (const Event& event : session.events) {
+      if (event.type == "training_start") return event.message;
+    }
+    return std::string();
+  };
+  const auto metrics = [](const Published& published) {
+    const auto file = std::filesystem::path(published.path) / "adapter_config.json";
+    return nlohmann::json::parse(bytes_of(file)).at("metrics");
+  };
+  const JobSpec paper = spec("paper");  // T is half of 6 updates
+  RecordingSession session;
+  const Published published = run(paper, session);
+  EXPECT_THAT(start(session), HasSubstr("6 updates of 4 sequences, annealing over 3 (T/N 0.5), "));
+  EXPECT_EQ(metrics(published).at("anneal_steps"), 3);
+  EXPECT_EQ(metrics(published).at("anneal_ratio"), 0.5);
+  JobSpec constant = spec("constant");
+  constant.dex.lambda.schedule = model::Schedule::kConstant;
+  constant.dex.lambda.value = 0.1;
+  RecordingSession other;
+  EXPECT_FALSE(metrics(run(constant, other)).contains("anneal_ratio"));
+  EXPECT_THAT(start(other), ::testing::Not(HasSubstr("annealing")));
+}
+
 TEST_F(JobTest, RefusesWhatCannotTrainByName) {
   JobSpec dead = spec();
   dead.anneal.steps = 0;

@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "tests/unit/worker/train/held_out_rows.h"
 #include "tests/unit/worker/train/job_fixture.h"
@@ -99,6 +102,34 @@ TEST_P(MethodTest, SeesTheSameDataInTheSameOrder) {
 
 INSTANTIATE_TEST_SUITE_P(Trains, MethodTest, ::testing::ValuesIn(kExpected),
                          [](const auto& info) { return test_name(info.param.train); });
+
+// What the last event says of folding: full and diff publish a model in which nothing was folded.
+TEST_F(JobTest, SaysOfFoldingOnlyWhatWasFolded) {
+  const std::vector<std::pair<model::Train, std::string>> expected{
+      {model::Train::kKvoDex, "Folded, it differs by at most "},
+      {model::Train::kLora, "Folded, it differs by at most "},
+      {model::Train::kFullDex, "Folded, it differs by at most "},
+      {model::Train::kFull, "It is a whole model, with nothing to fold"},
+      {model::Train::kDiffAttention,
+       "Its method diff keeps a second attention map; it can't be folded, serve it as a base "
+       "model"},
+      {model::Train::kAdapter,
+       "Its method adapter acts between two products; it can't be folded, serve it as an adapter"}};
+  for (const auto& [train, text] : expected) {
+    JobSpec spec = this->spec(test_name(train));
+    choose(train, spec);
+    RecordingSession session;
+    run(spec, session);
+    const auto event =
+        std::find_if(session.events.begin(), session.events.end(),
+                     [](const Event& each) { return each.type == "export_complete"; });
+    ASSERT_NE(event, session.events.end());
+    EXPECT_TRUE(event->message.starts_with("final/ reads back as trained. " + text))
+        << event->message;
+    EXPECT_EQ(nlohmann::json::parse(event->data).contains("maxAbsLogitDiff"),
+              text.starts_with("Folded"));
+  }
+}
 
 TEST_F(JobTest, ALoraJobPublishesPeftsLayout) {
   JobSpec spec = this->spec();

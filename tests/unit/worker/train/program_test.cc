@@ -3,7 +3,6 @@
 #include <google/protobuf/util/json_util.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -14,6 +13,7 @@
 #include "services/base/frame_channel.h"
 #include "services/base/subprocess.h"
 #include "tests/support/eventually.h"
+#include "tests/support/own_mounts.h"
 #include "tests/support/paths.h"
 #include "tests/support/temporary_directory.h"
 
@@ -68,24 +68,6 @@ class ProgramTest : public testing::Test {
     const fs::path file = directory_ / (attempt + ".json");
     std::ofstream(file) << start.dump();
     return trainer({"--spec", file.string(), "--attempt-dir", (directory_ / attempt).string()});
-  }
-  // Arguments of unshare for a mount namespace of one's own. Root needs no more. Others, and a root
-  // that may not mount, need a user namespace too, which kernels refuse inside a chroot.
-  static std::vector<std::string> own_mounts() {
-    const std::vector<std::string> plain = {"--mount", "--propagation", "unchanged"};
-    base::Subprocess::Options probe;
-    probe.program = "unshare";
-    probe.args = plain;
-    probe.args.emplace_back("true");
-    probe.stderr_file = "/dev/null";
-    if (geteuid() == 0) {
-      const auto tried = base::Subprocess::start(probe);
-      const auto end = tried.ok() ? (*tried)->wait(kPatienceMs) : std::nullopt;
-      if (end && end->success()) return plain;
-    }
-    std::vector<std::string> mapped = plain;
-    mapped.insert(mapped.begin(), "--map-root-user");
-    return mapped;
   }
   std::string text(const fs::path& file) const {
     auto content = base::read_file(file, 64 << 20);
@@ -160,7 +142,7 @@ TEST_F(ProgramTest, AFullDiskEndsTheRunWithItsLastCheckpointIntact) {
   options.program = "unshare";
   // Inside a chroot the root is no mount point and can't be made private; then the disk is seen
   // outside as well, until it is unmounted.
-  options.args = own_mounts();
+  options.args = support::own_mounts();
   options.args.insert(options.args.end(),
                       {"sh", "-c",
                        "mount --make-rprivate / 2>/dev/null\n"

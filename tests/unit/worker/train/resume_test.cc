@@ -220,15 +220,12 @@ TEST_F(ResumeTest, RefusesAnotherSpecBaseOrDataByName) {
   EXPECT_THAT(failure_of(data).what(), HasSubstr("training_sha256"));
 
   JobSpec base = resumed();
-  fs::copy(directory_ / "model", directory_ / "model2");
-  auto weights = tiny_weights(tiny_config());
-  weights.norm.add_(0.01);
-  fs::remove(directory_ / "model2" / "model.safetensors");
-  model::write_safetensors(directory_ / "model2" / "model.safetensors",
-                           model::named_weights(weights));
-  base.model_dir = directory_ / "model2";
-  EXPECT_EQ(failure_of(base).exit(), Exit::kBrokenInput);
+  base.model_dir = other_base();
+  // Its owner's to decide; no worker goes out of service over it.
+  EXPECT_EQ(failure_of(base).exit(), Exit::kBadSpec);
+  EXPECT_EQ(failure_of(base).code(), "adapter_mismatch");
   EXPECT_THAT(failure_of(base).what(), HasSubstr("base_weights_sha256"));
+  EXPECT_THAT(failure_of(base).what(), HasSubstr("Create the job again"));
 
   JobSpec manifest = resumed();
   manifest.checkpoint_manifest_sha256 = std::string(64, 'c');

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <string>
+
 #include "worker/train/failure.h"
 
 namespace dex::train {
@@ -82,6 +85,33 @@ TEST(SpecIoTest, ReadsWhatAPresetResolvesTo) {
   EXPECT_EQ(spec.watchdog.max_rollbacks, 0);
 }
 
+TEST(SpecIoTest, RowsAreDrawnByGroupsWithWeights) {
+  const auto hyper = [](const std::string& fields) {
+    return start("{\"hyperparameters\": {" + fields + "}}");
+  };
+  EXPECT_EQ(parse_spec_json(start("{}"), "spec.json").hyperparameters.group_by, GroupBy::kNone);
+  const auto read =
+      parse_spec_json(
+          hyper(R"("groupBy": "GROUP_BY_TAG", "groupWeights": {"law": 0.5, "(none)": 1000
+})"),
+          "spec.json")
+          .hyperparameters;
+EXPECT_EQ(read.group_by, GroupBy::kTag);
+EXPECT_EQ(read.group_weights, (std::map<std::string, double>{{"(none)", 1000}, {"law", 0.5}}));
+EXPECT_EQ(parse_spec_json(hyper(R"("groupBy": "GROUP_BY_LANGUAGE")"), "spec.json")
+              .hyperparameters.group_by,
+          GroupBy::kLanguage);
+for (const char* by : {R"("groupBy": "GROUP_BY_NONE", )", ""}) {
+  expect_refused(hyper(std::string(by) + R"("groupWeights": {"law": 2})"),
+                 "hyperparameters.group_weights: needs hyperparameters.group_by TAG or LANGUAGE");
+}
+for (const char* weight : {"0", "-1", "1001", "\"NaN\"", "\"Infinity\""}) {
+  expect_refused(
+      hyper(R"("groupBy": "GROUP_BY_TAG", "groupWeights": {"law": )" + std::string(weight) + "}"),
+      "hyperparameters.group_weights: must be between 0.001 and 1000 for each group");
+}
+}
+
 TEST(SpecIoTest, OnlyAMethodThatSelectsHeadsMayEndThere) {
   const auto with = [](const std::string& spec, const std::string& more) {
     return R"({"modelDir": "/m", "trainingPath": "/t.jsonl", "headsOnly": true, )" + more +
@@ -101,6 +131,18 @@ TEST(SpecIoTest, AProbeBeginsAtTheStartAndTrainsMoreThanHeads) {
   EXPECT_FALSE(parse_spec_json(start("{}"), "spec.json").probe_only);
   expect_refused(with(R"("headsOnly": true, )"), "probe_only: can't be together with");
   expect_refused(with(R"("checkpointDir": "/c", )"), "probe_only: can't be together with");
+}
+
+TEST(SpecIoTest, AHeldJobIsAWholeOne) {
+  const auto with = [](const std::string& more) {
+    return R"({"modelDir": "/m", "trainingPath": "/t.jsonl", "hold": true, )" + more +
+           R"("spec": {}})";
+  };
+  EXPECT_TRUE(parse_spec_json(with(""), "spec.json").hold);
+  EXPECT_FALSE(parse_spec_json(start(R"({"autoStart": false})"), "spec.json").hold)
+      << "whoever starts the trainer says what it is to do";
+  expect_refused(with(R"("headsOnly": true, )"), "hold: can't be together with");
+  expect_refused(with(R"("probeOnly": true, )"), "hold: can't be together with");
 }
 
 TEST(SpecIoTest, ReadsEveryOptionOfTheMethod) {

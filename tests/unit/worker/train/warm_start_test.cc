@@ -188,15 +188,7 @@ TEST_F(WarmStartTest, RefusesWhatDoesNotFitByName) {
     s.start_adapter_sha256.clear();
   });
   EXPECT_EQ(missing.exit(), Exit::kBadSpec);
-  const Failure base = refusal([this](JobSpec& s) {
-    fs::copy(directory_ / "model", directory_ / "model2");
-    auto weights = tiny_weights(tiny_config());
-    weights.norm.add_(0.01);
-    fs::remove(directory_ / "model2" / "model.safetensors");
-    model::write_safetensors(directory_ / "model2" / "model.safetensors",
-                             model::named_weights(weights));
-    s.model_dir = directory_ / "model2";
-  });
+  const Failure base = refusal([this](JobSpec& s) { s.model_dir = other_base(); });
   EXPECT_EQ(base.exit(), Exit::kBadSpec);
   EXPECT_THAT(base.what(), HasSubstr("made for another base"));
 }

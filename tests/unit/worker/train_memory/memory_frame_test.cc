@@ -120,5 +120,31 @@ TEST_F(MemoryFrameTest, AProbesFiguresAreItsResult) {
   EXPECT_EQ(probe.total_steps(), 10);
 }
 
+// As job_memory.cc writes it.
+TEST_F(MemoryFrameTest, WhatACheckMeasuresIsItsEventsMessage) {
+  session_->event({Event::Level::kInfo, "estimate_updated", "checked",
+                   R"({"peakMemoryBytes": "5", "stepSeconds": 0.5, "stepTokens": "6",
+                       "longestRowTokens": "7", "microBatchSize": 8, "maxSeqLength": 9,
+                       "totalSteps": "10"})"});
+  const auto event = heard().event();
+  EXPECT_EQ(event.type(), "estimate_updated");
+  ASSERT_TRUE(event.has_estimate_updated());
+  EXPECT_EQ(event.estimate_updated().peak_memory_bytes(), 5);
+  EXPECT_EQ(event.estimate_updated().step_seconds(), 0.5);
+  EXPECT_EQ(event.estimate_updated().step_tokens(), 6);
+  EXPECT_EQ(event.estimate_updated().longest_row_tokens(), 7);
+  EXPECT_EQ(event.estimate_updated().micro_batch_size(), 8U);
+  EXPECT_EQ(event.estimate_updated().max_seq_length(), 9U);
+  EXPECT_EQ(event.estimate_updated().total_steps(), 10);
+}
+
+TEST_F(MemoryFrameTest, AJobThatIsCheckedEndsAsAPausedOne) {
+  Ending ending;
+  ending.exit = Exit::kStopped;
+  ending.stopped = StopReason::kPause;
+  session_->end(ending);
+  EXPECT_EQ(heard().result().outcome(), internal::v1::OUTCOME_PAUSED);
+}
+
 }  // namespace
 }  // namespace dex::train

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "services/base/sha256.h"
+#include "tests/support/figures.h"
 #include "tests/support/manual_clock.h"
 #include "tests/support/temporary_directory.h"
 #include "worker/train/checkpoint.h"
@@ -182,8 +183,9 @@ TEST_F(CheckpointStoreTest, BrokenOnesHaveAnExitCodeOfTheirOwn) {
   EXPECT_EQ(exit_of(saved.manifest_sha256), Exit::kBrokenCheckpoint);
 }
 
-// A template that was edited while a job waited would otherwise empty the platform slot by slot.
-TEST_F(CheckpointStoreTest, OnlyAnotherBaseIsTheWorkersFault) {
+// A base or a template that was changed while a job waited would otherwise empty the platform slot
+// by slot.
+TEST_F(CheckpointStoreTest, NothingThatWasChangedSinceIsTheWorkersFault) {
   auto store = this->store(directory_.path());
   const fs::path path = save(store, 1, 1).path;
   const auto exit_of = [&](std::string Identity::*changed) {
@@ -198,7 +200,7 @@ TEST_F(CheckpointStoreTest, OnlyAnotherBaseIsTheWorkersFault) {
     }
     return Exit::kSuccess;
   };
-  EXPECT_EQ(exit_of(&Identity::base_weights_sha256), Exit::kBrokenInput);
+  EXPECT_EQ(exit_of(&Identity::base_weights_sha256), Exit::kBadSpec);
   EXPECT_EQ(exit_of(&Identity::tokenizer_sha256), Exit::kRetryable);
   EXPECT_EQ(exit_of(&Identity::chat_template_sha256), Exit::kRetryable);
   EXPECT_EQ(exit_of(&Identity::start_adapter_sha256), Exit::kRetryable);
@@ -303,6 +305,56 @@ TEST_F(CheckpointDeathTest, AtEveryCallLeavesTheOldOneOrTheNewOne) {
     EXPECT_FALSE(fs::exists(attempt / "step-2.tmp")) << call;
   }
   EXPECT_GT(call, 20) << "calls of a checkpoint: four files, two directories, a rename";
+  support::figure("P14", "calls_of_a_writer_died_in", call - 2);
+}
+
+// A disk that says it has written and keeps other bytes: of the n-th write one bit.
+class FlippingFiles final : public base::FileLayer {
+ public:
+  explicit FlippingFiles(int at) : at_(at) {}
+  [[nodiscard]] bool flipped() const { return writes_ >= at_; }
+
+  ssize_t write(int fd, const void* data, size_t size) override {
+    if (size == 0 || ++writes_ != at_) return FileLayer::write(fd, data, size);
+    std::string other(static_cast<const char*>(data), size);
+    other[size / 2] = static_cast<char>(other[size / 2] ^ 1);
+    return FileLayer::write(fd, other.data(), size);
+  }
+
+ private:
+  const int at_;
+  int writes_ = 0;
+};
+
+// jobs.md §7: read back and compared before anybody hears of it. Wherever the bit lies, also in the
+// manifest, the checkpoint is gone again, the one before stands, and another try may go better.
+TEST_F(CheckpointStoreTest, OtherBytesOnTheDiskAreFoundBeforeTheCheckpointCounts) {
+  int at = 1;
+  for (bool clean = false; !clean; ++at) {
+    ASSERT_LT(at, 100);
+    const fs::path attempt = directory_ / ("attempt-" + std::to_string(at));
+    fs::create_directory(attempt);
+    auto first = store(attempt);
+    save(first, 1, 1);
+    FlippingFiles files(at);
+    auto store = this->store(attempt, files);
+    Exit exit = Exit::kSuccess;
+    try {
+      save(store, 2, 2);
+    } catch (const Failure& failure) {
+      exit = failure.exit();
+      EXPECT_THAT(failure.what(), ::testing::HasSubstr("reads back other bytes")) << at;
+    }
+    clean = !files.flipped();
+    EXPECT_EQ(exit, clean ? Exit::kSuccess : Exit::kRetryable) << at;
+    EXPECT_EQ(fs::exists(attempt / "step-2"), clean) << at;
+    EXPECT_EQ(store.last() != nullptr, clean) << at;
+    EXPECT_EQ(value_in(attempt / "step-1"), 1) << at;
+    const SavedCheckpoint saved = save(first, 2, 3);
+    EXPECT_EQ(value_in(saved.path, saved.manifest_sha256), 3) << at;
+  }
+  EXPECT_GT(at, 4) << "writes of a checkpoint: four files at least";
+  support::figure("P14", "flipped_bits_found", at - 2);
 }
 
 }  // namespace

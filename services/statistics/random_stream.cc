@@ -1,11 +1,11 @@
-#include "worker/evaluate/random_stream.h"
+#include "services/statistics/random_stream.h"
 
 #include <numeric>
 #include <utility>
 
-#include "worker/kernels/philox.h"
+#include "services/statistics/philox.h"
 
-namespace dex::evaluate {
+namespace dex::statistics {
 
 RandomStream::RandomStream(uint64_t seed, Draw use, uint64_t index)
     : seed_(seed), stream_((static_cast<uint64_t>(use) << 48) + index) {}
@@ -13,9 +13,8 @@ RandomStream::RandomStream(uint64_t seed, Draw use, uint64_t index)
 uint32_t RandomStream::next() {
   if (used_ == 4) {
     const auto low = [](uint64_t value) { return static_cast<uint32_t>(value); };
-    block_ = kernels::philox(
-        {low(block_index_), low(block_index_ >> 32), low(stream_), low(stream_ >> 32)},
-        {low(seed_), low(seed_ >> 32)});
+    block_ = philox({low(block_index_), low(block_index_ >> 32), low(stream_), low(stream_ >> 32)},
+                    {low(seed_), low(seed_ >> 32)});
     ++block_index_;
     used_ = 0;
   }
@@ -41,4 +40,4 @@ std::vector<uint32_t> RandomStream::permutation(uint32_t count) {
   return order;
 }
 
-}  // namespace dex::evaluate
+}  // namespace dex::statistics

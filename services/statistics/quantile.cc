@@ -1,9 +1,9 @@
-#include "worker/evaluate/quantile.h"
+#include "services/statistics/quantile.h"
 
 #include <algorithm>
 #include <cstddef>
 
-namespace dex::evaluate {
+namespace dex::statistics {
 
 double quantile_of(std::vector<double> values, double q) {
   std::ranges::sort(values);
@@ -13,4 +13,4 @@ double quantile_of(std::vector<double> values, double q) {
   return values[below] + (values[above] - values[below]) * (at - static_cast<double>(below));
 }
 
-}  // namespace dex::evaluate
+}  // namespace dex::statistics

@@ -1,15 +1,15 @@
-#include "worker/evaluate/statistics.h"
+#include "services/statistics/statistics.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <numeric>
 
-#include "worker/evaluate/quantile.h"
-#include "worker/evaluate/random_stream.h"
-#include "worker/kernels/philox.h"
+#include "services/statistics/philox.h"
+#include "services/statistics/quantile.h"
+#include "services/statistics/random_stream.h"
 
-namespace dex::evaluate {
+namespace dex::statistics {
 namespace {
 
 double mean(const std::vector<double>& values, std::span<const uint32_t> drawn) {
@@ -22,7 +22,7 @@ TEST(RandomStreamTest, WordIsThePhiloxWordOfSeedUseAndIndex) {
   RandomStream stream(0x123456789ABCDEF0, Draw::kNeedles, 7);
   for (uint64_t i = 0; i < 9; ++i) {
     const uint64_t number = (static_cast<uint64_t>(Draw::kNeedles) << 48) + 7;
-    EXPECT_EQ(stream.next(), kernels::random_word(0x123456789ABCDEF0, number, i));
+    EXPECT_EQ(stream.next(), random_word(0x123456789ABCDEF0, number, i));
   }
 }
 
@@ -146,4 +146,4 @@ TEST(StatisticsTest, BootstrapCoversTheTruthAlmostAsOftenAsItSays) {
 }
 
 }  // namespace
-}  // namespace dex::evaluate
+}  // namespace dex::statistics

@@ -1,6 +1,6 @@
-#include "worker/kernels/philox.h"
+#include "services/statistics/philox.h"
 
-namespace dex::kernels {
+namespace dex::statistics {
 
 std::array<uint32_t, 4> philox(std::array<uint32_t, 4> c, std::array<uint32_t, 2> key) {
   constexpr uint64_t kMultiplier0 = 0xD2511F53, kMultiplier1 = 0xCD9E8D57;
@@ -27,4 +27,4 @@ double random_unit(uint64_t seed, uint64_t stream, uint64_t index) {
   return random_word(seed, stream, index) * 0x1p-32;
 }
 
-}  // namespace dex::kernels
+}  // namespace dex::statistics

@@ -4,7 +4,7 @@
 #include <new>
 #include <string_view>
 
-namespace dex::serve {
+namespace dex::model {
 
 // Whether it is an allocation that failed: C++'s, or LibTorch's, which files without its headers
 // (performance.md §7) know by its text alone.
@@ -13,4 +13,4 @@ inline bool is_out_of_memory(const std::exception& error) {
          std::string_view(error.what()).find("DefaultCPUAllocator") != std::string_view::npos;
 }
 
-}  // namespace dex::serve
+}  // namespace dex::model

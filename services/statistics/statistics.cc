@@ -1,13 +1,13 @@
-#include "worker/evaluate/statistics.h"
+#include "services/statistics/statistics.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 
-#include "worker/evaluate/quantile.h"
-#include "worker/evaluate/random_stream.h"
+#include "services/statistics/quantile.h"
+#include "services/statistics/random_stream.h"
 
-namespace dex::evaluate {
+namespace dex::statistics {
 
 double normal_quantile(double p) {
   // Bisection on Φ(x) = ½·erfc(−x/√2): slow and plain, a few calls a report. Beyond ±38 Φ is 0 or 1
@@ -58,4 +58,4 @@ double mcnemar_exact(int64_t only_first, int64_t only_second) {
   return std::min(1.0, 2 * sum);
 }
 
-}  // namespace dex::evaluate
+}  // namespace dex::statistics
