@@ -102,11 +102,6 @@ class ChaosPlatform {
   std::vector<std::string> miscounted_during(const std::function<void()>& work);
 
  private:
-  void start_redis_side();
-  std::unique_ptr<Program> new_scheduler(int i);
-  std::unique_ptr<Program> new_gateway();
-  std::unique_ptr<Program> new_agent(int i);
-  std::string upload(const std::string& side, int rows);
   bool stop_agents_and_gateway();
   bool stop_schedulers();
   CounterValues counted();  // over all schedulers that run, since they were started
@@ -114,6 +109,11 @@ class ChaosPlatform {
   std::vector<std::string> miscounted(EventCounts& events, const CounterValues& before);
   // Schedulers were killed with what they had counted, or did not get an answer of the store's.
   bool lost_counts();
+  void start_redis_side();
+  std::unique_ptr<Program> new_scheduler(int i);
+  std::unique_ptr<Program> new_gateway();
+  std::unique_ptr<Program> new_agent(int i);
+  std::string upload(const std::string& side, int rows);
 
   const Options options_;
   const TemporaryDirectory directory_;
