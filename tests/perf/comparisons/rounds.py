@@ -76,6 +76,7 @@ class Runner:
     machine: dict
     pairs: int = FEWEST_PAIRS
     ours_only: bool = False
+    quick: bool = False
     limit_s: float = process.RUN_LIMIT_S
     log: object = sys.stderr
 
@@ -87,13 +88,13 @@ class Runner:
         runs = [entry for several in entries.values() for entry in several]
         other = round(sum(run["other_s"] for run in runs) / sum(run["wall_s"] for run in runs), 2)
         if other > MOST_OTHER_CORES:
-            print(f"compare: {name}: other programs kept {other:.2f} cores busy; on a busy machine only the ratios mean something", file=self.log)
+            print(f"compare: warning: {name}: other programs kept {other:.2f} cores busy; on a busy machine only the ratios mean something",
+                  file=self.log)
         versions = {}
         for run in runs:
             versions |= run.get("versions", {})
-        alone = " --ours-only" if self.ours_only else ""
-        return {"other_cores": other, **self.machine, "versions": versions,
-                "command": f"tests/perf/compare {name} --pairs {self.pairs}{alone}"}
+        command = f"tests/perf/compare {name} " + ("--quick" if self.quick else f"--pairs {self.pairs}")
+        return {"other_cores": other, **self.machine, "versions": versions, "command": command + " --ours-only" * self.ours_only}
 
 
 def in_rounds(name, sides, runner):
