@@ -45,7 +45,7 @@ TEST_F(HealthTest, AWorkersClockThatIsWrong) {
     beat.set_now_ms(now_ms);
     ASSERT_TRUE(call(*workers_, &iv1::WorkerService::Stub::Heartbeat, beat).ok());
   };
-  const base::SystemClock clock;
+  base::SystemClock clock;
   beat_at(clock.now_ms());
   EXPECT_EQ(check_of(health(), "scheduler and workers").severity(), v1::Health::SEVERITY_OK);
   beat_at(clock.now_ms() + 600'000);
