@@ -23,9 +23,9 @@ constexpr const char* kDataOrder[] = {"model",
                                       "hyperparameters.train_on_inputs",
                                       "early_stopping.enabled"};
 // When a run that may be cut short is, and what it then publishes.
-constexpr const char* kStopping[] = {"early_stopping.patience", "early_stopping.min_delta",
+constexpr const char* kStopping[] = {"early_stopping.patience",     "early_stopping.min_delta",
                                      "early_stopping.warmup_evals", "early_stopping.restore_best",
-                                     "evaluation.every_steps"};
+                                     "evaluation.every_steps",      "evaluation.max_tokens"};
 // Of W_K, W_V, W_O, which dex trains beside its branch as the control does.
 constexpr const char* kTraining[] = {
     "hyperparameters.learning_rate", "hyperparameters.lr_scheduler_type",
