@@ -143,7 +143,7 @@ void Training::update() {
   parts_.session.progress(Phase::kTraining, progress());
 }
 
-const std::optional<Training::WayBack>& Training::way_back(const Watchdog::Verdict& verdict) const {
+const std::optional<WayBack>& Training::way_back(const Watchdog::Verdict& verdict) const {
   return verdict.code == "loss_diverged" ? calm_checkpoint_ : last_checkpoint_;
 }
 

@@ -29,6 +29,13 @@
 
 namespace dex::train {
 
+// A checkpoint that the watchdog may go back to; of one that was resumed from, the folder's name is
+// whoever's who gave it.
+struct WayBack {
+  std::filesystem::path path;
+  int64_t step = 0;
+};
+
 // The loop: updates, evaluations, checkpoints, re-selection, watchdog, reports. Between two updates
 // ("boundary") the whole job is TrainState plus the tensors that a checkpoint holds; what happens
 // in an update is a function of these and of the spec, so a resumed job gives the same bits. One
@@ -93,12 +100,6 @@ class Training {
  private:
   // A stop came in the middle of an evaluation: it is given up and repeated after the resume.
   struct EvaluationInterrupted {};
-  // A checkpoint that the watchdog may go back to; of one that was resumed from, the folder's name
-  // is whoever's who gave it.
-  struct WayBack {
-    std::filesystem::path path;
-    int64_t step = 0;
-  };
 
   void boundary();
   void update();
