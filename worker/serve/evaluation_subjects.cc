@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <system_error>
 
 #include "services/base/files.h"
@@ -15,7 +16,7 @@ namespace dex::serve {
 
 namespace {
 
-constexpr int64_t kLargestWholeJson = 1 << 20;
+constexpr int64_t kLargestWholeJson = 1 << 20, kLargestWeightIndex = 16 << 20;
 
 [[noreturn]] void broken_whole(const std::filesystem::path& folder, const std::string& what) {
   throw std::runtime_error(folder.string() + ": " + what);
@@ -63,16 +64,27 @@ std::string whole_weights_sha256(const SubjectSource& source, const std::string&
   return weights;
 }
 
-// Of the weight files in a model's folder. 0 where there are none: whoever loads it says so.
+// The files that a loader reads the weights from: those that an index names, else the one. Other
+// formats and what an earlier download left lie beside them in many folders.
+std::set<std::string> weight_names(const std::filesystem::path& folder) {
+  const auto text = base::read_file(folder / "model.safetensors.index.json", kLargestWeightIndex);
+  if (!text.ok()) return {"model.safetensors"};
+  const auto index = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  std::set<std::string> names;
+  if (!index.is_object() || !index.contains("weight_map")) return names;
+  for (const auto& [tensor, file] : index["weight_map"].items()) {
+    if (file.is_string()) names.insert(file.get<std::string>());
+  }
+  return names;
+}
+
+// Of a model's weights on the disk. 0 where there are none: whoever loads it says so.
 int64_t weight_bytes(const std::filesystem::path& folder) {
   int64_t bytes = 0;
-  std::error_code error;
-  for (std::filesystem::directory_iterator file(folder, error), end; !error && file != end;
-       file.increment(error)) {
-    if (file->path().extension() != ".safetensors") continue;
-    std::error_code unknown;
-    const auto size = file->file_size(unknown);
-    if (!unknown) bytes += static_cast<int64_t>(size);
+  for (const std::string& name : weight_names(folder)) {
+    std::error_code missing;
+    const auto size = std::filesystem::file_size(folder / name, missing);
+    if (!missing) bytes += static_cast<int64_t>(size);
   }
   return bytes;
 }
