@@ -138,11 +138,12 @@ int exit_code(const v1::Health& health) {
 }
 
 void add_doctor(CLI::App& app, Action& action) {
-  auto* verb = add_verb(app, "doctor",
-                        "examine the platform: store, disk, clocks, workers, models, and what it "
-                        "can promise; exit code 0 all well, 7 warnings, 4 failures",
-                        "dexctl doctor\n"
-                        "dexctl doctor --output json");
+  auto* verb = add_verb(
+      app, "doctor",
+      "examine the platform: store, disk, clocks, workers, models, whom the "
+      "gateway reaches, and what it can promise; exit code 0 all well, 7 warnings, 4 failures",
+      "dexctl doctor\n"
+      "dexctl doctor --output json");
   verb->callback([&action] { action = doctor; });
 }
 

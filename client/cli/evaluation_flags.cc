@@ -73,6 +73,25 @@ base::Status add_subjects(const EvaluationFlags& flags, v1::EvaluationSpec& spec
   return {};
 }
 
+// Behind each subject the same in eight bits. One that has a label gives it on.
+base::Status add_twins(v1::EvaluationSpec& spec) {
+  google::protobuf::RepeatedPtrField<v1::EvaluationSubject> all;
+  for (const auto& subject : spec.subjects()) {
+    if (subject.has_dtype()) {
+      return base::invalid_argument("CONFLICTING_FIELDS",
+                                    "--against-int8 is for subjects that have no dtype of their "
+                                    "own; leave one of them out");
+    }
+    *all.Add() = subject;
+    v1::EvaluationSubject& twin = *all.Add();
+    twin = subject;
+    twin.set_dtype(v1::EvaluationSubject::DTYPE_INT8);
+    if (!twin.label().empty()) twin.set_label(twin.label() + "-int8");
+  }
+  *spec.mutable_subjects() = std::move(all);
+  return {};
+}
+
 }  // namespace
 
 std::string task_names() {
@@ -93,6 +112,7 @@ base::Result<v1::EvaluationSpec> make_evaluation_spec(const EvaluationFlags& fla
   for (const auto& pair : flags.metadata) DEX_RETURN_IF_ERROR(set_field(spec, "metadata", pair));
   if (spec.subjects().empty())
     return base::invalid_argument("MISSING_FIELD", "name what to measure: --model or --adapter");
+  if (flags.against_int8) DEX_RETURN_IF_ERROR(add_twins(spec));
   if (spec.tasks().empty())
     return base::invalid_argument("MISSING_FIELD", "name a --task: " + task_names());
   return spec;

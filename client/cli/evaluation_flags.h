@@ -16,11 +16,13 @@ struct EvaluationFlags {
   std::vector<std::string> sets;  // "context_length=1024", of the task
   std::string seed, confidence;
   std::vector<std::string> metadata;
-  std::string spec_file;  // an EvaluationSpec in protobuf JSON
+  bool against_int8 = false;  // each subject once more, in eight-bit weights
+  std::string spec_file;      // an EvaluationSpec in protobuf JSON
 };
 
 // The spec: that of the file, with the subjects, the task and the values of the flags added. The
-// base comes first, then the adapters. Files are as they were given, ids or paths. MISSING_FIELD,
+// base comes first, then the adapters, each before its twin in eight bits where these are asked
+// for. Files are as they were given, ids or paths. MISSING_FIELD,
 // INVALID_FIELD, UNUSED_FIELD.
 base::Result<v1::EvaluationSpec> make_evaluation_spec(const EvaluationFlags& flags);
 

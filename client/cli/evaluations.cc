@@ -236,6 +236,10 @@ void add_create_evaluation(CLI::App& noun, Action& action) {
   verb->add_option("--set", flags.sets,
                    "any option of the task: --set stride=512, --set n_needles=4 (may be repeated)")
       ->allow_extra_args(false);
+  verb->add_flag("--against-int8", flags.against_int8,
+                 "each of them once more in eight-bit weights, as a worker with --serve-dtype int8 "
+                 "serves it; evaluations compare ID ID --subject-a NAME --subject-b NAME-int8 then "
+                 "pairs an adapter with itself");
   verb->add_option("--seed", flags.seed, "of every draw: the same seed, the same numbers (0)");
   verb->add_option("--confidence", flags.confidence, "of intervals and verdicts (0.95)");
   verb->add_option("--metadata", flags.metadata, "key=value (may be repeated)")

@@ -198,6 +198,22 @@ void check_lambda_scale(const v1::EvaluationSubject& subject, const std::string&
     check.add("VALUE_OUT_OF_RANGE", field, "must be between 0 and 1, got " + std::to_string(scale));
 }
 
+bool in_eight_bits(const v1::EvaluationSubject& subject) {
+  return subject.dtype() == v1::EvaluationSubject::DTYPE_INT8;
+}
+
+// Eight bits are the engine's, and heads are measured without it.
+void check_eight_bits(const v1::EvaluationSpec& spec, EvaluationCheck& check) {
+  const auto& subjects = spec.subjects();
+  if (std::none_of(subjects.begin(), subjects.end(), in_eight_bits)) return;
+  for (int i = 0; i < spec.tasks_size(); ++i) {
+    if (!spec.tasks(i).has_head_analysis()) continue;
+    check.add("CONFLICTING_FIELDS", "tasks[" + std::to_string(i) + "].head_analysis",
+              "measures heads in fp32, whatever dtype its subjects have: leave it out, or measure "
+              "the subjects as stored");
+  }
+}
+
 void check_subjects(const v1::EvaluationSpec& spec, EvaluationCheck& check) {
   if (spec.subjects_size() < 1 || spec.subjects_size() > kMostSubjects) {
     check.add(spec.subjects_size() == 0 ? "MISSING_FIELD" : "VALUE_OUT_OF_RANGE", "subjects",
@@ -216,7 +232,11 @@ void check_subjects(const v1::EvaluationSpec& spec, EvaluationCheck& check) {
       check.add("INVALID_FIELD", field, "'" + label + "' is another subject's too");
     check_lambda_scale(spec.subjects(i), "subjects[" + std::to_string(i) + "].dex_lambda_scale",
                        check);
+    const auto dtype = spec.subjects(i).dtype();
+    check.known("subjects[" + std::to_string(i) + "].dtype", dtype,
+                v1::EvaluationSubject::Dtype_IsValid(dtype));
   }
+  check_eight_bits(spec, check);
 }
 
 void check_metadata(const v1::EvaluationSpec& spec, EvaluationCheck& check) {
@@ -228,7 +248,11 @@ void check_metadata(const v1::EvaluationSpec& spec, EvaluationCheck& check) {
               "may have 16 pairs, keys of 1 to 64 and values of up to 512 bytes");
 }
 
-std::string default_label(const v1::EvaluationSubject& subject) {
+std::string with_ending(const std::string& label, std::string_view ending) {
+  return label.substr(0, kLongestLabel - ending.size()) + std::string(ending);
+}
+
+std::string subject_name(const v1::EvaluationSubject& subject) {
   if (subject.adapter().empty()) return "base";
   // ft:<base>:<tenant>:<suffix>:<ulid>
   const size_t end = subject.adapter().rfind(':');
@@ -241,7 +265,12 @@ std::string default_label(const v1::EvaluationSubject& subject) {
   if (!subject.has_dex_lambda_scale()) return name;
   char scale[32];
   std::snprintf(scale, sizeof scale, "-lambda-%.4g", subject.dex_lambda_scale());
-  return name.substr(0, kLongestLabel - std::string_view(scale).size()) + scale;
+  return with_ending(name, scale);
+}
+
+std::string default_label(const v1::EvaluationSubject& subject) {
+  const std::string name = subject_name(subject);
+  return in_eight_bits(subject) ? with_ending(name, "-int8") : name;
 }
 
 v1::TextFormat format_for(v1::TextFormat asked, const std::string& name) {

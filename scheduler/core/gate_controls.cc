@@ -22,6 +22,10 @@ constexpr const char* kDataOrder[] = {"model",
                                       "hyperparameters.truncation",
                                       "hyperparameters.train_on_inputs",
                                       "early_stopping.enabled"};
+// When a run that may be cut short is, and what it then publishes.
+constexpr const char* kStopping[] = {"early_stopping.patience",     "early_stopping.min_delta",
+                                     "early_stopping.warmup_evals", "early_stopping.restore_best",
+                                     "evaluation.every_steps",      "evaluation.max_tokens"};
 // Of W_K, W_V, W_O, which dex trains beside its branch as the control does.
 constexpr const char* kTraining[] = {
     "hyperparameters.learning_rate", "hyperparameters.lr_scheduler_type",
@@ -65,6 +69,9 @@ std::vector<std::string> control_differences(const Spec& job, const Spec& contro
   std::vector<std::string> out;
   for (const char* path : kDataOrder) add_difference(job, control, path, out);
   add_drawing(job, control, out);
+  if (job.early_stopping().enabled() && control.early_stopping().enabled()) {
+    for (const char* path : kStopping) add_difference(job, control, path, out);
+  }
   if (job.dex().train() != dex::v1::DexMethod::TRAIN_KVO_DEX) return out;
   for (const char* path : kTraining) add_difference(job, control, path, out);
   return out;

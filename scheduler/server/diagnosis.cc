@@ -178,17 +178,42 @@ void check_disk(const Observed& observed, v1::Health& health) {
   }
 }
 
+// No lease depends on a worker's clock (jobs.md §4): one that is wrong costs no work.
+void check_workers_clocks(const Observed& observed, Topic& topic) {
+  size_t told = 0;
+  int64_t most = 0;
+  bool well = true;
+  for (const auto& worker : observed.workers) {
+    if (!worker.clock_ahead_ms) continue;
+    const int64_t apart = std::abs(*worker.clock_ahead_ms);
+    ++told;
+    most = std::max(most, apart);
+    if (apart < kClockApart_ms) continue;
+    well = false;
+    topic.add("worker " + worker.id, kDoubtful,
+              std::to_string(apart) + " ms " +
+                  (*worker.clock_ahead_ms > 0 ? "ahead of" : "behind") +
+                  " the scheduler: its log and its events tell wrong times",
+              "set the clock of " + worker.host + " by NTP; leases don't depend on it");
+  }
+  if (told > 0 && well) {
+    topic.add("scheduler and workers", kFine,
+              counted(told, "worker") + ", at most " + std::to_string(most) + " ms apart");
+  }
+}
+
 void check_clock(const Observed& observed, v1::Health& health) {
   if (!observed.store.ok()) return;
+  Topic topic(health, "clock");
   const int64_t apart = std::abs(observed.now_ms - observed.store->now_ms);
-  Topic(health, "clock")
-      .add("scheduler and store",
-           apart >= kClocksBroken_ms ? kBroken
-           : apart >= kClockApart_ms ? kDoubtful
-                                     : kFine,
-           std::to_string(apart) + " ms apart" +
-               (apart >= kClockApart_ms ? ": leases keep to the store's, other times don't" : ""),
-           "set both by NTP");
+  topic.add("scheduler and store",
+            apart >= kClocksBroken_ms ? kBroken
+            : apart >= kClockApart_ms ? kDoubtful
+                                      : kFine,
+            std::to_string(apart) + " ms apart" +
+                (apart >= kClockApart_ms ? ": leases keep to the store's, other times don't" : ""),
+            "set both by NTP");
+  check_workers_clocks(observed, topic);
 }
 
 bool is_gpu(const iv1::Device& device) {

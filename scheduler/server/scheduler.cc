@@ -104,8 +104,9 @@ struct Scheduler::Parts {
   AdapterJobs adapter_job_logic{{jobs, adapters, catalog, layout, metrics, ids},
                                 {"cpu", on_change, durable}};
   Models model_logic{catalog, workers};
-  Workers worker_logic{{store, jobs, files, adapters, workers, layout, metrics, random, catalog},
-                       {options.beat_ms, on_change}};
+  Workers worker_logic{
+      {store, jobs, files, adapters, workers, layout, metrics, random, catalog, clock},
+      {options.beat_ms, on_change}};
 
   Diagnosis diagnosis{{store, workers, catalog, layout, clock}};
 

@@ -125,6 +125,13 @@ store::Checkpoint own_checkpoint(const iv1::CheckpointRef& offered, const std::s
   return {};
 }
 
+// Rounded to tenths of a second, so that what differs from beat to beat is not worth a write.
+std::optional<int64_t> clock_ahead(const iv1::HeartbeatRequest& request, int64_t now_ms) {
+  constexpr int64_t kStep = 100;
+  if (request.now_ms() == 0) return std::nullopt;  // an older worker
+  return (request.now_ms() - now_ms) / kStep * kStep;
+}
+
 std::string finish_outcome(const std::string& state, const std::string& code) {
   if (state == "SUCCEEDED") return "succeeded";
   if (state == "CANCELLED") return code == "deadline_exceeded" ? "expired" : "cancelled";
@@ -259,6 +266,7 @@ base::Result<store::JobRepository::BeatReply> Workers::keep_lease(store::JobRepo
 
 base::Result<iv1::HeartbeatResponse> Workers::heartbeat(const iv1::HeartbeatRequest& request) {
   DEX_RETURN_IF_ERROR(check_name("worker_id", request.worker_id(), 64));
+  const auto ahead_ms = clock_ahead(request, parts_.clock.now_ms());
   iv1::HeartbeatResponse response;
   bool news = false;
   // Leases first: they count even if the worker must register again.
@@ -281,8 +289,8 @@ base::Result<iv1::HeartbeatResponse> Workers::heartbeat(const iv1::HeartbeatRequ
     engine.set_running(told_load(engine.running() + engine.waiting()));
     engine.clear_waiting();
   }
-  DEX_ASSIGN_OR_RETURN(const auto sign,
-                       parts_.workers.alive(request.worker_id(), live.SerializeAsString()));
+  DEX_ASSIGN_OR_RETURN(const auto sign, parts_.workers.alive(request.worker_id(),
+                                                             live.SerializeAsString(), ahead_ms));
   response.set_unknown(sign.unknown);
   response.set_drain(sign.draining);
   if (!sign.unknown && request.desired_revision() != sign.desired_revision) {

@@ -12,6 +12,7 @@
 #include "scheduler/store/file_repository.h"
 #include "scheduler/store/job_repository.h"
 #include "scheduler/store/worker_repository.h"
+#include "services/base/clock.h"
 #include "services/base/random.h"
 #include "services/base/status.h"
 
@@ -35,6 +36,7 @@ class Workers {
     Metrics& metrics;
     base::RandomSource& random;
     const ModelCatalog& models;
+    const base::Clock& clock;
   };
   struct Options {
     int64_t beat_ms = 10000;

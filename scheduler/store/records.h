@@ -130,6 +130,8 @@ struct WorkerRecord {
   std::vector<std::string> models;  // base models it can run jobs of; empty: any job
   std::string info;                 // opaque: how it registered
   std::string live;                 // opaque: what its engines hold
+  // How far its clock was ahead of its scheduler's at its last heartbeat, if it told its time.
+  std::optional<int64_t> clock_ahead_ms;
 };
 
 // A page of a list and where the next one starts.

@@ -24,6 +24,7 @@ WorkerRecord worker_from(const Fields& f) {
   worker.models = split_words(text(f, "models"));
   worker.info = text(f, "info");
   worker.live = text(f, "live");
+  if (f.contains("clock_ahead_ms")) worker.clock_ahead_ms = number(f, "clock_ahead_ms");
   return worker;
 }
 
@@ -51,9 +52,9 @@ base::Result<WorkerRepository::Sign> WorkerRepository::enlist(const WorkerRecord
   return sign({"register", worker.id, worker.host, worker.version, join_words(worker.pools),
                std::to_string(worker.slots), worker.info, join_words(worker.models)});
 }
-base::Result<WorkerRepository::Sign> WorkerRepository::alive(const std::string& id,
-                                                             const std::string& live) {
-  return sign({"alive", id, live});
+base::Result<WorkerRepository::Sign> WorkerRepository::alive(
+    const std::string& id, const std::string& live, std::optional<int64_t> clock_ahead_ms) {
+  return sign({"alive", id, live, clock_ahead_ms ? std::to_string(*clock_ahead_ms) : ""});
 }
 base::Result<WorkerRepository::Sign> WorkerRepository::drain(const std::string& id) {
   return sign({"drain", id});

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,8 +21,9 @@ class WorkerRepository {
     int64_t routes_revision = 0;   // of routes()
   };
   base::Result<Sign> enlist(const WorkerRecord& worker);  // `state` and `live` are ignored
-  // The worker lives and its engines hold `live`.
-  base::Result<Sign> alive(const std::string& id, const std::string& live);
+  // The worker lives, its engines hold `live`, and its clock is that far ahead of the caller's.
+  base::Result<Sign> alive(const std::string& id, const std::string& live,
+                           std::optional<int64_t> clock_ahead_ms = std::nullopt);
   base::Result<Sign> drain(const std::string& id);
   base::Result<Sign> gone(const std::string& id);  // its record goes a day later
 

@@ -17,7 +17,7 @@ namespace dex::gateway {
 
 namespace {
 
-// Handlers of the gateway are reactors: nothing here waits on a thread.
+// Handlers of the gateway are reactors: nothing here waits on a thread, but for GetHealth.
 rpc::Room::Options small_room() {
   rpc::Room::Options options;
   options.unary.threads = 1;
@@ -41,8 +41,15 @@ class Gateway::Impl {
                   metrics_.snapshot_now();
                   balancer_.keep_only(table);
                 }),
-        front_(
-            {room_, scheduler_, {routes_, balancer_, metrics_, options.route_patience}, metrics_}) {
+        front_({room_,
+                scheduler_,
+                {routes_, balancer_, metrics_, options.route_patience},
+                metrics_,
+                options.version,
+                options.commit}) {}
+  ~Impl() {
+    server_.reset();
+    room_.close();  // a handler uses front_
   }
 
   base::Status listen(const Options& options) {

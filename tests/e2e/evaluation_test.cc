@@ -122,6 +122,41 @@ TEST_F(EvaluationTest, PerplexityOfBaseAndAdapterIsThatOfTheEngineAlone) {
   EXPECT_EQ(platform_->ctl({"jobs", "list"}).out.find(id), std::string::npos);
 }
 
+// What eight bits cost base and adapter: each beside itself, and the pair that a comparison makes.
+TEST_F(EvaluationTest, EightBitsAreMeasuredBesideTheSameAsStored) {
+  const fs::path file = *directory_ / "wiki.test.raw";
+  const Outcome followed =
+      platform_->ctl(support::with(perplexity(file), {"--against-int8", "--follow"}));
+  ASSERT_EQ(followed.code, 0) << followed.err;
+  const auto got = rows(followed.json().at("results").at(0).at("rows"));
+  const fs::path folder = *directory_ / "eight" / "adapter";
+  ASSERT_EQ(platform_->ctl({"adapters", "download", *adapter_, folder}).code, 0);
+  const Outcome alone = support::run_program(
+      "dex-engine", {"evaluate", "perplexity", "--model",
+                     *directory_ / "models" / support::kTinyModel, "--adapter", folder, "--file",
+                     file, "--context-length", "128", "--seed", "5", "--dtype", "int8", "--json"});
+  ASSERT_EQ(alone.code, 0) << alone.err;
+  const auto expected = rows(nlohmann::json::parse(alone.out).at("rows"));
+  for (const std::string subject : {"base", "adapter"}) {
+    EXPECT_EQ(got.at(subject + "-int8 loss").at("value"),
+              expected.at(subject + " loss").at("value"));
+    EXPECT_NE(got.at(subject + "-int8 loss").at("value"), got.at(subject + " loss").at("value"));
+  }
+  const std::string id = followed.json().at("id");
+  const Outcome compared = platform_->ctl(
+      {"evaluations", "compare", id, id, "--subject-a", "adapter", "--subject-b", "adapter-int8"});
+  bool found = false;
+  for (const auto& row : compared.json().at("differences")) {
+    if (row.at("metric") != "loss" || !row.value("dims", nlohmann::json::object()).empty())
+      continue;
+    found = true;
+    EXPECT_EQ(row.at("value_b"), got.at("adapter-int8 loss").at("value"));
+    EXPECT_NEAR(row.at("delta").get<double>(),
+                row.at("value_b").get<double>() - row.at("value_a").get<double>(), 1e-9);
+  }
+  EXPECT_TRUE(found) << compared.out << compared.err;
+}
+
 // PreviewHeadSelection shows what a job of the same file and settings chooses, one that leaves
 // lengths and held-out rows to the server.
 TEST_F(EvaluationTest, APreviewShowsTheHeadsAndScoresOfTheJob) {

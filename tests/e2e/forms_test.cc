@@ -1,8 +1,9 @@
 // Forms and methods through every process, on a tiny random model: what a job publishes is served
 // with the text that the engine alone gives for the downloaded adapter. Forms that keep state
-// between tokens among them.
+// between tokens among them, heads that are selected again, and a start that is not the base.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -18,13 +19,15 @@ namespace {
 
 using support::Outcome;
 using support::RunningPlatform;
+using testing::HasSubstr;
 namespace fs = std::filesystem;
 
 // What is asked for, and what adapter_config.json then says.
 struct ServedForm {
   std::string name;
   std::vector<std::string> flags;
-  nlohmann::json config;
+  nlohmann::json config;          // empty: what it publishes is a whole model
+  std::vector<std::string> says;  // in the job's events
 };
 
 std::ostream& operator<<(std::ostream& out, const ServedForm& form) {
@@ -58,6 +61,19 @@ std::vector<ServedForm> served_forms() {
       {"lora", {"--method", "lora", "--set", "lora.alpha=256"}, {{"peft_type", "LORA"}}},
       {"adapter", {"--method", "adapter"}, {{"form", "none"}, {"train", "adapter"}}},
       {"kvo_only", {"--method", "kvo_only"}, {{"form", "none"}, {"train", "kvo_only"}}},
+      {"dense_dex_only",
+       loud_branch({"--set", "dex.form=DENSE", "--set", "dex.train=DEX_ONLY"}),
+       {{"form", "paper"}, {"projection", "dense"}, {"sign", "plus"}, {"train", "dex_only"}}},
+      {"multilingual_literal",
+       {"--preset", "multilingual", "--set", "dex.start=LITERAL", "--set", "dex.lambda.start=0.4",
+        "--set", "hyperparameters.branch_learning_rate=0.05", "--set", "dex.head_selection.tau=0",
+        "--set", "dex.head_selection.reselect_every_steps=1", "--set",
+        "dex.head_selection.calibration.n_sequences=2", "--set",
+        "dex.head_selection.calibration.seq_length=128"},
+       {{"form", "head_mean"}, {"projection", "bottleneck"}, {"bottleneck_scope", "per_head"}},
+       {"heads selected again before step 2", "heads selected again before step 3",
+        "start_not_identity"}},
+      {"full_dex", loud_branch({"--set", "dex.train=FULL_DEX"}), {}},
   };
 }
 
@@ -95,7 +111,10 @@ class FormsTest : public testing::TestWithParam<ServedForm> {
     return outcome.code == 0 ? outcome.json().at("text").get<std::string>() : "";
   }
   // The finished job, of three updates of two short rows.
-  static nlohmann::json finished_job(const std::vector<std::string>& flags) {
+  static nlohmann::json finished_job(std::vector<std::string> flags) {
+    const bool branch_alone =
+        std::find(flags.begin(), flags.end(), "dex.train=DEX_ONLY") != flags.end();
+    if (!branch_alone) flags = support::with({"--learning-rate", "0.01"}, flags);
     const Outcome outcome = shared_->platform.ctl(support::with({"jobs",
                                                                  "create",
                                                                  "--model",
@@ -110,8 +129,6 @@ class FormsTest : public testing::TestWithParam<ServedForm> {
                                                                  "2",
                                                                  "--max-seq-length",
                                                                  "128",
-                                                                 "--learning-rate",
-                                                                 "0.01",
                                                                  "--seed",
                                                                  "1",
                                                                  "--set",
@@ -125,6 +142,19 @@ class FormsTest : public testing::TestWithParam<ServedForm> {
     return outcome.json();
   }
 
+  // A checkpoint that any program loads, with the branch inside its weights.
+  static void expect_plain_model(const std::string& id, const fs::path& folder) {
+    const auto adapter = shared_->platform.ctl({"adapters", "get", id}).json();
+    EXPECT_EQ(adapter.at("artifact_class"), "MODEL");
+    EXPECT_EQ(adapter.at("train"), "full+dex");
+    ASSERT_EQ(shared_->platform.ctl({"adapters", "download", id, folder}).code, 0);
+    EXPECT_FALSE(fs::exists(folder / "adapter_config.json"));
+    const Outcome alone = support::run_program(
+        "dex-engine", support::with({"generate", "--model", folder}, greedy()));
+    ASSERT_EQ(alone.code, 0) << alone.err;
+    EXPECT_NE(alone.out, shared_->base_text + "\n");
+  }
+
   static std::unique_ptr<Shared> shared_;
 };
 std::unique_ptr<FormsTest::Shared> FormsTest::shared_;
@@ -133,7 +163,11 @@ TEST_P(FormsTest, ServesWhatTheEngineAloneGives) {
   const auto job = finished_job(GetParam().flags);
   ASSERT_EQ(job.at("state"), "JOB_STATE_SUCCEEDED");
   EXPECT_NE(job.at("metrics").at("valid_loss"), job.at("metrics").at("base_valid_loss"));
+  const Outcome events = shared_->platform.ctl({"jobs", "events", job.at("id")});
+  for (const std::string& words : GetParam().says) EXPECT_THAT(events.out, HasSubstr(words));
   const std::string adapter = job.at("fine_tuned_model");
+  if (GetParam().config.empty())
+    return expect_plain_model(adapter, shared_->directory / GetParam().name);
   const std::string text = served_text(adapter);
   EXPECT_FALSE(text.empty());
   EXPECT_NE(text, shared_->base_text);

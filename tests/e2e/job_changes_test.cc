@@ -144,11 +144,17 @@ TEST_F(JobChangesTest, DeletedJobsAndAdaptersLeaveNothing) {
 }
 
 TEST_F(JobChangesTest, TheDoctorSaysWhatIsWellAndWhatCanBePromised) {
+  // The gateway dials the worker once it has heard of it.
+  EXPECT_TRUE(support::eventually([this] {
+    return platform_.plain_ctl({"doctor"}).out.find("1 of 1 asked, all answer") !=
+           std::string::npos;
+  }));
   const Outcome page = platform_.plain_ctl({"doctor"});
   EXPECT_THAT(page.code, testing::AnyOf(0, 7)) << page.out << page.err;  // 7: a disk that is full
-  for (const char* line : {"append-only file", "fsync", "always: what is acknowledged is on the",
-                           "eviction", "data directory", "scheduler and store", support::kTinyModel,
-                           "What this setting promises", "survives the end of every process"}) {
+  for (const char* line :
+       {"append-only file", "fsync", "always: what is acknowledged is on the", "eviction",
+        "data directory", "scheduler and store", support::kTinyModel, "scheduler and workers",
+        "What this setting promises", "survives the end of every process"}) {
     EXPECT_THAT(page.out, HasSubstr(line));
   }
   const auto health = platform_.ctl({"doctor"}).json();

@@ -306,6 +306,7 @@ void stay(FrameChannel& channel) {
   for (int i = 0; i < 100; ++i) {
     iv1::TrainerReport report;
     report.mutable_progress()->set_phase(dex::v1::JOB_PHASE_EVALUATING);
+    report.mutable_progress()->set_step_seconds(0.05);  // the time to begin in is over
     report.mutable_progress()->mutable_progress()->set_total_steps(1);
     send(channel, report);
     (void)channel.read(50).ok();  // nothing comes: a pause

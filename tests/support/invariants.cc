@@ -264,13 +264,38 @@ std::vector<std::string> broken_sets(const StoreSnapshot& store, int64_t now_ms)
   return SetsOracle(store, now_ms).judge();
 }
 
-std::vector<std::string> missing_adapters(const StoreSnapshot& store) {
+std::vector<std::string> missing_adapters(const StoreSnapshot& store,
+                                          const std::set<std::string>& deleted) {
   std::vector<std::string> wrong;
   for (const auto& [id, job] : store.jobs) {
     const std::string& adapter = text_of(job, "adapter");
-    if (text_of(job, "state") == "SUCCEEDED" && !adapter.empty() &&
+    if (text_of(job, "state") == "SUCCEEDED" && !adapter.empty() && !deleted.contains(adapter) &&
         !store.hashes.contains("adapter:" + adapter)) {
       wrong.push_back(id + " succeeded and its adapter has no record");
+    }
+  }
+  return wrong;
+}
+
+std::vector<std::string> broken_adapters(const StoreSnapshot& store) {
+  std::vector<std::string> wrong;
+  std::map<std::string, std::set<std::string>> lists;  // key → who belongs there
+  for (const auto& [name, record] : store.hashes) {
+    if (!name.starts_with("adapter:")) continue;
+    const std::string id = name.substr(8);
+    lists["tadapters:" + text_of(record, "tenant")].insert(id);
+    const bool held = text_of(record, "desired") == "loaded" || text_of(record, "disabled") == "1";
+    if (held) lists["desired"].insert(id);
+  }
+  for (const auto& [key, ids] : lists) {
+    for (const std::string& id : ids) {
+      if (!store.zset(key).contains(id)) wrong.push_back(id + " is not in " + key);
+    }
+  }
+  for (const auto& [name, members] : store.zsets) {
+    if (name != "desired" && !name.starts_with("tadapters:")) continue;
+    for (const auto& [id, score] : members) {
+      if (!lists[name].contains(id)) wrong.push_back(id + " does not belong in " + name);
     }
   }
   return wrong;

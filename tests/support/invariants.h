@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,9 +18,12 @@ namespace dex::support {
 // as jobs.md §5 has them, nothing that belongs to no job. `now_ms` is the store's clock.
 std::vector<std::string> broken_sets(const StoreSnapshot& store, int64_t now_ms);
 
-// A SUCCEEDED job with an adapter id whose record is missing. Only for stores whose adapters nobody
-// deletes.
-std::vector<std::string> missing_adapters(const StoreSnapshot& store);
+// A SUCCEEDED job with an adapter id whose record is missing, but for those that were deleted.
+std::vector<std::string> missing_adapters(const StoreSnapshot& store,
+                                          const std::set<std::string>& deleted = {});
+// Each adapter is in its tenant's list, and in `desired` exactly if workers are to hold it; none
+// that is gone is in either.
+std::vector<std::string> broken_adapters(const StoreSnapshot& store);
 
 // The life of every job as the event stream tells it.
 class EventHistory {

@@ -2,8 +2,22 @@
 
 #include <algorithm>
 #include <chrono>
+#include <string>
 
 namespace dex::agent {
+
+namespace {
+
+// Cut between characters: a message with half of one is refused whole by whoever reads it, and the
+// beats behind it would be as well.
+void shorten(std::string& text, size_t limit) {
+  if (text.size() <= limit) return;
+  size_t end = limit;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;
+  text.resize(end);
+}
+
+}  // namespace
 
 AttemptLog::AttemptLog(std::string job_id, int64_t epoch)
     : AttemptLog(std::move(job_id), epoch, Options()) {}
@@ -35,7 +49,7 @@ void AttemptLog::add_event(dex::v1::FineTuningEvent event) {
   // One that fits in no beat would block all behind it: its words stay, its figures go.
   if (event.ByteSizeLong() > options_.event_bytes_a_beat) {
     event.clear_data();
-    if (event.message().size() > 1024) event.mutable_message()->resize(1024);
+    shorten(*event.mutable_message(), 1024);
   }
   if (events_.size() >= options_.most_waiting) make_room();
   events_.push_back(std::move(event));

@@ -61,8 +61,27 @@ dex::v1::EvaluationRow row_against(const dex::v1::Gate& gate, const statistics::
   return row;
 }
 
+// Why there is no pair of rows to compare.
+std::string no_pair(const dex::v1::Gate& gate, const std::string& label,
+                    const dex::v1::EvaluationResult& result, const statistics::TaskItems& items) {
+  const auto of_other = [&label](const auto& rows, const auto& subject) {
+    return std::any_of(rows.begin(), rows.end(),
+                       [&](const auto& row) { return subject(row) == label; });
+  };
+  const bool measured =
+      of_other(result.rows(), [](const dex::v1::EvaluationRow& row) { return row.subject(); }) ||
+      of_other(items.rows, [](const statistics::ItemRow& row) { return row.subject; });
+  if (!measured)
+    return gate.adapter() + " was deleted before it could be measured beside the new adapter";
+  if (items.left_out == 0) return "the task gave no such row: its file or an adapter lacks it";
+  return "the task has too many samples to keep the numbers of each, by which adapters are "
+         "compared: " +
+         std::to_string(items.left_out) + " rows found no room; give it fewer";
+}
+
 dex::v1::GateResult judge_against_other(const dex::v1::Gate& gate,
                                         const dex::v1::EvaluationSpec& evaluation,
+                                        const dex::v1::EvaluationResult& result,
                                         const std::optional<statistics::TaskItems>& items) {
   if (!items) return proto::unmeasured_gate(gate, "its task has kept no numbers by item");
   std::map<std::string, std::string> dims;
@@ -70,15 +89,8 @@ dex::v1::GateResult judge_against_other(const dex::v1::Gate& gate,
   const std::string label = proto::label_of_other(evaluation, gate);
   const auto* own = statistics::find_row(*items, gate.metric(), dims, proto::kAdapterSubject);
   const auto* other = statistics::find_row(*items, gate.metric(), dims, label);
-  const bool measured = std::any_of(items->rows.begin(), items->rows.end(),
-                                    [&label](const auto& row) { return row.subject == label; });
-  if (!measured) {
-    return proto::unmeasured_gate(
-        gate, gate.adapter() + " was deleted before it could be measured beside the new adapter");
-  }
   if (own == nullptr || other == nullptr)
-    return proto::unmeasured_gate(gate,
-                                  "the task gave no such row: its file or an adapter lacks it");
+    return proto::unmeasured_gate(gate, no_pair(gate, label, result, *items));
   google::protobuf::RepeatedPtrField<dex::v1::EvaluationRow> rows;
   *rows.Add() = row_against(gate, *own, *other, evaluation);
   return proto::judge_gate(gate, rows);
@@ -127,12 +139,13 @@ std::vector<dex::v1::GateResult> judge_task_gates(const iv1::ClaimedJob& job,
     const int task = proto::task_of_gate(evaluation, gate);
     if (task < 0 || task >= measured.report.results_size()) {
       results.push_back(proto::unmeasured_gate(gate, "its task has no result"));
-    } else if (proto::compares_with_other(gate)) {
-      results.push_back(
-          judge_against_other(gate, evaluation, measured.items.at(static_cast<size_t>(task))));
-    } else {
-      results.push_back(proto::judge_gate(gate, measured.report.results(task).rows()));
+      continue;
     }
+    const dex::v1::EvaluationResult& result = measured.report.results(task);
+    results.push_back(proto::compares_with_other(gate)
+                          ? judge_against_other(gate, evaluation, result,
+                                                measured.items.at(static_cast<size_t>(task)))
+                          : proto::judge_gate(gate, result.rows()));
   }
   return results;
 }

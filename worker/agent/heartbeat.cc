@@ -61,6 +61,7 @@ bool Heartbeat::beat_once() {
 
   // A lease counts from before the beat was sent: the answer's way here must not lengthen it.
   const int64_t sent_ms = clock_.steady_ms();
+  request.set_now_ms(clock_.now_ms());
   const auto reply = client_.heartbeat(request);
   if (!reply.ok()) {
     if (!complained_) {

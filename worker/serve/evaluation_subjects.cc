@@ -1,8 +1,10 @@
 #include "worker/serve/evaluation_subjects.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <system_error>
 
 #include "services/base/files.h"
@@ -14,7 +16,7 @@ namespace dex::serve {
 
 namespace {
 
-constexpr int64_t kLargestWholeJson = 1 << 20;
+constexpr int64_t kLargestWholeJson = 1 << 20, kLargestWeightIndex = 16 << 20;
 
 [[noreturn]] void broken_whole(const std::filesystem::path& folder, const std::string& what) {
   throw std::runtime_error(folder.string() + ": " + what);
@@ -62,16 +64,27 @@ std::string whole_weights_sha256(const SubjectSource& source, const std::string&
   return weights;
 }
 
-// Of the weight files in a model's folder. 0 where there are none: whoever loads it says so.
+// The files that a loader reads the weights from: those that an index names, else the one. Other
+// formats and what an earlier download left lie beside them in many folders.
+std::set<std::string> weight_names(const std::filesystem::path& folder) {
+  const auto text = base::read_file(folder / "model.safetensors.index.json", kLargestWeightIndex);
+  if (!text.ok()) return {"model.safetensors"};
+  const auto index = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  std::set<std::string> names;
+  if (!index.is_object() || !index.contains("weight_map")) return names;
+  for (const auto& [tensor, file] : index["weight_map"].items()) {
+    if (file.is_string()) names.insert(file.get<std::string>());
+  }
+  return names;
+}
+
+// Of a model's weights on the disk. 0 where there are none: whoever loads it says so.
 int64_t weight_bytes(const std::filesystem::path& folder) {
   int64_t bytes = 0;
-  std::error_code error;
-  for (std::filesystem::directory_iterator file(folder, error), end; !error && file != end;
-       file.increment(error)) {
-    if (file->path().extension() != ".safetensors") continue;
-    std::error_code unknown;
-    const auto size = file->file_size(unknown);
-    if (!unknown) bytes += static_cast<int64_t>(size);
+  for (const std::string& name : weight_names(folder)) {
+    std::error_code missing;
+    const auto size = std::filesystem::file_size(folder / name, missing);
+    if (!missing) bytes += static_cast<int64_t>(size);
   }
   return bytes;
 }
@@ -82,12 +95,25 @@ std::string gibibytes(int64_t bytes) {
   return text;
 }
 
-// Adapters are small beside their base; each whole model is as large as it. Mapped weights that do
-// not fit are read from the disk again at every token, and those that are not mapped end the
-// process, so neither is begun.
+// Whether base or adapters are measured in eight bits, or as stored; whole models have weights of
+// their own.
+bool needs_base(const EvaluationSubjects::Options& options, bool int8) {
+  return std::ranges::any_of(options.subjects, [int8](const SubjectSource& source) {
+    return source.int8 == int8 && !is_whole(source.adapter);
+  });
+}
+
+// Adapters are small beside their base; each whole model is as large as it, and the base once more
+// in eight bits about half as large. Mapped weights that do not fit are read from the disk again
+// at every token, and those that are not mapped end the process, so neither is begun.
 void require_memory(const EvaluationSubjects::Options& options) {
   int64_t needed = weight_bytes(options.model);
   std::string sizes = "the base " + gibibytes(needed);
+  const bool twice = needs_base(options, true) && needs_base(options, false);
+  if (twice) {
+    sizes += ", in eight bits " + gibibytes(needed / 2);
+    needed += needed / 2;
+  }
   bool has_whole = false;
   for (const SubjectSource& source : options.subjects) {
     if (!is_whole(source.adapter)) continue;
@@ -97,12 +123,15 @@ void require_memory(const EvaluationSubjects::Options& options) {
     has_whole = true;
   }
   const base::MemoryRoom room = base::memory_room();
-  if (!has_whole || needed <= room.bytes) return;
+  if ((!has_whole && !twice) || needed <= room.bytes) return;
+  const std::string way_out =
+      has_whole ? "a whole model is in memory beside its base, so measure fewer of them in one "
+                  "evaluation"
+                : "measure the subjects in eight bits in an evaluation of their own";
   throw TooLittleMemory("the models of this evaluation need " + gibibytes(needed) + " of memory (" +
                         sizes + "), and " + gibibytes(room.bytes) + " are " +
                         (room.of_container ? "left of the worker's limit" : "free on the worker") +
-                        ": a whole model is in memory beside its base, so measure fewer of them in "
-                        "one evaluation, or give the worker more memory");
+                        ": " + way_out + ", or give the worker more memory");
 }
 
 }  // namespace
@@ -126,9 +155,10 @@ EvaluationSubjects::EvaluationSubjects(const Options& options, const base::Clock
       add_whole(source, options, clock);
       continue;
     }
-    subjects_.push_back(std::make_unique<EngineSubject>(*engine_, text_, load_adapter(source),
-                                                        source.label, trained));
-    subjects_.back()->show_heads(heads, source.adapter);
+    const Answering& of = source.int8 ? int8_base_ : base_;
+    subjects_.push_back(std::make_unique<EngineSubject>(
+        *of.engine, text_, load_adapter(source, *of.model), source.label, trained));
+    if (!source.int8) subjects_.back()->show_heads(heads, source.adapter);
     if (source.dex_lambda_scale) subjects_.back()->scale_lambda(*source.dex_lambda_scale);
     list_.push_back(subjects_.back().get());
   }
@@ -145,56 +175,65 @@ void EvaluationSubjects::load_base(const Options& options, const base::Clock& cl
   text_ = std::move(text).value();
   if (text_.tokenizer == nullptr)
     throw NoTokenizer("--model: its folder has no tokenizer.json, and evaluations read text");
-  model_ = load_serving_model(options.model, parse_dtype(options.dtype), options.weights_sha256,
-                              options.positions);
-  engine_ = engine_of(model_, options, clock);
+  const auto load = [&](Dtype dtype) {
+    return answering(options.model, dtype, options.weights_sha256, options, clock);
+  };
+  if (needs_base(options, true)) int8_base_ = load(Dtype::kInt8);
+  if (needs_base(options, false) || !int8_base_.model) base_ = load(parse_dtype(options.dtype));
 }
 
-std::unique_ptr<Engine> EvaluationSubjects::engine_of(
-    const std::shared_ptr<const ServingModel>& model, const Options& options,
-    const base::Clock& clock) const {
+EvaluationSubjects::Answering EvaluationSubjects::answering(const std::filesystem::path& folder,
+                                                            Dtype dtype,
+                                                            const std::string& weights_sha256,
+                                                            const Options& options,
+                                                            const base::Clock& clock) const {
+  Answering out;
+  out.model = load_serving_model(folder, dtype, weights_sha256, options.positions);
   // Slow machines and long contexts take their time; who is impatient stops the evaluation.
-  return std::make_unique<Engine>(
-      model, text_.tokenizer.get(),
+  out.engine = std::make_unique<Engine>(
+      out.model, text_.tokenizer.get(),
       Engine::Options{.threads = options.threads,
                       .longest_timeout_ms = std::numeric_limits<int64_t>::max() / 2},
       clock);
+  return out;
+}
+
+const std::string& EvaluationSubjects::base_sha256() const {
+  return (base_.model ? base_ : int8_base_).model->weights_sha256;
 }
 
 void EvaluationSubjects::add_whole(const SubjectSource& source, const Options& options,
                                    const base::Clock& clock) {
   int32_t trained = 0;
-  Whole& whole = wholes_.emplace_back();
   try {
     if (source.dex_lambda_scale) {
       broken_whole(source.adapter,
                    "dex_lambda_scale has no effect: its branch is inside its weights");
     }
-    whole.model =
-        load_serving_model(source.adapter, parse_dtype(options.dtype),
-                           whole_weights_sha256(source, model_->weights_sha256), options.positions);
+    wholes_.push_back(answering(source.adapter,
+                                source.int8 ? Dtype::kInt8 : parse_dtype(options.dtype),
+                                whole_weights_sha256(source, base_sha256()), options, clock));
     trained = static_cast<int32_t>(model::load_config(source.adapter).max_position_embeddings);
   } catch (const std::runtime_error& error) {
     throw BrokenAdapter(error.what());
   }
-  whole.engine = engine_of(whole.model, options, clock);
-  auto& subject = subjects_.emplace_back(
-      std::make_unique<EngineSubject>(*whole.engine, text_, nullptr, source.label, trained));
-  subject->show_heads(std::make_shared<HeadsModel>(source.adapter, options.threads), {});
+  auto& subject = subjects_.emplace_back(std::make_unique<EngineSubject>(
+      *wholes_.back().engine, text_, nullptr, source.label, trained));
+  if (!source.int8)
+    subject->show_heads(std::make_shared<HeadsModel>(source.adapter, options.threads), {});
   list_.push_back(subject.get());
 }
 
 std::shared_ptr<const ServingAdapter> EvaluationSubjects::load_adapter(
-    const SubjectSource& source) const {
+    const SubjectSource& source, const ServingModel& of) const {
   if (source.adapter.empty()) return nullptr;
   const TextHashes hashes = {text_.tokenizer->sha256(),
                              text_.chat_template ? text_.chat_template->sha256() : ""};
   try {
     auto adapter = load_serving_adapter(source.adapter, source.adapter.string(),
-                                        source.content_sha256, *model_, hashes);
+                                        source.content_sha256, of, hashes);
     const bool scaled = source.dex_lambda_scale.value_or(1) != 1;
-    return scaled && adapter->is_folded() ? load_branch_apart(std::move(adapter), *model_)
-                                          : adapter;
+    return scaled && adapter->is_folded() ? load_branch_apart(std::move(adapter), of) : adapter;
   } catch (const std::runtime_error& error) {
     throw BrokenAdapter(error.what());
   }

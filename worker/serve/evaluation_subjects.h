@@ -25,6 +25,7 @@ struct SubjectSource {
   std::filesystem::path adapter;  // its folder, or the model's; empty: the base
   std::string content_sha256;     // checked when set
   std::optional<double> dex_lambda_scale;
+  bool int8 = false;  // in eight-bit weights, whatever dtype the others have
 };
 
 // A base model or an adapter that can't be loaded: which of the two, for those who have to say
@@ -50,10 +51,11 @@ class TooLittleMemory : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// The subjects of an evaluation. Base and adapters share one engine, so the base is in memory once;
-// a whole model has weights and an engine of its own, and the base's tokenizer and template, which
-// are in its folder too. Loads everything in its constructor, once it has seen that it fits where
-// there are whole models. One thread.
+// The subjects of an evaluation. Base and adapters share one engine, so the base is in memory once,
+// and once more in eight bits where subjects are measured so; a whole model has weights and an
+// engine of its own, and the base's tokenizer and template, which are in its folder too. Loads
+// everything in its constructor, once it has seen that it fits where there is more than the base.
+// One thread.
 class EvaluationSubjects {
  public:
   struct Options {
@@ -81,23 +83,24 @@ class EvaluationSubjects {
   }
 
  private:
-  // A model that answers beside the base.
-  struct Whole {
+  // A model and what answers with it.
+  struct Answering {
     std::shared_ptr<const ServingModel> model;
     std::unique_ptr<Engine> engine;
   };
 
   void load_base(const Options& options, const base::Clock& clock);
-  [[nodiscard]] std::unique_ptr<Engine> engine_of(const std::shared_ptr<const ServingModel>& model,
-                                                  const Options& options,
-                                                  const base::Clock& clock) const;
+  [[nodiscard]] Answering answering(const std::filesystem::path& folder, Dtype dtype,
+                                    const std::string& weights_sha256, const Options& options,
+                                    const base::Clock& clock) const;
+  [[nodiscard]] const std::string& base_sha256() const;
   void add_whole(const SubjectSource& source, const Options& options, const base::Clock& clock);
-  std::shared_ptr<const ServingAdapter> load_adapter(const SubjectSource& source) const;
+  std::shared_ptr<const ServingAdapter> load_adapter(const SubjectSource& source,
+                                                     const ServingModel& of) const;
 
   TextModel text_;
-  std::shared_ptr<const ServingModel> model_;
-  std::unique_ptr<Engine> engine_;
-  std::vector<Whole> wholes_;
+  Answering base_, int8_base_;  // each there where a subject needs it; one of them always
+  std::vector<Answering> wholes_;
   std::vector<std::unique_ptr<EngineSubject>> subjects_;
   std::vector<evaluate::Subject*> list_;
 };

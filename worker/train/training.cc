@@ -45,8 +45,8 @@ void Training::resume(TrainState state, const at::Tensor& best_values,
                       std::to_string(state_.early.best_step),
                   "checkpoint_dir");
   }
-  last_checkpoint_ = from;
-  if (state_.watchdog.above_in_row == 0) calm_checkpoint_ = from;
+  last_checkpoint_ = WayBack{from.has_filename() ? from : from.parent_path(), state_.step};
+  if (state_.watchdog.above_in_row == 0) calm_checkpoint_ = last_checkpoint_;
   divergence_.reset();
   saved_step_ = state_.step;
   watchdog_.restore(state_.watchdog);
@@ -143,7 +143,7 @@ void Training::update() {
   parts_.session.progress(Phase::kTraining, progress());
 }
 
-const std::filesystem::path& Training::way_back(const Watchdog::Verdict& verdict) const {
+const std::optional<WayBack>& Training::way_back(const Watchdog::Verdict& verdict) const {
   return verdict.code == "loss_diverged" ? calm_checkpoint_ : last_checkpoint_;
 }
 
@@ -152,25 +152,22 @@ void Training::judge(const Watchdog::Verdict& verdict) {
                        : verdict.action == Watchdog::Action::kRollback ? "ROLLBACK"
                        : verdict.action == Watchdog::Action::kFail     ? "FAIL"
                                                                        : "WARN";
-  const std::filesystem::path checkpoint = way_back(verdict);
-  const bool can_go_back = !checkpoint.empty();
+  const std::optional<WayBack> checkpoint = way_back(verdict);
   const bool fails = verdict.action == Watchdog::Action::kFail ||
-                     (verdict.action == Watchdog::Action::kRollback && !can_go_back);
+                     (verdict.action == Watchdog::Action::kRollback && !checkpoint);
   json data = {{"kind", verdict.code}, {"step", state_.step}, {"action", fails ? "FAIL" : action}};
   if (std::isfinite(verdict.value)) data["value"] = verdict.value;
-  if (verdict.action == Watchdog::Action::kRollback && can_go_back) {
-    // "step-<n>" or "step-<n>-<k>": the only names a checkpoint's directory has.
-    data["rolledBackTo"] = std::stoll(checkpoint.filename().string().substr(5));
-  }
+  if (verdict.action == Watchdog::Action::kRollback && checkpoint)
+    data["rolledBackTo"] = checkpoint->step;
   parts_.session.event({fails ? Event::Level::kError : Event::Level::kWarn, "watchdog",
                         verdict.message, data.dump()});
   if (fails) {
-    const std::string last = can_go_back
-                                 ? "; last good checkpoint: " + checkpoint.filename().string()
+    const std::string last = checkpoint
+                                 ? "; last good checkpoint: " + checkpoint->path.filename().string()
                                  : "; there is no checkpoint to go back to";
     throw Failure(Exit::kNonFinite, verdict.code, verdict.message + last);
   }
-  if (verdict.action == Watchdog::Action::kRollback) roll_back(checkpoint);
+  if (verdict.action == Watchdog::Action::kRollback) roll_back(checkpoint->path);
 }
 
 void Training::roll_back(const std::filesystem::path& checkpoint) try {
@@ -184,6 +181,10 @@ void Training::roll_back(const std::filesystem::path& checkpoint) try {
   watchdog_.restore(counters);
   state_.watchdog = counters;
   parts_.checkpoints.go_back(state_.step, state_.best_step);
+  // The job may point to a checkpoint of the way that is left: another attempt would go on there,
+  // in the middle of the rise, and would not know that one going back is spent.
+  write_checkpoint();
+  offer_checkpoint("");
 } catch (const Failure& failure) {
   if (failure.exit() != Exit::kBrokenCheckpoint) throw;
   // The one that the job points to may be whole: that is for the next attempt to find out.

@@ -29,6 +29,13 @@
 
 namespace dex::train {
 
+// A checkpoint that the watchdog may go back to; of one that was resumed from, the folder's name is
+// whoever's who gave it.
+struct WayBack {
+  std::filesystem::path path;
+  int64_t step = 0;
+};
+
 // The loop: updates, evaluations, checkpoints, re-selection, watchdog, reports. Between two updates
 // ("boundary") the whole job is TrainState plus the tensors that a checkpoint holds; what happens
 // in an update is a function of these and of the spec, so a resumed job gives the same bits. One
@@ -60,7 +67,7 @@ class Training {
 
   // Where the job starts: heads as selected, or the state of a checkpoint whose tensors are in
   // place already. `from`: the checkpoint resumed from, to roll back to until this attempt has its
-  // own; empty: none.
+  // own.
   void begin(const evaluate::HeadSets& heads, const std::string& selection_report);
   // `best_values`: as in LoadedCheckpoint.
   void resume(TrainState state, const at::Tensor& best_values, const std::filesystem::path& from);
@@ -97,8 +104,8 @@ class Training {
   void boundary();
   void update();
   void judge(const Watchdog::Verdict& verdict);
-  // The checkpoint to go back to after this verdict; empty: there is none.
-  const std::filesystem::path& way_back(const Watchdog::Verdict& verdict) const;
+  // The checkpoint to go back to after this verdict; nothing: there is none.
+  const std::optional<WayBack>& way_back(const Watchdog::Verdict& verdict) const;
   void roll_back(const std::filesystem::path& checkpoint);
   void reselect();
   void evaluate();
@@ -114,6 +121,7 @@ class Training {
   bool mixed_in() const { return parts_.adaptation.mix == 1; }
   void save(const std::string& request);
   void write_checkpoint();
+  void offer_checkpoint(const std::string& request);  // the newest one, to the session
   void report_update(const Updater::Gradients& gradients, const DataPlan::Update& data,
                      double seconds);
   void end_pass(const DataPlan::Update& data);
@@ -138,7 +146,7 @@ class Training {
   Progress figures_;  // the latest, of the last update
   // The newest, and the newest that was saved while no loss lay above the watchdog's limit: what
   // comes after that one may have diverged already.
-  std::filesystem::path last_checkpoint_, calm_checkpoint_;
+  std::optional<WayBack> last_checkpoint_, calm_checkpoint_;
   int64_t saved_step_ = -1, saved_ms_ = 0;
 };
 

@@ -176,12 +176,14 @@ bool Training::is_best() const {
 void Training::save(const std::string& request) {
   if (saved_step_ == state_.step && request.empty()) return;  // resumed here and not moved since
   const SavedCheckpoint* saved = parts_.checkpoints.last();
-  if (!saved || saved->step != state_.step) {
-    write_checkpoint();
-    saved = parts_.checkpoints.last();
-  }
-  parts_.session.checkpoint({request, saved->path.string(), saved->manifest_sha256, saved->step,
-                             saved->bytes, saved->seconds, ""});
+  if (!saved || saved->step != state_.step) write_checkpoint();
+  offer_checkpoint(request);
+}
+
+void Training::offer_checkpoint(const std::string& request) {
+  const SavedCheckpoint& saved = *parts_.checkpoints.last();
+  parts_.session.checkpoint({request, saved.path.string(), saved.manifest_sha256, saved.step,
+                             saved.bytes, saved.seconds, ""});
 }
 
 void Training::write_checkpoint() {
@@ -196,14 +198,14 @@ void Training::write_checkpoint() {
   const bool best = is_best();
   // A checkpoint of the best weights has them once.
   const bool apart = best_values_.defined() && state_.early.best_step != state_.step;
-  parts_.checkpoints.hold(
-      {parts_.controls.acknowledged(), parts_.controls.offered(), calm_checkpoint_});
+  parts_.checkpoints.hold({parts_.controls.acknowledged(), parts_.controls.offered(),
+                           calm_checkpoint_ ? calm_checkpoint_->path : std::filesystem::path()});
   const SavedCheckpoint saved = parts_.checkpoints.save(state_, parts_.parameters, parts_.optimizer,
                                                         apart ? best_values_ : at::Tensor(), best);
   saved_step_ = state_.step;
   saved_ms_ = parts_.clock.steady_ms();
-  last_checkpoint_ = saved.path;
-  if (state_.watchdog.above_in_row == 0) calm_checkpoint_ = saved.path;
+  last_checkpoint_ = WayBack{saved.path, saved.step};
+  if (state_.watchdog.above_in_row == 0) calm_checkpoint_ = last_checkpoint_;
   speed_.pause(parts_.clock.seconds_since(begin_ms));
   const std::string name = saved.path.filename().string();
   const json data = {{"checkpoint", name},

@@ -2,7 +2,7 @@
 -- Workers: one hash each, and `workers`, a zset of those that are up or draining by last heartbeat.
 -- ARGV: clock, op, worker, and for
 --   register: host, version, pools (spaces between), slots, info (opaque), base models it can run jobs of ('': any)
---   alive: live (opaque: what its engines hold) → also the revisions
+--   alive: live (opaque: what its engines hold), how far its clock is ahead of its scheduler's in ms ('': not told)
 --   drain, gone: –
 -- Replies: OK desired_rev routes_rev draining 0|1 | UNKNOWN (register again) | BADARG text
 local op, id = arg(), arg()
@@ -27,12 +27,14 @@ if op == 'register' then
 elseif not state or state == 'gone' then
   return {'UNKNOWN'}
 elseif op == 'alive' then
-  local live = arg()
+  local live, ahead = arg(), arg()
   call('ZADD', P .. 'workers', fmt(now), id)
   if call('HGET', key, 'live') ~= live then
     call('HSET', key, 'live', live)
     changed()
   end
+  -- For whoever asks how the platform is; no route depends on it.
+  if ahead ~= '' and call('HGET', key, 'clock_ahead_ms') ~= ahead then call('HSET', key, 'clock_ahead_ms', ahead) end
 elseif op == 'drain' then
   if state ~= 'draining' then
     call('HSET', key, 'state', 'draining')

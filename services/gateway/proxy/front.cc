@@ -22,8 +22,8 @@ class Refusal final : public grpc::ServerGenericBidiReactor {
 
 }  // namespace
 
-// A service of the .proto files whose methods all take and give bytes. What protoc generates for
-// raw callback methods, made from the descriptor.
+// A service of the .proto files whose methods all take and give bytes, but for the one that the
+// gateway reads itself. What protoc generates for callback methods, made from the descriptor.
 class Front::NamedService final : public grpc::Service {
  public:
   NamedService(Front& front, const std::string& name) : name_(name) {
@@ -31,6 +31,10 @@ class Front::NamedService final : public grpc::Service {
         google::protobuf::DescriptorPool::generated_pool()->FindServiceByName(name);
     for (int i = 0; i < service->method_count(); ++i) {
       const std::string& path = paths_.emplace_back("/" + name + "/" + service->method(i)->name());
+      if (path == HealthAnswer::kPath) {
+        add_health(front, i, path);
+        continue;
+      }
       AddMethod(new grpc::internal::RpcServiceMethod(
           path.c_str(), grpc::internal::RpcMethod::BIDI_STREAMING, nullptr));
       MarkMethodRawCallback(i, new grpc::internal::CallbackBidiHandler<ByteBuffer, ByteBuffer>(
@@ -43,11 +47,23 @@ class Front::NamedService final : public grpc::Service {
   [[nodiscard]] const std::string& name() const { return name_; }
 
  private:
+  void add_health(Front& front, int index, const std::string& path) {
+    AddMethod(new grpc::internal::RpcServiceMethod(path.c_str(),
+                                                   grpc::internal::RpcMethod::NORMAL_RPC, nullptr));
+    MarkMethodCallback(
+        index, new grpc::internal::CallbackUnaryHandler<v1::GetHealthRequest, v1::Health>(
+                   [&front](grpc::CallbackServerContext* context, const v1::GetHealthRequest* in,
+                            v1::Health* out) { return front.health_.open(context, in, out); }));
+  }
+
   const std::string name_;
   std::deque<std::string> paths_;  // gRPC keeps pointers to them
 };
 
-Front::Front(const Parts& parts) : parts_(parts) {
+Front::Front(const Parts& parts)
+    : parts_(parts),
+      health_({parts.room, parts.scheduler, parts.inference.routes, parts.metrics, parts.version,
+               parts.commit}) {
   for (const auto& name : public_services()) {
     services_.push_back(std::make_unique<NamedService>(*this, name));
   }

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "services/gateway/proxy/health_answer.h"
 #include "services/gateway/proxy/inference_call.h"
 #include "services/rpc/room.h"
 #include "services/rpc/server.h"
@@ -15,11 +16,12 @@
 namespace dex::gateway {
 
 // The gRPC face of the gateway: every public method of dex.v1. InferenceService goes to workers,
-// all other services to the scheduler, also methods of theirs that only the scheduler knows.
+// all other services to the scheduler, also methods of theirs that only the scheduler knows; to
+// GetHealth the gateway adds what it sees.
 // Everything else is UNIMPLEMENTED `NOT_SUPPORTED`, dex.internal.v1 too.
 //
 // Known services are registered under their names, so that reflection lists them; their handlers,
-// like the generic service's, see bytes only. Outlives the server.
+// like the generic service's, see bytes only, but for GetHealth's. Outlives the server.
 class Front final : public grpc::CallbackGenericService {
  public:
   struct Parts {  // all outlive this object
@@ -27,6 +29,7 @@ class Front final : public grpc::CallbackGenericService {
     std::shared_ptr<grpc::Channel> scheduler;
     InferenceCall::Parts inference;
     Metrics& metrics;
+    std::string version, commit;  // of this gateway
   };
   explicit Front(const Parts& parts);
   ~Front() override;
@@ -46,6 +49,7 @@ class Front final : public grpc::CallbackGenericService {
                                          const base::Status& why);
 
   const Parts parts_;
+  HealthAnswer health_;
   std::vector<std::unique_ptr<NamedService>> services_;
 };
 

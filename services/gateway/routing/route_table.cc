@@ -1,6 +1,7 @@
 #include "services/gateway/routing/route_table.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 namespace dex::gateway {
 
@@ -69,6 +70,17 @@ std::vector<RouteTable::Worker> RouteTable::workers(const Target& target) const 
     found.push_back({route.worker(), route.inference_address(),
                      !target.adapter.empty() && contains(route.adapters(), target.adapter),
                      route.running() + route.waiting()});
+  }
+  return found;
+}
+
+std::vector<RouteTable::Worker> RouteTable::every_worker() const {
+  std::vector<Worker> found;
+  std::unordered_set<std::string_view> seen;
+  for (const auto& route : snapshot_.routes()) {
+    if (!seen.insert(route.inference_address()).second) continue;
+    found.push_back(
+        {route.worker(), route.inference_address(), false, route.running() + route.waiting()});
   }
   return found;
 }

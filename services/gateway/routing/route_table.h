@@ -43,6 +43,8 @@ class RouteTable {
   // The workers that serve the target's base, in the snapshot's order. May be empty.
   [[nodiscard]] std::vector<Worker> workers(const Target& target) const;
 
+  // Every worker that is routed to, one an address.
+  [[nodiscard]] std::vector<Worker> every_worker() const;
   [[nodiscard]] bool has_address(std::string_view address) const;
   [[nodiscard]] int64_t revision() const { return snapshot_.revision(); }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains a tiny Llama with transformers and torch.optim and stores the curve: the other half of acceptance item 20.
 
-    .deps/peers/bin/python tests/data/train/make_golden.py
+    .deps/peers/bin/python tests/data/train/make_golden.py [CASE …]      # of all cases, or anew of these alone
 
 Writes, beside this script: model/ (config.json, model.safetensors), rows.jsonl and golden.json. Every update sees all
 rows, each alone and unpadded, so the curve depends on no data order. The formulas are written here a second time on
@@ -11,6 +11,7 @@ purpose (method.md 2.1-2.3, 3.1-3.3); nothing of the project is imported.
 import json
 import math
 import pathlib
+import sys
 
 import torch
 import transformers
@@ -42,8 +43,15 @@ CASES = {
                             rates=(2e-3, 4e-3, 1e-2), weight_decay=0.0, heads=[[0, 1, 3], [2]], seed=3),
     "dex_only": dict(train="dex_only", form="paper", projection="shared", sign=-1, schedule="paper_eq4", anneal=10,
                      w_d_init="linear", rates=(1e-3, 1e-2, 2e-2), weight_decay=0.0, heads=[[0, 3], [1, 2]], seed=3),
-    "diff_v2": dict(train="diff_attention", form="none", mix_in_ratio=0.3, rates=(3e-3, 1e-3, 1e-3), weight_decay=0.0,
-                    heads=[[], []]),
+    "diff_v2": dict(train="diff_attention", form="none", version="V2", mix_in_ratio=0.3, rates=(3e-3, 1e-3, 1e-3),
+                    weight_decay=0.0, heads=[[], []]),
+    "diff_v1": dict(train="diff_attention", form="none", version="V1", mix_in_ratio=0.3, rates=(3e-3, 1e-3, 1e-3),
+                    weight_decay=0.0, heads=[[], []], seed=3),
+    "uniform_map": dict(form="uniform_map", projection="shared", sign=-1, schedule="seed_cosine", start=0.1, end=0.5,
+                        anneal=15, w_d_init="zeros", rates=(2e-3, 2e-2, 1e-2), weight_decay=0.0,
+                        heads=[[0, 3], [1, 2]]),
+    "dense": dict(form="paper", projection="dense", sign=1, schedule="seed_cosine", start=0.05, end=0.3, anneal=15,
+                  w_d_init="zeros", rates=(2e-3, 4e-3, 1e-2), weight_decay=0.0, heads=[[0, 2, 3], [1]]),
 }
 
 
@@ -97,13 +105,24 @@ def philox(counter, key):
     return c
 
 
-def uniform(shape, bound, seed, stream):
-    """U(-bound, bound), element i from word i of the stream."""
-    count, words = math.prod(shape), []
+def units(count, seed, stream):
+    """U[0, 1), number i from word i of the stream."""
+    words = []
     for block in range((count + 3) // 4):
         words += philox((block & 0xFFFFFFFF, block >> 32, stream & 0xFFFFFFFF, stream >> 32),
                         (seed & 0xFFFFFFFF, seed >> 32))
-    return torch.tensor([bound * (2 * w * 2.0**-32 - 1) for w in words[:count]]).float().view(shape)
+    return [word * 2.0**-32 for word in words[:count]]
+
+
+def uniform(shape, bound, seed, stream):
+    return torch.tensor([bound * (2 * u - 1) for u in units(math.prod(shape), seed, stream)]).float().view(shape)
+
+
+def normal(count, deviation, seed, stream):
+    """N(0, deviation^2) by Box and Muller, number i from the units 2i and 2i + 1."""
+    u = units(2 * count, seed, stream)
+    return torch.tensor([deviation * math.sqrt(-2 * math.log(1 - u[i])) * math.cos(2 * math.pi * u[i + 1])
+                         for i in range(0, 2 * count, 2)]).float()
 
 
 class Branch(torch.nn.Module):
@@ -113,7 +132,7 @@ class Branch(torch.nn.Module):
         super().__init__()
         self.case, self.layer, self.step = case, layer, 0
         self.make_projection()
-        if case["form"] in ("head_mean", "prefix_mean"):
+        if case["form"] in ("head_mean", "prefix_mean", "uniform_map"):
             self.gate = torch.nn.Parameter(torch.zeros(HEADS))
         if case["schedule"] in ("paper_eq4", "learned"):
             self.lambda_learn = torch.nn.Parameter(torch.full((1,), case.get("learn_init", 0.0)))
@@ -121,14 +140,21 @@ class Branch(torch.nn.Module):
         mask[case["heads"][layer]] = 1
         self.register_buffer("mask", mask)
 
+    def keep_values(self, v_proj, inputs, values):
+        self.values = values  # [1, T, K*d]
+
     def make_projection(self):
         case, stream = self.case, 0x64657800 + 2 * self.layer  # w_d's stream, w_down's is the next
+        if case["form"] == "uniform_map":
+            return
         if case["projection"] == "bottleneck":
             inner = math.floor(case["width_ratio"] * HEAD_DIM + 0.5)
             self.w_down = torch.nn.Parameter(uniform((HEADS, HEAD_DIM, inner), HEAD_DIM**-0.5, case["seed"], stream + 1))
             self.w_up = torch.nn.Parameter(torch.zeros(HEADS, inner, HEAD_DIM))
             return
-        shape = (HEAD_DIM, HEAD_DIM) if case["projection"] == "shared" else (HEADS, HEAD_DIM, HEAD_DIM)
+        wide = HEADS * HEAD_DIM
+        shape = {"shared": (HEAD_DIM, HEAD_DIM), "per_head": (HEADS, HEAD_DIM, HEAD_DIM), "dense": (wide, wide)}[
+            case["projection"]]
         linear = case["w_d_init"] == "linear"
         start = uniform(shape, HEAD_DIM**-0.5, case["seed"], stream) if linear else torch.zeros(shape)
         self.w_d = torch.nn.Parameter(start)
@@ -137,7 +163,21 @@ class Branch(torch.nn.Module):
         if self.case["projection"] == "bottleneck":
             inner = torch.nn.functional.silu(torch.einsum("bthd,hdm->bthm", o, self.w_down))
             return torch.einsum("bthm,hmd->bthd", inner, self.w_up)
+        if self.case["projection"] == "dense":
+            return (o.flatten(-2) @ self.w_d).unflatten(-1, (HEADS, HEAD_DIM))
         return o @ self.w_d if self.w_d.dim() == 2 else torch.einsum("bthd,hde->bthe", o, self.w_d)
+
+    def difference(self, o):
+        seen = torch.arange(1, o.shape[1] + 1)[:, None, None]  # tokens up to and including this one
+        if self.case["form"] == "uniform_map":
+            means = self.values.unflatten(-1, (-1, HEAD_DIM)).cumsum(dim=1) / seen
+            return self.gate[:, None] * means.repeat_interleave(HEADS // means.shape[2], dim=2)
+        difference = self.projected(o)
+        if self.case["form"] == "head_mean":
+            difference = difference - self.gate[:, None] * o.mean(dim=-2, keepdim=True)
+        if self.case["form"] == "prefix_mean":
+            difference = difference - self.gate[:, None] * o.cumsum(dim=1) / seen
+        return difference
 
     def strength(self):
         t, big_t = self.step, self.case["anneal"]
@@ -152,27 +192,34 @@ class Branch(torch.nn.Module):
 
     def forward(self, o_proj, inputs):
         o = inputs[0].unflatten(-1, (HEADS, HEAD_DIM))
-        difference = self.projected(o)
-        if self.case["form"] == "head_mean":
-            difference = difference - self.gate[:, None] * o.mean(dim=-2, keepdim=True)
-        if self.case["form"] == "prefix_mean":  # of the tokens up to and including this one
-            seen = torch.arange(1, o.shape[1] + 1)[:, None, None]
-            difference = difference - self.gate[:, None] * o.cumsum(dim=1) / seen
-        out = o + self.case["sign"] * self.strength() * self.mask[:, None] * difference
+        out = o + self.case["sign"] * self.strength() * self.mask[:, None] * self.difference(o)
         return (out.flatten(-2),)
 
 
 class SecondMap(torch.nn.Module):
-    """Attention of method diff, V2 with init ZERO (method.md 8.4): O_h - mix*sigmoid(X W_lambda^T)_h*O2_h. W_Q2 stands
-    alone here, not between the rows of W_Q."""
+    """Attention of method diff with init ZERO (method.md 8.4): O_h - mix*share_h*O2_h, where share is sigmoid(X
+    W_lambda^T) in V2, and in V1, whose second map has keys of its own, exp(q1.k1) - exp(q2.k2) + lambda_init. W_Q2 and
+    W_K2 stand alone here, not between the rows of W_Q and W_K."""
 
-    def __init__(self, attention, case):
+    def __init__(self, attention, case, layer):
         super().__init__()
         self.q_proj, self.k_proj, self.v_proj, self.o_proj = (
             getattr(attention, f"{name}_proj") for name in ("q", "k", "v", "o"))
         self.q2 = torch.nn.Parameter(torch.zeros_like(self.q_proj.weight))
-        self.w_lambda = torch.nn.Parameter(torch.zeros(HEADS, self.q_proj.in_features))
-        self.case, self.step = case, 0
+        self.case, self.step, self.layer = case, 0, layer
+        if case["version"] == "V2":
+            self.w_lambda = torch.nn.Parameter(torch.zeros(HEADS, self.q_proj.in_features))
+            return
+        self.k2 = torch.nn.Parameter(self.k_proj.weight.detach().clone())
+        streams = [(0x64696666 << 32) + 4 * layer + place for place in range(4)]
+        self.vectors = torch.nn.ParameterList([normal(HEAD_DIM, 0.1, case["seed"], stream) for stream in streams])
+
+    def share(self, x):
+        """[1, H or 1, T or 1, 1]."""
+        if self.case["version"] == "V2":
+            return torch.sigmoid(x @ self.w_lambda.T).transpose(1, 2)[..., None]
+        q1, k1, q2, k2 = self.vectors
+        return torch.exp(q1 @ k1) - torch.exp(q2 @ k2) + 0.8 - 0.6 * math.exp(-0.3 * self.layer)
 
     def forward(self, hidden_states, position_embeddings, **_):
         x, (cos, sin) = hidden_states, position_embeddings  # [1, T, D], [1, T, d]
@@ -183,18 +230,20 @@ class SecondMap(torch.nn.Module):
             low, high = heads.chunk(2, dim=-1)
             return heads * cos[:, None] + torch.cat([-high, low], dim=-1) * sin[:, None]
 
-        k = turned(self.k_proj(x))
-        v = self.v_proj(x).unflatten(-1, (-1, HEAD_DIM)).transpose(1, 2)
-        k, v = (each.repeat_interleave(HEADS // each.shape[1], dim=1) for each in (k, v))
+        def for_each_query(heads):
+            return heads.repeat_interleave(HEADS // heads.shape[1], dim=1)
+
+        k = for_each_query(turned(self.k_proj(x)))
+        k2 = for_each_query(turned(x @ self.k2.T)) if self.case["version"] == "V1" else k
+        v = for_each_query(self.v_proj(x).unflatten(-1, (-1, HEAD_DIM)).transpose(1, 2))
         future = torch.ones(length, length).triu(1).bool()
 
-        def mixed(q):
-            scores = q @ k.transpose(2, 3) / math.sqrt(HEAD_DIM)
+        def mixed(queries, keys):
+            scores = queries @ keys.transpose(2, 3) / math.sqrt(HEAD_DIM)
             return scores.masked_fill(future, -math.inf).softmax(-1) @ v
 
         mix = min(1.0, self.step / (self.case["mix_in_ratio"] * UPDATES))
-        share = mix * torch.sigmoid(x @ self.w_lambda.T).transpose(1, 2)[..., None]
-        o = mixed(turned(self.q_proj(x))) - share * mixed(turned(x @ self.q2.T))
+        o = mixed(turned(self.q_proj(x)), k) - mix * self.share(x) * mixed(turned(x @ self.q2.T), k2)
         return self.o_proj(o.transpose(1, 2).flatten(-2)), None
 
 
@@ -246,8 +295,8 @@ def train(case, rows):
     base, branch, lambdas, branches, stepped = [], [], [], [], []
     how = case.get("train", "kvo")
     if how.startswith("diff"):
-        for layer in model.model.layers:
-            layer.self_attn = SecondMap(layer.self_attn, case)
+        for index, layer in enumerate(model.model.layers):
+            layer.self_attn = SecondMap(layer.self_attn, case, index)
             stepped.append(layer.self_attn)
     for name, parameter in model.named_parameters():
         kvo = how == "kvo" and any(part in name for part in ("k_proj", "v_proj", "o_proj"))
@@ -262,6 +311,7 @@ def train(case, rows):
     if case["form"] != "none":
         for index, layer in enumerate(model.model.layers):
             branches.append(Branch(case, index))
+            layer.self_attn.v_proj.register_forward_hook(branches[-1].keep_values)
             layer.self_attn.o_proj.register_forward_pre_hook(branches[-1])
         stepped += branches
         for each in branches:
@@ -292,7 +342,7 @@ def train(case, rows):
     result = dict(case, losses=losses, norms=norms)
     result["lambda_learn"] = [parameter.item() for parameter in lambdas]
     result["o_proj_norm"] = [layer.self_attn.o_proj.weight.norm().item() for layer in model.model.layers]
-    maps = [each.w_d if hasattr(each, "w_d") else each.w_up for each in branches]
+    maps = [each.w_d if hasattr(each, "w_d") else each.w_up for each in branches if case["form"] != "uniform_map"]
     result["map_norm"] = [each.norm().item() for each in maps]  # of w_d, of a bottleneck w_up
     result["gate_norm"] = [each.gate.norm().item() for each in branches if hasattr(each, "gate")]
     result["embed_norm"] = model.model.embed_tokens.weight.norm().item()
@@ -304,8 +354,10 @@ def main():
     torch.set_num_threads(1)
     make_model(HERE / "model")
     rows = make_rows()
+    known = json.loads((HERE / "golden.json").read_text())["cases"] if sys.argv[1:] else {}
+    anew = sys.argv[1:] or CASES
     golden = {"source": {"torch": torch.__version__, "transformers": transformers.__version__}, "updates": UPDATES,
-              "cases": {name: train(case, rows) for name, case in CASES.items()}}
+              "cases": {name: train(case, rows) if name in anew else known[name] for name, case in CASES.items()}}
     (HERE / "golden.json").write_text(json.dumps(golden, indent=1) + "\n")
 
 

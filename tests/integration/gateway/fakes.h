@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "dex/internal/v1/routes.grpc.pb.h"
+#include "dex/v1/admin.grpc.pb.h"
 #include "dex/v1/inference.grpc.pb.h"
 #include "tests/unit/services/rpc/file_server.h"
 
@@ -33,12 +34,38 @@ struct Host {
   }
 };
 
-// The scheduler as a gateway sees it: a FileService whose answers a test writes, and routes.
+// An AdminService whose diagnosis a test writes; before, one check that is well.
+class FakeAdmin final : public v1::AdminService::CallbackService {
+ public:
+  explicit FakeAdmin(rpc::Room& room) : room_(room) {
+    health = [](rpc::Call&) {
+      v1::Health found;
+      found.set_version("of the scheduler");
+      auto& check = *found.add_checks();
+      check.set_topic("store");
+      check.set_name("Redis");
+      check.set_severity(v1::Health::SEVERITY_OK);
+      return base::Result<v1::Health>(std::move(found));
+    };
+  }
+  std::function<base::Result<v1::Health>(rpc::Call&)> health;
+
+  grpc::ServerUnaryReactor* GetHealth(grpc::CallbackServerContext* context,
+                                      const v1::GetHealthRequest* in, v1::Health* out) override {
+    return rpc::run(room_, context, in, out, [this](rpc::Call& call) { return health(call); });
+  }
+
+ private:
+  rpc::Room& room_;
+};
+
+// The scheduler as a gateway sees it: services whose answers a test writes, and routes.
 class FakeScheduler final : public internal::v1::RouteService::CallbackService {
  public:
   explicit FakeScheduler(const std::string& address = "127.0.0.1:0") {
-    address_ = host_.listen(
-        address, {{"dex.v1.FileService", &files}, {"dex.internal.v1.RouteService", this}});
+    address_ = host_.listen(address, {{"dex.v1.FileService", &files},
+                                      {"dex.v1.AdminService", &admin},
+                                      {"dex.internal.v1.RouteService", this}});
   }
   ~FakeScheduler() override {
     host_.kill();
@@ -76,6 +103,7 @@ class FakeScheduler final : public internal::v1::RouteService::CallbackService {
   // After the members above: calls end before they go.
   Host host_;
   rpc::Files files{host_.room};
+  FakeAdmin admin{host_.room};
   void kill() { host_.kill(); }
 };
 
@@ -104,6 +132,7 @@ class FakeWorker final : public v1::InferenceService::CallbackService {
 
   [[nodiscard]] const std::string& address() const { return address_; }
   void kill() { host_.kill(); }
+  void drain() { host_.server->set_serving("", false); }  // takes nothing new, by its own word
 
   grpc::ServerUnaryReactor* Generate(grpc::CallbackServerContext* context,
                                      const v1::GenerateRequest* in,

@@ -5,10 +5,10 @@
 namespace dex::model {
 
 std::ostream& operator<<(std::ostream& out, const Command& command) {
-  static const char* const kNames[] = {"submit",     "claim",  "beat",      "finish", "cancel",
-                                       "pause",      "resume", "redrive",   "update", "purge",
-                                       "checkpoint", "tenant", "worker",    "file",   "time",
-                                       "sweep",      "zombie", "reconnect", "restart"};
+  static const char* const kNames[] = {
+      "submit", "claim",     "beat",       "finish",  "cancel",  "pause", "resume", "redrive",
+      "update", "purge",     "checkpoint", "tenant",  "worker",  "file",  "time",   "sweep",
+      "zombie", "reconnect", "restart",    "archive", "adapter", "damage"};
   return out << kNames[static_cast<size_t>(command.kind)] << ":" << command.dice;
 }
 

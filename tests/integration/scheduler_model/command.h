@@ -28,6 +28,9 @@ enum class Kind {
   kZombie,     // a worker sleeps past its lease while the others go on
   kReconnect,  // a scheduler is replaced
   kRestart,    // kill -9 of Redis, which comes back
+  kArchive,
+  kAdapter,
+  kDamage,  // a set is changed by hand, and reconcile mends it
 };
 
 struct Command {

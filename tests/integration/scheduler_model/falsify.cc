@@ -16,25 +16,13 @@ constexpr std::chrono::seconds kShrinkingTime{60};
 
 // Weights: jobs come and end at the same pace, and every rule of the table has its turn.
 rc::Gen<Kind> any_kind() {
-  return rc::gen::weightedElement<Kind>({{170, Kind::kSubmit},
-                                         {220, Kind::kClaim},
-                                         {110, Kind::kBeat},
-                                         {150, Kind::kFinish},
-                                         {35, Kind::kCancel},
-                                         {35, Kind::kPause},
-                                         {35, Kind::kResume},
-                                         {70, Kind::kRedrive},
-                                         {35, Kind::kUpdate},
-                                         {45, Kind::kPurge},
-                                         {30, Kind::kCheckpoint},
-                                         {20, Kind::kTenant},
-                                         {60, Kind::kWorker},
-                                         {40, Kind::kFile},
-                                         {60, Kind::kTime},
-                                         {70, Kind::kSweep},
-                                         {8, Kind::kZombie},
-                                         {4, Kind::kReconnect},
-                                         {2, Kind::kRestart}});
+  return rc::gen::weightedElement<Kind>(
+      {{170, Kind::kSubmit}, {220, Kind::kClaim},   {110, Kind::kBeat},      {150, Kind::kFinish},
+       {35, Kind::kCancel},  {35, Kind::kPause},    {35, Kind::kResume},     {70, Kind::kRedrive},
+       {35, Kind::kUpdate},  {45, Kind::kPurge},    {30, Kind::kCheckpoint}, {20, Kind::kTenant},
+       {60, Kind::kWorker},  {40, Kind::kFile},     {60, Kind::kTime},       {70, Kind::kSweep},
+       {8, Kind::kZombie},   {4, Kind::kReconnect}, {2, Kind::kRestart},     {30, Kind::kArchive},
+       {40, Kind::kAdapter}, {8, Kind::kDamage}});
 }
 
 // Of a list that fails only commands are left out: what a command draws depends on those before it,

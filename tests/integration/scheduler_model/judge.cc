@@ -25,6 +25,7 @@ const std::vector<std::string> kAlways = {
 
 std::vector<std::string> fields_of(const std::string& state) {
   std::vector<std::string> fields = kAlways;
+  fields.insert(fields.end(), {"uses", "archived"});
   if (state == "RUNNING" || state == "CANCELLING") fields.emplace_back("started_ms");
   if (state == "DELAYED") fields.emplace_back("due_ms");
   if (state == "PAUSED") fields.emplace_back("pause_reason");
@@ -49,6 +50,8 @@ class StepJudge {
     workers();
     clocks();
     records();
+    adapters();
+    logs();
     return std::move(wrong_);
   }
 
@@ -193,6 +196,39 @@ class StepJudge {
     compare_with(after_, before_);
     for (const std::string& name : expected_.hashes) {
       if (before_.hash(name) == after_.hash(name)) say(name + " has not changed");
+    }
+  }
+
+  void adapters() {
+    for (const auto& [id, loaded] : expected_.desired) {
+      const Fields& record = after_.hash("adapter:" + id);
+      if ((text_of(record, "desired") == "loaded") != loaded)
+        say(id + (loaded ? " is to be held and is not" : " is to go and is still held"));
+      if (number_of(record, "rev") <= number_of(before_.hash("adapter:" + id), "rev"))
+        say(id + " was changed and kept its revision");
+    }
+    const bool moved =
+        text_of(before_.hash("cfg"), "desired_rev") != text_of(after_.hash("cfg"), "desired_rev");
+    if (moved && !expected_.cfg.contains("desired_rev"))
+      say("workers are told of a change of the adapters, and there is none");
+  }
+
+  // A log grows by what was said, and is cut by an archive alone.
+  void logs() {
+    for (const auto& [id, job] : after_.jobs) {
+      const auto log = after_.streams.find("log:" + id);
+      if (log == after_.streams.end()) continue;  // broken_sets() says so
+      const auto old = before_.jobs.find(id);
+      const auto old_log = before_.streams.find("log:" + id);
+      const bool known = old != before_.jobs.end() && old_log != before_.streams.end();
+      const double grown = number_of(job, "seq") - (known ? number_of(old->second, "seq") : 0);
+      const auto cut = expected_.logs.find(id);
+      const double should = cut != expected_.logs.end()
+                                ? cut->second
+                                : grown + (known ? static_cast<double>(old_log->second.length) : 0);
+      if (static_cast<double>(log->second.length) == should) continue;
+      say(id + " has " + std::to_string(log->second.length) + " log entries, should have " +
+          std::to_string(static_cast<int64_t>(should)));
     }
   }
 

@@ -8,7 +8,8 @@
 namespace dex::model {
 
 // Holds a step against what it should have done: every job whole, the step's entries of the event
-// stream, tenants' accounts, workers, clocks, records of files and adapters. Answers what differs.
+// stream, tenants' accounts, workers, clocks, records of files and adapters, lengths of logs.
+// Answers what differs.
 std::vector<std::string> differences(const Expected& expected, const support::StoreSnapshot& before,
                                      const support::StoreSnapshot& after, int64_t now_ms);
 

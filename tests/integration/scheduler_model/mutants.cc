@@ -206,6 +206,72 @@ std::vector<Mutant> of_the_rest() {
        {{"if now - num(j.finished_ms) < retention then return {'YOUNG', j.state} end", ""}}}};
 }
 
+std::vector<Mutant> of_records() {
+  return {
+      {"hello_opens_no_settle_window",
+       "hello",
+       {{"fmt(math.max(num(c[2]), now + settle))", "fmt(num(c[2]))"}}},
+      {"hello_takes_each_connection_for_a_restart",
+       "hello",
+       {{"if c[1] == run_id then return {'SAME'} end", ""}}},
+      {"archived_goes_back",
+       "archived",
+       {{"math.max(num(j.archived), math.min(seq, num(j.seq)))\nif done > num(j.archived) then put",
+         "math.min(seq, num(j.seq))\nif true then put"}}},
+      {"archived_beyond_the_log", "archived", {{"math.min(seq, num(j.seq))", "seq"}}},
+      {"archived_cuts_what_lies_in_no_archive",
+       "archived",
+       {{"math.min(first_kept, done + 1)", "first_kept"}}},
+      {"archived_cuts_nothing", "archived", {{"if #last == 50 then", "if false then"}}},
+      {"archived_takes_a_job_that_is_about_to_go",
+       "archived",
+       {{"if not j or j.purging then", "if not j then"}}},
+      {"reconcile_forgets_deadlines",
+       "reconcile",
+       {{"if belongs(j, 'deadline') then want[P .. 'deadline'] = j.deadline_ms end", ""}}},
+      {"reconcile_puts_nothing_back", "reconcile", {{"call('ZADD', key, want[key], j.id)\n", ""}}},
+      {"reconcile_trusts_any_score",
+       "reconcile",
+       {{"(not score or num(score) ~= num(want[key]))", "not score"}}},
+      {"reconcile_leaves_strangers",
+       "reconcile",
+       {{"fixes = fixes + call('ZREM', key, ARGV[i])", "fixes = fixes + 0"}}},
+      {"adapter_goes_while_it_is_held",
+       "adapter",
+       {{"if a.desired == 'loaded' then return {'INUSE', ''} end", ""}}},
+      {"adapter_goes_while_a_job_needs_it",
+       "adapter",
+       {{"if user then return {'INUSE', user} end", ""}}},
+      {"adapter_goes_and_stays_in_its_list",
+       "adapter",
+       {{"call('ZREM', P .. 'tadapters:' .. t, id)", ""}}},
+      {"adapter_let_go_is_still_listed",
+       "adapter",
+       {{"call('ZREM', P .. 'desired', id)\n    end", "end"}}},
+      {"adapter_wanted_without_tenant_check",
+       "adapter",
+       {{"if not a or a.tenant ~= t then return {'NOTFOUND'} end\n  remember(t, request_id, sha, "
+         "ttl, id)\n  if a.desired",
+         "if not a then return {'NOTFOUND'} end\n  remember(t, request_id, sha, ttl, id)\n  if "
+         "a.desired"}}},
+      {"the_end_keeps_the_adapters",
+       "lib",
+       {{"for adapter in string.gmatch(j.uses or '', '%S+') do call('ZREM', P .. 'adapteruse:' .. "
+         "adapter, j.id) end",
+         ""}}},
+      {"submit_takes_a_foreign_adapter",
+       "lib",
+       {{"if call('HGET', P .. 'adapter:' .. adapter, 'tenant') ~= t then return adapter end",
+         "if call('EXISTS', P .. 'adapter:' .. adapter) == 0 then return adapter end"}}},
+      {"pause_forgets_its_request", "pause", {{"remember(t, request_id, sha, ttl, id)", ""}}},
+      {"resume_does_again_what_was_done", "resume", {{"if made then return made end", ""}}},
+      {"update_does_again_what_was_done", "reprio", {{"if made then return made end", ""}}},
+      {"purge_does_again_what_was_done", "purge", {{"if made then return made end", ""}}},
+      {"checkpoint_forgets_its_request",
+       "checkpoint",
+       {{"remember(t, request_id, sha, ttl, checkpoint)", ""}}}};
+}
+
 // The scripts as they are compiled in hold lib.lua each.
 std::string edited(const store::Script& script, const Mutant& mutant) {
   std::string text = script.text;
@@ -226,7 +292,8 @@ std::string edited(const store::Script& script, const Mutant& mutant) {
 const std::vector<Mutant>& mutants() {
   static const std::vector<Mutant> all = [] {
     std::vector<Mutant> rows;
-    for (const std::vector<Mutant>& part : {of_attempts(), of_time(), of_submit(), of_the_rest()}) {
+    for (const std::vector<Mutant>& part :
+         {of_attempts(), of_time(), of_submit(), of_the_rest(), of_records()}) {
       rows.insert(rows.end(), part.begin(), part.end());
     }
     return rows;

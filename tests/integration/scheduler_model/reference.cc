@@ -1,6 +1,7 @@
 // What clients ask for; attempts and time are in reference_attempts.cc.
 #include "tests/integration/scheduler_model/reference.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/integration/scheduler_model/answers.h"
@@ -72,6 +73,17 @@ std::string Reference::refused_file(const std::string& tenant, const std::string
   return "";
 }
 
+bool Reference::lacks_adapter(const std::string& tenant, const std::string& uses) const {
+  const std::vector<std::string> ids = support::words_of(uses);
+  return std::any_of(ids.begin(), ids.end(), [&](const std::string& id) {
+    return text_of(before_.hash("adapter:" + id), "tenant") != tenant;
+  });
+}
+
+void Reference::count_up(const std::string& revision) {
+  expected_.cfg[revision] = number_of(before_.hash("cfg"), revision) + 1;
+}
+
 void Reference::make(const std::string& tenant, const store::NewJob& job) {
   Fields made = {{"id", job.id},
                  {"kind", job.kind},
@@ -94,6 +106,7 @@ void Reference::make(const std::string& tenant, const store::NewJob& job) {
   for (const char* counter : {"attempt", "failures", "crashes", "preempts", "ooms", "fulls"}) {
     made[counter] = "0";
   }
+  if (!job.adapters.empty()) made["uses"] = joined(job.adapters);
   requeue(made, static_cast<double>(job.delay_ms));
   expected_.jobs[job.id] = std::move(made);
   event(job.id, "", "", "submit");
@@ -118,6 +131,9 @@ Expected Reference::submit(const std::string& tenant, const Jobs::Submission& su
     }
     const std::string refused = refused_file(tenant, joined(job.files));
     if (!refused.empty()) return refuse("NOFILE", refused);
+    if (lacks_adapter(tenant, joined(job.adapters))) {
+      return refuse("NOADAPTER", "RESOURCE_NOT_FOUND");
+    }
     ids += (ids.empty() ? "" : " ") + job.id;
   }
   const size_t waiting = before_.zset("twait:" + tenant).size();
@@ -208,6 +224,9 @@ Expected Reference::redrive(const std::string& tenant, const std::string& id,
   if (text_of(*job, "purging") == "1") return refuse("PURGING", "JOB_STATE_CONFLICT");
   const std::string refused = refused_file(tenant, text_of(*job, "files"));
   if (!refused.empty()) return refuse("NOFILE", refused);
+  if (lacks_adapter(tenant, text_of(*job, "uses"))) {
+    return refuse("NOADAPTER", "RESOURCE_NOT_FOUND");
+  }
   const std::string& name = text_of(*job, "uniq");
   const auto holder = before_.strings.find("uniq:" + tenant + ":" + name);
   if (!name.empty() && holder != before_.strings.end()) {
@@ -326,6 +345,50 @@ Expected Reference::remove_file(const std::string& tenant, const std::string& id
   if (!before_.zset("fileuse:" + id).empty()) return refuse("INUSE", "FILE_IN_USE");
   remember(tenant, key, id);
   expected_.hashes.insert("file:" + id);
+  return answer("OK delete", "OK");
+}
+
+Expected Reference::archived(const std::string& id, int64_t sequence) {
+  const Fields* job = find(id);
+  if (job == nullptr || text_of(*job, "purging") == "1") return answer("GONE", "GONE");
+  const double last = number_of(*job, "seq"), before = number_of(*job, "archived");
+  const double done = std::max(before, std::min(static_cast<double>(sequence), last));
+  if (done > before) change(id)["archived"] = whole(done);
+  const auto log = before_.streams.find("log:" + id);
+  const double length = log == before_.streams.end() ? 0 : static_cast<double>(log->second.length);
+  if (length >= 50) {  // the last 50 stay, and what lies in no archive yet
+    const double first = std::max(last - length + 1, std::min(last - 49, done + 1));
+    expected_.logs[id] = last - first + 1;
+  }
+  return answer("OK", "OK");
+}
+
+Expected Reference::desire_adapter(const std::string& tenant, const std::string& id, bool loaded,
+                                   const RequestKey& key) {
+  if (known(tenant, key, false)) return std::move(expected_);
+  const Fields& adapter = before_.hash("adapter:" + id);
+  if (text_of(adapter, "tenant") != tenant) return refuse("NOTFOUND", "RESOURCE_NOT_FOUND");
+  remember(tenant, key, id);
+  if ((text_of(adapter, "desired") == "loaded") != loaded) {
+    expected_.hashes.insert("adapter:" + id);
+    expected_.desired[id] = loaded;
+    count_up("desired_rev");
+    count_up("routes_rev");
+  }
+  return answer("OK", "OK");
+}
+
+Expected Reference::forget_adapter(const std::string& tenant, const std::string& id,
+                                   const RequestKey& key) {
+  if (known(tenant, key, false)) return std::move(expected_);
+  const Fields& adapter = before_.hash("adapter:" + id);
+  if (text_of(adapter, "tenant") != tenant) return refuse("NOTFOUND", "RESOURCE_NOT_FOUND");
+  if (text_of(adapter, "desired") == "loaded" || !before_.zset("adapteruse:" + id).empty()) {
+    return refuse("INUSE", "ADAPTER_IN_USE");
+  }
+  remember(tenant, key, id);
+  expected_.hashes.insert("adapter:" + id);
+  count_up("routes_rev");
   return answer("OK delete", "OK");
 }
 

@@ -32,6 +32,8 @@ struct Expected {
   std::map<std::string, std::string> workers;  // id → state, of those that change
   std::map<std::string, double> cfg;           // fields that must have these values
   std::set<std::string> hashes;  // file and adapter records that are made, changed or removed
+  std::map<std::string, bool> desired;  // adapters of which this changes: are workers to hold them?
+  std::map<std::string, double> logs;   // how long a job's log is afterwards, where it may be cut
   // GPU-seconds on a tenant's account.
   struct Charge {
     std::string tenant, pool;
@@ -74,6 +76,11 @@ class Reference {
                     int max_files);
   Expected remove_file(const std::string& tenant, const std::string& id,
                        const store::RequestKey& key);
+  Expected archived(const std::string& id, int64_t sequence);
+  Expected desire_adapter(const std::string& tenant, const std::string& id, bool loaded,
+                          const store::RequestKey& key);
+  Expected forget_adapter(const std::string& tenant, const std::string& id,
+                          const store::RequestKey& key);
   // op: register, alive, drain, gone.
   Expected worker(const std::string& op, const std::string& id);
   Expected sweep();
@@ -97,6 +104,8 @@ class Reference {
   [[nodiscard]] double limit(const std::string& tenant, const char* name, double other) const;
   [[nodiscard]] bool served(const std::string& tenant, const std::string& pool) const;
   [[nodiscard]] std::string refused_file(const std::string& tenant, const std::string& files) const;
+  [[nodiscard]] bool lacks_adapter(const std::string& tenant, const std::string& uses) const;
+  void count_up(const std::string& revision);  // a field of `cfg`
   [[nodiscard]] std::string head(const std::string& pool, const Fields& worker) const;
   [[nodiscard]] bool anybody_takes(const std::string& tenant, const std::string& pool) const;
   void pass_over(const std::string& pool, const std::string& served_tenant, double turn);

@@ -1,6 +1,7 @@
 #include "tests/integration/scheduler_model/world.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "tests/integration/scheduler_model/answers.h"
 #include "tests/integration/scheduler_model/judge.h"
@@ -120,6 +121,15 @@ std::vector<std::string> World::step(const Command& command) {
     case Kind::kRestart:
       restart();
       break;
+    case Kind::kArchive:
+      archive();
+      break;
+    case Kind::kAdapter:
+      ask_for_adapter();
+      break;
+    case Kind::kDamage:
+      damage();
+      break;
   }
   return wrong_;
 }
@@ -140,7 +150,8 @@ void World::observe(const Expected& expected) {
   support::StoreSnapshot after = support::read_store(call_, history_.last());
   add_all(wrong_, differences(expected, current_, after, clock_.now_ms()));
   add_all(wrong_, support::broken_sets(after, clock_.now_ms()));
-  add_all(wrong_, support::missing_adapters(after));
+  add_all(wrong_, support::missing_adapters(after, forgotten_));
+  add_all(wrong_, support::broken_adapters(after));
   add_all(wrong_, history_.add(after.events));
   add_all(wrong_, history_.states(after));
   add_all(wrong_, history_.counters(after));
@@ -265,6 +276,29 @@ store::RequestKey World::request(const std::string& op, const std::string& who, 
   }
   const std::string name = new_name(op + "-");
   return {name, name};
+}
+
+std::optional<store::RequestKey> World::said_before(const std::string& op, std::string& who) {
+  std::vector<std::pair<std::string, store::RequestKey>> used;
+  for (const auto& [key, made] : requests_) {
+    const size_t colon = key.find(':');
+    const std::string id = key.substr(colon + 1);
+    if (id.starts_with(op + "-") && made.digest.starts_with(op))
+      used.emplace_back(key.substr(0, colon), store::RequestKey{id, made.digest});
+  }
+  if (used.empty()) return std::nullopt;
+  std::pair<std::string, store::RequestKey> again = dice_.of(used);
+  if (dice_.chance(45)) again.second.digest += "x";
+  who = again.first;
+  return again.second;
+}
+
+store::RequestKey World::request_again(const std::string& op, std::string& who, int percent,
+                                       int again) {
+  if (dice_.chance(again)) {
+    if (auto key = said_before(op, who)) return *std::move(key);
+  }
+  return request(op, who, percent);
 }
 
 size_t World::live() const {

@@ -3,9 +3,12 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "scheduler/store/adapter_repository.h"
 #include "scheduler/store/file_repository.h"
 #include "scheduler/store/job_repository.h"
 #include "scheduler/store/worker_repository.h"
@@ -40,10 +43,11 @@ class World {
  private:
   struct Scheduler {
     explicit Scheduler(store::Store::Options options)
-        : shard(std::move(options)), jobs(shard), files(shard), workers(shard) {}
+        : shard(std::move(options)), jobs(shard), files(shard), adapters(shard), workers(shard) {}
     store::Store shard;
     store::JobRepository jobs;
     store::FileRepository files;
+    store::AdapterRepository adapters;
     store::WorkerRepository workers;
   };
   // An attempt as its worker remembers it; it may have been lost since.
@@ -72,13 +76,25 @@ class World {
   void pause();
   void resume();
   void redrive();
+  // Something that a redrive can be refused for.
+  void obstruct_redrive(int aim);
   void update();
   void purge();
   void ask_checkpoint();
   void set_tenant();
   void worker_says();
+
+  // world_records.cc
   void put_file();
   void remove_file();
+  void archive();
+  void ask_for_adapter();
+  void desire_adapter(const std::string& id, bool loaded);
+  void forget_adapter(const std::string& id);
+  std::vector<std::string> adapters_of(const std::string& tenant) const;  // empty: of all
+  void damage();
+  // Changes one member of one set by hand. What it did, in words; empty: there was none.
+  std::string spoil();
 
   void move_clock();
   void sweep();
@@ -93,6 +109,11 @@ class World {
   std::string job_in(const std::vector<std::string>& states);
   std::string owner_of(const std::string& job);  // mostly
   store::RequestKey request(const std::string& op, const std::string& tenant, int percent);
+  // The same, but with a chance of `again` percent one that some tenant has used, which is `tenant`
+  // then.
+  store::RequestKey request_again(const std::string& op, std::string& tenant, int percent,
+                                  int again);
+  std::optional<store::RequestKey> said_before(const std::string& op, std::string& tenant);
   [[nodiscard]] size_t live() const;
 
   support::RedisServer& server_;
@@ -107,6 +128,7 @@ class World {
   support::EventHistory history_;
   Requests requests_;
   std::vector<Attempt> attempts_;
+  std::set<std::string> forgotten_;  // adapters that were deleted
   std::vector<std::string> wrong_;
   int made_ = 0;
 };

@@ -29,10 +29,15 @@ store::NewJob World::random_job(const std::string& who) {
   job.hold = dice_.chance(12);
   job.max_fail = dice_.pick(3);
   job.max_crash = dice_.pick(3);
-  job.unique_name = dice_.chance(30) ? "u" + std::to_string(dice_.pick(3)) : "";
+  job.unique_name = dice_.chance(45) ? "u" + std::to_string(dice_.pick(4)) : "";
   job.cost_gpu_seconds = dice_.pick(50);
   job.gpus = 1 + dice_.pick(2);
-  if (dice_.chance(50)) job.adapter = "ft:b:t::" + job.id;
+  if (dice_.chance(75)) job.adapter = "ft:b:t::" + job.id;
+  if (const auto made = adapters_of(""); !made.empty() && dice_.chance(15)) {
+    const auto own = adapters_of(who);
+    job.adapters = {!own.empty() && dice_.chance(85) ? dice_.of(own) : dice_.of(made)};
+    if (dice_.chance(10)) job.adapters = {"ft:b:t::none"};
+  }
   if (dice_.chance(20)) job.base_model = dice_.chance(50) ? "a" : "b";
   if (dice_.chance(5)) job.files.emplace_back("file-missing");
   if (!dice_.chance(40)) return job;
@@ -111,6 +116,10 @@ void World::beat(Attempt& attempt) {
                        "sha", attempt.beats};
   }
   if (dice_.chance(30)) beat.events = {{0, "INFO", "metrics", "m", "d"}};
+  // So many that the log is cut when it is archived.
+  if (dice_.chance(25)) {
+    beat.events.assign(static_cast<size_t>(40 + dice_.pick(85)), {0, "INFO", "metrics", "m", "d"});
+  }
   if (dice_.chance(1)) beat.events.assign(129, {0, "INFO", "metrics", "m", "d"});
   Scheduler& at = scheduler();
   act(
@@ -184,8 +193,8 @@ void World::pause() {
       {"RUNNING"},    {"RUNNING"},    {"READY", "DELAYED"},
       {"CANCELLING"}, {"CANCELLING"}, {"PAUSED", "SUCCEEDED"}};
   const std::string id = job_in(dice_.of(states));
-  const std::string who = owner_of(id);
-  const store::RequestKey key = request("pause", who, 50);
+  std::string who = owner_of(id);
+  const store::RequestKey key = request_again("pause", who, 50, 20);
   Scheduler& at = scheduler();
   act(
       "pause", reference().pause(who, id, key),
@@ -197,18 +206,19 @@ void World::resume() {
       {"PAUSED"},     {"PAUSED"},     {"RUNNING", "READY"},
       {"CANCELLING"}, {"CANCELLING"}, {"SUCCEEDED", "FAILED"}};
   const std::string id = job_in(dice_.of(states));
-  const std::string who = owner_of(id);
-  const store::RequestKey key = request("resume", who, 50);
+  std::string who = owner_of(id);
+  const store::RequestKey key = request_again("resume", who, 50, 20);
   Scheduler& at = scheduler();
   act(
       "resume", reference().resume(who, id, key),
       [&] { return answer_of(at.jobs.resume(who, id, key)); }, Repeat::kHalf);
 }
 
-// Most jobs that are redriven have nothing against it, so these are looked for.
+// Most jobs that are redriven have nothing against it, so others are looked for, and made: a name
+// that is taken, a file that is gone, a mark, a redrive that was, a full queue.
 void World::redrive() {
   const int aim = dice_.pick(100);
-  const bool again = aim >= 55 && aim < 75;
+  const bool again = aim >= 52 && aim < 60;
   const auto fits = [&](const Fields& job) {
     const std::string name = "uniq:" + text_of(job, "tenant") + ":" + text_of(job, "uniq");
     const bool failed = text_of(job, "state") == "FAILED";
@@ -219,18 +229,22 @@ void World::redrive() {
                return !current_.hashes.contains("file:" + file);
              });
     }
-    if (aim < 55) return failed && text_of(job, "purging") == "1";
+    if (aim < 52) return failed && text_of(job, "purging") == "1";
     if (again) return !text_of(job, "op_id").empty();
     const std::string& owner = text_of(job, "tenant");
     const bool full = static_cast<double>(current_.zset("twait:" + owner).size()) >=
                       support::number_of(current_.hash("tenant:" + owner), "max_queued");
-    return failed && (aim >= 85 || full);
+    return failed && (aim >= 78 || full);
   };
   std::vector<std::string> fitting;
   for (const auto& [other, job] : current_.jobs) {
     if (fits(job)) fitting.push_back(other);
   }
-  const std::string id = fitting.empty() ? job_in({"FAILED"}) : dice_.of(fitting);
+  if (fitting.empty() && aim < 78 && dice_.chance(70)) return obstruct_redrive(aim);
+  const std::vector<std::string> others =
+      aim >= 78 ? std::vector<std::string>{"FAILED"}
+                : std::vector<std::string>{"SUCCEEDED", "CANCELLED", "READY"};
+  const std::string id = fitting.empty() ? job_in(others) : dice_.of(fitting);
   const std::string who = owner_of(id);
   std::string op_id = new_name("op-");
   if (again && !fitting.empty()) op_id = text_of(current_.jobs.at(id), "op_id");
@@ -242,10 +256,16 @@ void World::redrive() {
       [&] { return answer_of(at.jobs.redrive(who, id, operation, deadline_ms)); }, Repeat::kHalf);
 }
 
+void World::obstruct_redrive(int aim) {
+  if (aim >= 20 && aim < 40) return remove_file();
+  if (aim >= 40 && aim < 52) return purge();
+  submit();
+}
+
 void World::update() {
   const std::string id = dice_.chance(20) ? job_in({"SUCCEEDED", "FAILED", "CANCELLED"})
                                           : job_in({"READY", "READY", "RUNNING", "DELAYED"});
-  const std::string who = owner_of(id);
+  std::string who = owner_of(id);
   store::JobRepository::Update update;
   const auto job = current_.jobs.find(id);
   if (job != current_.jobs.end() && dice_.chance(30)) update.etag = text_of(job->second, "rev");
@@ -253,7 +273,7 @@ void World::update() {
   if (dice_.chance(70)) update.priority = dice_.pick(10);
   if (dice_.chance(20)) update.metadata = "m" + std::to_string(dice_.pick(3));
   if (dice_.chance(20)) update.name = "n" + std::to_string(dice_.pick(3));
-  const store::RequestKey key = request("update", who, 60);
+  const store::RequestKey key = request_again("update", who, 60, 20);
   Scheduler& at = scheduler();
   // Without a request_id the first call's own change makes the etag of the second an old one.
   const bool repeatable = !key.id.empty() || update.etag.empty();
@@ -273,7 +293,7 @@ void World::purge() {
                                     : job_in({"SUCCEEDED", "FAILED", "CANCELLED"});
   if (commit && !marked.empty() && dice_.chance(60)) id = dice_.of(marked);
   if (dice_.chance(15)) id = "ftjob-none";
-  const std::string who = dice_.chance(30) ? "" : owner_of(id);
+  std::string who = dice_.chance(30) ? "" : owner_of(id);
   Scheduler& at = scheduler();
   if (!commit) {
     const int64_t retention_ms =
@@ -283,7 +303,8 @@ void World::purge() {
         [&] { return answer_of(at.jobs.purge_mark(who, id, retention_ms)); }, Repeat::kHalf);
     return;
   }
-  const store::RequestKey key = who.empty() ? store::RequestKey{} : request("purge", who, 50);
+  const store::RequestKey key =
+      who.empty() ? store::RequestKey{} : request_again("purge", who, 90, 60);
   // Without a request_id the second commit finds no job.
   act(
       "purge", reference().purge_commit(who, id, key),
@@ -295,9 +316,9 @@ void World::ask_checkpoint() {
   static const std::vector<std::vector<std::string>> states = {
       {"RUNNING"}, {"RUNNING"}, {"RUNNING"}, {"CANCELLING", "READY"}, {"SUCCEEDED", "FAILED"}};
   const std::string id = job_in(dice_.of(states));
-  const std::string who = owner_of(id);
+  std::string who = owner_of(id);
   const std::string checkpoint = new_name("ckpt-");
-  const store::RequestKey key = request("checkpoint", who, 60);
+  const store::RequestKey key = request_again("checkpoint", who, 60, 25);
   Scheduler& at = scheduler();
   act(
       "checkpoint", reference().ask_checkpoint(who, id, checkpoint, key),
@@ -342,51 +363,6 @@ void World::worker_says() {
   // known any more.
   const bool repeatable = op == "alive" || op == "drain";
   act("worker", reference().worker(op, who), call, repeatable ? Repeat::kHalf : Repeat::kNever);
-}
-
-void World::put_file() {
-  const std::string who = tenant();
-  const store::RequestKey key = request("upload", who, 100);
-  store::FileRecord file;
-  file.id = new_name("file-");
-  file.state = dice_.chance(85) ? "READY" : "PROCESSING";
-  file.sha256 = "sha" + std::to_string(dice_.pick(3));
-  Scheduler& at = scheduler();
-  act(
-      "file", reference().put_file(who, key, file.id, 2),
-      [&] { return answer_of(at.files.put(who, key, file, 2)); }, Repeat::kHalf);
-}
-
-// Often one that a failed job would need again, so that a redrive can find it gone.
-void World::remove_file() {
-  std::vector<std::string> all = {"file-missing"};
-  std::vector<std::string> used;
-  for (const auto& [name, file] : current_.hashes) {
-    if (!name.starts_with("file:")) continue;
-    all.push_back(name.substr(5));
-    if (!current_.zset("fileuse:" + all.back()).empty()) used.push_back(all.back());
-  }
-  std::vector<std::string> failed;
-  for (const auto& [other, job] : current_.jobs) {
-    if (text_of(job, "state") != "FAILED") continue;
-    for (const std::string& file : support::words_of(text_of(job, "files"))) {
-      if (current_.hashes.contains("file:" + file)) failed.push_back(file);
-    }
-  }
-  const int aim = dice_.pick(100);
-  const std::string id = aim < 40 && !used.empty()     ? dice_.of(used)
-                         : aim < 80 && !failed.empty() ? dice_.of(failed)
-                                                       : dice_.of(all);
-  const std::string owner = text_of(current_.hash("file:" + id), "tenant");
-  const std::string who = owner.empty() || dice_.chance(15) ? tenant() : owner;
-  const store::RequestKey key = request("delete", who, 50);
-  Scheduler& at = scheduler();
-  const Expected expected = reference().remove_file(who, id, key);
-  // Without a request_id the second call finds no file.
-  const bool repeatable = !key.id.empty() || expected.reply != "OK";
-  act(
-      "file", expected, [&] { return answer_of(at.files.remove(who, id, key)); },
-      repeatable ? Repeat::kHalf : Repeat::kNever);
 }
 
 }  // namespace dex::model

@@ -1,4 +1,5 @@
 // GetHealth on a real store, before and after somebody has changed its settings.
+#include "services/base/clock.h"
 #include "tests/integration/scheduler_surface/surface_fixture.h"
 
 namespace dex::server {
@@ -39,6 +40,27 @@ TEST_F(HealthTest, ADurableStoreWithAWorker) {
   EXPECT_NE(check_of(found, "w1").finding().find("serves small-model"), std::string::npos);
   ASSERT_GT(found.promises_size(), 0);
   EXPECT_TRUE(found.promises(0).kept());
+}
+
+TEST_F(HealthTest, AWorkersClockThatIsWrong) {
+  enlist("w1", {"small-model"});
+  const auto beat_at = [&](int64_t now_ms) {
+    iv1::HeartbeatRequest beat;
+    beat.set_worker_id("w1");
+    beat.set_now_ms(now_ms);
+    ASSERT_TRUE(call(*workers_, &iv1::WorkerService::Stub::Heartbeat, beat).ok());
+  };
+  base::SystemClock clock;
+  beat_at(clock.now_ms());
+  EXPECT_EQ(check_of(health(), "scheduler and workers").severity(), v1::Health::SEVERITY_OK);
+  beat_at(clock.now_ms() + 600'000);
+  EXPECT_EQ(check_of(health(), "worker w1").severity(), v1::Health::SEVERITY_WARN);
+  EXPECT_NE(check_of(health(), "worker w1").finding().find("ahead of the scheduler"),
+            std::string::npos);
+  beat_at(0);  // an older agent's beat, which tells nothing: what is known stays
+  EXPECT_EQ(check_of(health(), "worker w1").severity(), v1::Health::SEVERITY_WARN);
+  beat_at(clock.now_ms());
+  EXPECT_EQ(check_of(health(), "worker w1").name(), "") << "it was set";
 }
 
 TEST_F(HealthTest, SettingsThatLoseJobsAreFoundWhileItRuns) {

@@ -54,6 +54,35 @@ TEST(EvaluationFlagsTest, AnAdapterMayComeWithAScaleOfItsLambda) {
   EXPECT_THAT(make_evaluation_spec(flags).status().message(), HasSubstr("dex_lambda_scale"));
 }
 
+TEST(EvaluationFlagsTest, EachSubjectMayHaveATwinInEightBits) {
+  EvaluationFlags flags;
+  flags.adapters = {"ft:small:default:night:01@0.5"};
+  flags.task = "perplexity";
+  flags.file = "a.txt";
+  flags.against_int8 = true;
+  const auto spec = make_evaluation_spec(flags);
+  ASSERT_TRUE(spec.ok()) << spec.status().to_string();
+  ASSERT_EQ(spec->subjects_size(), 4);
+  for (const int i : {0, 2}) {
+    EXPECT_FALSE(spec->subjects(i).has_dtype());
+    v1::EvaluationSubject twin = spec->subjects(i);
+    twin.set_dtype(v1::EvaluationSubject::DTYPE_INT8);
+    EXPECT_EQ(twin.SerializeAsString(), spec->subjects(i + 1).SerializeAsString()) << i;
+  }
+  EXPECT_EQ(spec->subjects(3).dex_lambda_scale(), 0.5);
+
+  const support::TemporaryDirectory directory;
+  std::ofstream(directory / "spec.json")
+      << R"({"subjects": [{"model": "small", "label": "mine"}]})";
+  std::ofstream(directory / "eight.json")
+      << R"({"subjects": [{"model": "small", "dtype": "DTYPE_INT8"}]})";
+  flags.adapters.clear();
+  flags.spec_file = directory / "spec.json";
+  EXPECT_EQ(make_evaluation_spec(flags)->subjects(1).label(), "mine-int8");
+  flags.spec_file = directory / "eight.json";
+  EXPECT_EQ(make_evaluation_spec(flags).status().reason(), "CONFLICTING_FIELDS");
+}
+
 TEST(EvaluationFlagsTest, WhatIsMissingOrUnknownIsSaid) {
   EvaluationFlags flags;
   EXPECT_THAT(make_evaluation_spec(flags).status().message(), HasSubstr("--model"));

@@ -200,6 +200,32 @@ TEST(EvaluationSpecTest, AScaleOfLambdaIsBoundedAndNamesItsSubject) {
   EXPECT_EQ(spec.subjects(3).label(), std::string(55, 'x') + "-lambda-0");
 }
 
+TEST(EvaluationSpecTest, EightBitsAreASubjectsOwnAndNotForHeads) {
+  const std::string eight = "subjects { model: \"m\" dtype: DTYPE_INT8 } ";
+  const std::string task = R"(tasks { icl { file: "f" } } )";
+  const std::string heads = R"(tasks { head_analysis { file: "f" } })";
+  EXPECT_THAT(faults(kBase + eight + task), ElementsAre());
+  EXPECT_THAT(faults(kBase + task + heads), ElementsAre());
+  EXPECT_THAT(faults(kBase + eight + task + heads),
+              ElementsAre("CONFLICTING_FIELDS tasks[1].head_analysis"));
+  auto odd = evaluation(kBase + task);
+  odd.mutable_subjects(0)->set_dtype(static_cast<v1::EvaluationSubject::Dtype>(77));
+  const auto problems = check_evaluation(odd, smollm2());
+  ASSERT_EQ(problems.size(), 1U);
+  EXPECT_EQ(problems[0].field, "subjects[0].dtype");
+
+  auto spec =
+      evaluation(kBase + eight + R"(
+    subjects { adapter: "ft:m:t:night:1" dtype: DTYPE_INT8 }
+    subjects { adapter: "ft:m:t:)" +
+                 std::string(64, 'x') + R"(:1" dex_lambda_scale: 0 dtype: DTYPE_INT8 } )" + task);
+  fill_evaluation(spec, {});
+  EXPECT_EQ(spec.subjects(0).label(), "base");
+  EXPECT_EQ(spec.subjects(1).label(), "base-int8");
+  EXPECT_EQ(spec.subjects(2).label(), "night-int8");
+  EXPECT_EQ(spec.subjects(3).label(), std::string(55, 'x') + "-lam-int8");
+}
+
 TEST(EvaluationSpecTest, FilesAreListedByWhereTheyStand) {
   const auto files = evaluation_files(evaluation(
       R"(tasks { answers { file: "a" } } tasks { multiple_choice { file: "b" shots_file: "c" } }

@@ -78,6 +78,31 @@ TEST(GateControlsTest, OtherGroupsAndWeightsAreNoControl) {
   EXPECT_THAT(control_differences(spec_of(input("code")), of_before), IsEmpty());
 }
 
+// One that waits longer sees more of the rows, and the best of a run is not its last.
+TEST(GateControlsTest, AnotherRuleOfStoppingEarlyIsNoControl) {
+  auto early = input("code");
+  early.spec.mutable_early_stopping()->set_enabled(true);
+  const auto differences = [&early](auto change) {
+    auto control = control_of(early, "code");
+    change(control.spec);
+    return control_differences(spec_of(early), spec_of(control));
+  };
+  EXPECT_THAT(differences([](auto&) {}), IsEmpty());
+  EXPECT_THAT(differences([](auto& spec) { spec.mutable_early_stopping()->set_patience(5); }),
+              ElementsAre("early_stopping.patience is 3, and 5 there"));
+  EXPECT_THAT(
+      differences([](auto& spec) { spec.mutable_early_stopping()->set_restore_best(false); }),
+      ElementsAre("early_stopping.restore_best is true, and false there"));
+  EXPECT_THAT(differences([](auto& spec) { spec.mutable_evaluation()->set_every_steps(7); }),
+              ElementsAre(StartsWith("evaluation.every_steps is ")));
+  EXPECT_THAT(differences([](auto& spec) { spec.clear_early_stopping(); }),
+              ElementsAre("early_stopping.enabled is true, and false there"));
+  // Where nothing stops early, evaluations change nothing that is trained.
+  auto seldom = control_of(input("code"), "code");
+  seldom.spec.mutable_evaluation()->set_every_steps(7);
+  EXPECT_THAT(control_differences(spec_of(input("code")), spec_of(seldom)), IsEmpty());
+}
+
 // Rivals have rates of their own; the data order is compared all the same.
 TEST(GateControlsTest, RivalsAreComparedByTheirDataOrder) {
   auto lora = input("code");

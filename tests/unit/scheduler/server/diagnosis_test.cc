@@ -33,6 +33,7 @@ store::WorkerRecord worker(const std::string& id, iv1::EngineStatus::State engin
   record.models = {"small-model"};
   record.info = registered.SerializeAsString();
   record.live = live.SerializeAsString();
+  record.clock_ahead_ms = -100;
   return record;
 }
 
@@ -155,6 +156,28 @@ TEST(DiagnosisTest, ClocksTenMinutesApart) {
   EXPECT_THAT(check.finding(), HasSubstr("600000 ms apart"));
   seen.now_ms = seen.store->now_ms + 5000;
   EXPECT_EQ(check_of(diagnose(seen), "scheduler and store").severity(), Health::SEVERITY_WARN);
+}
+
+TEST(DiagnosisTest, ClocksOfWorkers) {
+  Observed seen = well();
+  seen.workers[1].clock_ahead_ms = 1900;
+  EXPECT_EQ(check_of(diagnose(seen), "scheduler and workers").finding(),
+            "2 workers, at most 1900 ms apart");
+
+  seen.workers[0].clock_ahead_ms = -600'000;
+  const Health health = diagnose(seen);
+  const auto wrong = check_of(health, "worker w1");
+  EXPECT_EQ(wrong.topic(), "clock");
+  EXPECT_EQ(wrong.severity(), Health::SEVERITY_WARN) << "no lease depends on it";
+  EXPECT_THAT(wrong.finding(), HasSubstr("600000 ms behind the scheduler"));
+  EXPECT_THAT(wrong.remedy(), HasSubstr("machine")) << "where it is to be set";
+  EXPECT_EQ(check_of(health, "worker w2").name(), "");
+  EXPECT_EQ(check_of(health, "scheduler and workers").name(), "") << "not all are well";
+  seen.workers[0].clock_ahead_ms = 2000;
+  EXPECT_THAT(check_of(diagnose(seen), "worker w1").finding(), HasSubstr("ahead of"));
+
+  for (auto& worker : seen.workers) worker.clock_ahead_ms.reset();  // of an older version
+  EXPECT_EQ(check_of(diagnose(seen), "scheduler and workers").name(), "") << "nobody told";
 }
 
 TEST(DiagnosisTest, AStoreThatIsAway) {

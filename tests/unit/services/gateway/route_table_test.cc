@@ -104,5 +104,20 @@ TEST_F(RouteTableTest, WorkersAreThoseThatServeTheBase) {
   EXPECT_FALSE(table_.has_address("w3:1"));
 }
 
+TEST_F(RouteTableTest, AWorkerOfTwoBasesIsOneWorker) {
+  auto routes = snapshot();
+  auto* again = routes.add_routes();
+  again->set_worker("w1");
+  again->set_inference_address("w1:1");
+  again->set_base("large");
+  const RouteTable table(std::move(routes));
+  const auto workers = table.every_worker();
+  ASSERT_EQ(workers.size(), 2);
+  EXPECT_EQ(workers[0].id, "w1");
+  EXPECT_EQ(workers[0].address, "w1:1");
+  EXPECT_EQ(workers[1].id, "w2");
+  EXPECT_TRUE(RouteTable().every_worker().empty());
+}
+
 }  // namespace
 }  // namespace dex::gateway

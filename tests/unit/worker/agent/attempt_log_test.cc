@@ -107,6 +107,19 @@ TEST(AttemptLogTest, OneEventTooLargeForABeatKeepsItsWordsOnly) {
   EXPECT_FALSE(beat.events(0).has_head_selection_complete());
 }
 
+// A string with half a character makes the whole beat unreadable, and the attempt loses its lease.
+TEST(AttemptLogTest, WordsAreCutBetweenCharacters) {
+  AttemptLog log("j", 1, {.events_a_beat = 10, .event_bytes_a_beat = 1000, .most_waiting = 100});
+  std::string words = "x";
+  while (words.size() < 2000) words += "é";
+  log.add_event(event(words));
+  const std::string cut = log.beat().events(0).message();
+  EXPECT_EQ(cut.size(), 1023u) << "two bytes a character behind the first";
+  EXPECT_EQ(cut, words.substr(0, 1023));
+  iv1::AttemptBeat read;
+  EXPECT_TRUE(read.ParseFromString(log.beat().SerializeAsString()));
+}
+
 TEST(AttemptLogTest, AnOutageDropsOldMetricsFirst) {
   AttemptLog log("j", 1, {.events_a_beat = 100, .event_bytes_a_beat = 10'000, .most_waiting = 10});
   log.add_event(event("kept"));

@@ -4,8 +4,10 @@
 #include <google/protobuf/util/json_util.h>
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -14,6 +16,7 @@
 #include "services/statistics/item_rows.h"
 #include "tests/support/content_of.h"
 #include "tests/unit/worker/serve/evaluation_fixture.h"
+#include "worker/serve/evaluate_command.h"
 #include "worker/serve/evaluation_messages.h"
 #include "worker/serve/evaluation_report.h"
 
@@ -139,6 +142,52 @@ TEST_F(EvaluationFramesTest, NumbersByItemArePublishedATask) {
                 .size(),
             1U)
       << "a later attempt goes on with what the first has kept";
+}
+
+// A subject in eight bits has weights beside the others', and the numbers of `dex-engine evaluate
+// --dtype int8`.
+TEST_F(EvaluationFramesTest, ASubjectInEightBitsIsMeasuredBesideTheSameAsStored) {
+  auto asked = start("attempt-1");
+  asked.mutable_spec()->mutable_subjects(1)->set_dtype(pb::EvaluationSubject::DTYPE_INT8);
+  const Said said = run(asked);
+  ASSERT_EQ(said.result.outcome(), internal::v1::OUTCOME_SUCCESS) << said.result.message();
+  const auto report = load_report(dir / "attempt-1/final", "checksums.json",
+                                  said.result.result().manifest_sha256());
+  std::map<std::string, pb::EvaluationRow> rows;
+  for (const auto& row : report.results(0).rows()) rows[row.subject() + " " + row.metric()] = row;
+  const auto alone = [&](const std::string& dtype) {
+    EvaluateCommand command;
+    command.task = "perplexity";
+    command.model = dir / "models" / support::kTinyModel;
+    command.file = dir / "wiki";
+    command.perplexity.context_length = 128;
+    command.threads = 1;
+    command.dtype = dtype;
+    command.json = true;
+    std::ostringstream out, log;
+    EXPECT_EQ(run_evaluation(command, signals, clock, out, log), 0) << log.str();
+    const auto parsed = nlohmann::json::parse(out.str());
+    for (const auto& row : parsed.at("rows"))
+      if (row.at("metric") == "loss") return row.at("value").get<double>();
+    return std::nan("");
+  };
+  EXPECT_EQ(rows.at("base loss").value(), alone(""));
+  EXPECT_EQ(rows.at("again loss").value(), alone("int8"));
+  EXPECT_NE(rows.at("again loss").value(), rows.at("base loss").value());
+  EXPECT_NEAR(rows.at("again loss").delta(),
+              rows.at("again loss").value() - rows.at("base loss").value(), 1e-9);
+}
+
+// The file is sparse: no worker has so much memory, and no disk needs to hold it.
+TEST_F(EvaluationFramesTest, TheBaseInEightBitsBesideItselfHasToFit) {
+  auto asked = start("attempt-1");
+  asked.mutable_spec()->mutable_subjects(1)->set_dtype(pb::EvaluationSubject::DTYPE_INT8);
+  std::filesystem::resize_file(dir / "models" / support::kTinyModel / "model.safetensors",
+                               uintmax_t{1} << 42);
+  const Said said = run(asked);
+  EXPECT_EQ(said.result.code(), "out_of_memory") << said.result.message();
+  EXPECT_THAT(said.result.message(), HasSubstr("in eight bits 2048.0 GiB"));
+  EXPECT_THAT(said.result.message(), HasSubstr("in an evaluation of their own"));
 }
 
 TEST_F(EvaluationFramesTest, NeedlesSayWhatAttentionFallsOn) {

@@ -135,5 +135,25 @@ TEST_F(WholeSubjectTest, ModelsThatDoNotFitAreRefusedBeforeOneIsRead) {
   EXPECT_THAT(said.result.message(), HasSubstr("measure fewer of them in one evaluation"));
 }
 
+// Mistral's folders have all weights twice, and of an earlier download files may be left: what no
+// loader reads needs no memory. Sparse files as above.
+TEST_F(WholeSubjectTest, WhatIsNotLoadedNeedsNoMemory) {
+  const auto asked = with_whole(published("same", /*changed=*/false), "attempt-1");
+  const auto large = [this](const std::string& name) {
+    std::ofstream(base() / name).put('x');
+    fs::resize_file(base() / name, uintmax_t{1} << 42);
+  };
+  large("consolidated.safetensors");
+  EXPECT_TRUE(rows(run(asked)).contains("full loss"));
+
+  // An index names what is read; this one is of no whole model, which the loader finds out.
+  fs::rename(base() / "model.safetensors", base() / "model-00001-of-00001.safetensors");
+  large("model.safetensors");
+  std::ofstream(base() / "model.safetensors.index.json")
+      << R"({"weight_map": {"model.norm.weight": "model-00001-of-00001.safetensors"}})";
+  const Said said = run(with_whole(dir / "same", "attempt-2"));
+  EXPECT_EQ(said.result.outcome(), internal::v1::OUTCOME_RELEASE) << said.result.message();
+}
+
 }  // namespace
 }  // namespace dex::serve

@@ -57,9 +57,15 @@ JobSpec spec_of(const nlohmann::json& golden, JobSpec spec) {
     spec.dex.bottleneck_activation =
         model::parse_activation(golden.at("activation").get<std::string>());
     spec.dex.width_ratio = golden.at("width_ratio");
-    spec.dex.allow_large_projection = true;  // of a model this small
   }
-  spec.mix_in_ratio = golden.value("mix_in_ratio", spec.mix_in_ratio);  // V2 and ZERO by default
+  spec.dex.allow_large_projection = branch;  // of a model this small
+  spec.mix_in_ratio = golden.value("mix_in_ratio", spec.mix_in_ratio);
+  if (golden.contains("version")) {
+    using Second = model::SecondMapOptions;
+    spec.dex.second_map = {
+        golden.at("version") == "V1" ? Second::Version::kV1 : Second::Version::kV2,
+        Second::Init::kZero};
+  }
   auto& h = spec.hyperparameters;
   h.learning_rate = golden.at("rates").at(0);
   h.branch_learning_rate = golden.at("rates").at(1);
@@ -87,7 +93,7 @@ void expect_model(const std::filesystem::path& folder, const nlohmann::json& exp
   auto weights = model::load_weights(folder, config, {.dtype = at::kFloat});
   const double embed_norm = expected.at("embed_norm"), base_norm = expected.at("base_norm");
   EXPECT_NEAR(weights.embed.norm().item<double>(), embed_norm, 1e-4 * embed_norm);
-  if (config.attention != model::Attention::kSecondMapV2) return;
+  if (!config.has_second_map()) return;
   double squares = 0;
   for (model::LayerWeights& layer : weights.layers) {
     for (const auto& [name, tensor] : model::layer_places(layer)) {
@@ -104,7 +110,8 @@ void expect_branch(const model::Adapter& adapter, size_t l, const nlohmann::json
     EXPECT_NEAR(tensor.norm().item<double>(), norm, 1e-3 * norm) << key << " of layer " << l;
   };
   const model::BranchTensors& branch = adapter.adaptation.layers[l].branch;
-  near(branch.w_d.defined() ? branch.w_d : branch.w_up, "map_norm");
+  if (adapter.adaptation.options.has_projection())
+    near(branch.w_d.defined() ? branch.w_d : branch.w_up, "map_norm");
   if (branch.gate.defined()) near(branch.gate, "gate_norm");
   if (expected.at("lambda_learn").empty()) return;
   EXPECT_NEAR(adapter.lambda[l], expected.at("lambda_learn")[l].get<double>(), 1e-4);
@@ -140,7 +147,8 @@ TEST_P(GoldenTest, TwentyUpdatesEqualAnIndependentRun) {
 INSTANTIATE_TEST_SUITE_P(Cases, GoldenTest,
                          ::testing::Values("paper", "head_mean", "kvo_only", "lora", "adapter",
                                            "full", "lora+dex", "full+dex", "prefix_mean",
-                                           "bottleneck_silu", "dex_only", "diff_v2"),
+                                           "bottleneck_silu", "dex_only", "diff_v2", "diff_v1",
+                                           "uniform_map", "dense"),
                          [](const auto& info) {
                            std::string text = info.param;
                            for (char& c : text) c = c == '+' ? '_' : c;

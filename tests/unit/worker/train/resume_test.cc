@@ -364,5 +364,30 @@ TEST_F(ResumeTest, NonFiniteUpdatesAreSkippedRolledBackOnceThenEndTheJob) {
             (std::vector<std::string>{"SKIP", "SKIP", "ROLLBACK", "SKIP", "SKIP", "FAIL"}));
 }
 
+// The checkpoint that such an end names is whole and untouched: at sane rates the job goes on from
+// it as if nothing had happened.
+TEST_F(ResumeTest, TheLastGoodCheckpointGoesOnAfterANonFiniteEnd) {
+  run_until(long_spec("straight"), -1);
+  const auto stopped = run_until(long_spec("first"), 17);
+  const auto from_there = [&](const std::string& attempt) {
+    JobSpec spec = long_spec(attempt);
+    spec.attempt = 2;
+    spec.checkpoint_dir = stopped.checkpoints.back().path;
+    spec.checkpoint_manifest_sha256 = stopped.checkpoints.back().manifest_sha256;
+    return spec;
+  };
+  JobSpec diverging = from_there("second");
+  diverging.hyperparameters.learning_rate = 1e30;
+  diverging.checkpoints.every_steps = 1000;  // none of what has diverged
+  const Failure failure = failure_of(diverging);
+  EXPECT_EQ(failure.exit(), Exit::kNonFinite);
+  EXPECT_EQ(failure.code(), "non_finite_loss");
+  EXPECT_THAT(failure.what(), HasSubstr("last good checkpoint: step-17"));
+  EXPECT_FALSE(fs::exists(directory_ / "second/final"));
+  const auto resumed = run_until(from_there("third"), -1);
+  EXPECT_EQ(resumed.data("training_start").at(0).at("resumedFromStep"), 17);
+  expect_same_bits(directory_ / "straight", directory_ / "third");
+}
+
 }  // namespace
 }  // namespace dex::train::testing
