@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "scheduler/core/presets.h"
 #include "tests/unit/scheduler/core/resolve_input.h"
 
 namespace dex::core {
