@@ -92,24 +92,24 @@ TEST(SpecIoTest, RowsAreDrawnByGroupsWithWeights) {
   EXPECT_EQ(parse_spec_json(start("{}"), "spec.json").hyperparameters.group_by, GroupBy::kNone);
   const auto read =
       parse_spec_json(
-          hyper(R"("groupBy": "GROUP_BY_TAG", "groupWeights": {"law": 0.5, "(none)": 1000
-})"),
+          hyper(
+              R"json("groupBy": "GROUP_BY_TAG", "groupWeights": {"law": 0.5, "(none)": 1000})json"),
           "spec.json")
           .hyperparameters;
-EXPECT_EQ(read.group_by, GroupBy::kTag);
-EXPECT_EQ(read.group_weights, (std::map<std::string, double>{{"(none)", 1000}, {"law", 0.5}}));
-EXPECT_EQ(parse_spec_json(hyper(R"("groupBy": "GROUP_BY_LANGUAGE")"), "spec.json")
-              .hyperparameters.group_by,
-          GroupBy::kLanguage);
-for (const char* by : {R"("groupBy": "GROUP_BY_NONE", )", ""}) {
-  expect_refused(hyper(std::string(by) + R"("groupWeights": {"law": 2})"),
-                 "hyperparameters.group_weights: needs hyperparameters.group_by TAG or LANGUAGE");
-}
-for (const char* weight : {"0", "-1", "1001", "\"NaN\"", "\"Infinity\""}) {
-  expect_refused(
-      hyper(R"("groupBy": "GROUP_BY_TAG", "groupWeights": {"law": )" + std::string(weight) + "}"),
-      "hyperparameters.group_weights: must be between 0.001 and 1000 for each group");
-}
+  EXPECT_EQ(read.group_by, GroupBy::kTag);
+  EXPECT_EQ(read.group_weights, (std::map<std::string, double>{{"(none)", 1000}, {"law", 0.5}}));
+  EXPECT_EQ(parse_spec_json(hyper(R"("groupBy": "GROUP_BY_LANGUAGE")"), "spec.json")
+                .hyperparameters.group_by,
+            GroupBy::kLanguage);
+  for (const char* by : {R"("groupBy": "GROUP_BY_NONE", )", ""}) {
+    expect_refused(hyper(std::string(by) + R"("groupWeights": {"law": 2})"),
+                   "hyperparameters.group_weights: needs hyperparameters.group_by TAG or LANGUAGE");
+  }
+  for (const char* weight : {"0", "-1", "1001", "\"NaN\"", "\"Infinity\""}) {
+    expect_refused(
+        hyper(R"("groupBy": "GROUP_BY_TAG", "groupWeights": {"law": )" + std::string(weight) + "}"),
+        "hyperparameters.group_weights: must be between 0.001 and 1000 for each group");
+  }
 }
 
 TEST(SpecIoTest, OnlyAMethodThatSelectsHeadsMayEndThere) {
