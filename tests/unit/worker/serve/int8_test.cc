@@ -190,7 +190,7 @@ TEST_F(Int8Test, WhatIsNotFoldedStandsBesideTheRoundedWeights) {
                           testing::kDexOnlyGelu, testing::kLoraPrefix, testing::kAllLora,
                           testing::kAttentionLora, testing::kBottleneckAdapter}) {
     SCOPED_TRACE(which);
-    const auto& options = testing::tiny_options().at(static_cast<size_t>(which));
+    const auto options = testing::tiny_options().at(static_cast<size_t>(which));
     const model::Adapter adapter = testing::tiny_adapter(options, 50, model->weights_sha256);
     const auto found = scores(served(adapter, *model));
     expect_scores_of(rounded(weights), rounded(adapter.adaptation), found);
