@@ -230,15 +230,15 @@ std::vector<Example> general_examples(const TextModel& model) {
   return out;
 }
 
-// As the training rows are encoded, but for their length: heads are measured on the first tokens,
-// where there is something to predict among them.
-std::vector<Example> load_calibration(const JobSpec& spec, const model::Config& config) {
+// As the rows of a job that trains on them: whoever measures takes the first tokens of each.
+std::vector<Example> load_calibration(const JobSpec& spec, const model::Config& config,
+                                      int32_t max_seq_length) {
   checked_hash(spec.calibration_path, spec.calibration_sha256);
   JobSpec as_calibration = spec;
   as_calibration.hyperparameters.truncation = text::Truncation::kRight;
   const Loader loader(as_calibration, config);
-  const int64_t limit =
-      std::min<int64_t>(spec.calibration.seq_length, config.max_position_embeddings);
+  const int64_t limit = std::min<int64_t>(std::max(spec.calibration.seq_length, max_seq_length),
+                                          config.max_position_embeddings);
   data::EncodedDataset loaded = loader.load(spec.calibration_path, static_cast<int32_t>(limit), "");
   std::vector<Example> rows = examples_of(loaded);
   if (rows.empty()) bad_data(spec.calibration_path, "too_few_rows: no row is left to measure on");
@@ -307,7 +307,9 @@ Dataset load_dataset(const JobSpec& spec, const model::Config& config, Session& 
   if (out.train.empty()) {
     bad_data(spec.training_path, "too_few_rows: no row is left to train on");
   }
-  if (!spec.calibration_path.empty()) out.calibration = load_calibration(spec, config);
+  if (!spec.calibration_path.empty()) {
+    out.calibration = load_calibration(spec, config, out.max_seq_length);
+  }
   report(out, training, session);
   report_warnings(out, training, session);
   return out;
