@@ -42,7 +42,7 @@ TEST(ResolveTest, MethodsWithoutABranchHaveTheirOwnDefaults) {
   EXPECT_DOUBLE_EQ(config.spec().hyperparameters().learning_rate(), 2e-4);
   EXPECT_FALSE(config.spec().hyperparameters().has_branch_learning_rate());
   EXPECT_EQ(config.sources().at("lora.alpha"), "USER");
-  EXPECT_EQ(config.sources().at("lora.r"), "AUTO");
+  EXPECT_EQ(config.sources().at("lora.r"), "AUTO (brief)");
   EXPECT_EQ(config.spec().hyperparameters().warmup_ratio(), 0.03);
 
   in.spec.mutable_adapter();
