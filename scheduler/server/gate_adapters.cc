@@ -33,8 +33,12 @@ base::Status FineTuningJobs::check_gate_adapters(const std::string& tenant,
     if (!proto::compares_with_other(gate)) continue;
     const std::string at = "gates[" + std::to_string(i) + "].", field = at + "adapter";
     const auto record = parts_.adapters.get(tenant, gate.adapter());
-    if (!record.ok())
-      return base::Status(record.status()).with_violation(field, record.status().message());
+    if (!record.ok()) {
+      const base::Status& found = record.status();
+      if (found.code() != base::Code::kNotFound) return found;
+      return base::Status(found.code(), found.reason(), field + ": " + found.message())
+          .with_violation(field, found.message());
+    }
     const std::string base = base_of_adapter(record->id);
     if (base != model.name())
       return gate_mismatch(field, "is one of " + base + ", not of " + model.name());

@@ -42,7 +42,7 @@ class DifferentialTest : public testing::Test {
     shared_ = std::make_unique<Shared>();
     shared_->text = (shared_->directory / "wiki.test.raw").string();
     std::ofstream text(shared_->text);
-    for (int i = 0; i < 60; ++i)
+    for (int i = 0; i < 120; ++i)
       text << "The cat number " << i << " sat on the mat and saw " << i * 7 << " birds .\n";
     text.close();
     shared_->platform.start();

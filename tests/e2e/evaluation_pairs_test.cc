@@ -163,7 +163,7 @@ TEST_F(EvaluationPairsTest, TwoEvaluationsAreComparedAsOneWouldAndCanBeDeleted) 
       EXPECT_EQ(row.at("value_b"), loss_of(b, "control").at("value"));
     }
   }
-  EXPECT_TRUE(seen);
+  EXPECT_TRUE(seen) << outcome.out;
   EXPECT_EQ(outcome.code, worse ? 7 : 0);
   EXPECT_THAT(platform_->plain_ctl({"evaluations", "compare", id_a, id_b}).out, HasSubstr("B - A"));
 
