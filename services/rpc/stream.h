@@ -99,10 +99,14 @@ class StreamCall : public grpc::ServerWriteReactor<Message>, public LiveCall {
     close_locked(status, /*flush=*/true);
   }
 
+  // The reason first: what a producer answers to the stop must not win over it.
   void end(base::Status why) override {
+    const auto alive = weak_from_this().lock();
+    {
+      const std::lock_guard lock(mutex_);
+      close_locked(why, /*flush=*/false);
+    }
     call().request_stop();
-    const std::lock_guard lock(mutex_);
-    close_locked(why, /*flush=*/false);
   }
 
   void OnWriteDone(bool ok) override {

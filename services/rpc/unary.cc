@@ -12,9 +12,11 @@ void UnaryCall::answer(const base::Status& status) {
   Finish(last_word(status));
 }
 
+// The reason first: what a handler answers to the stop must not win over it.
 void UnaryCall::end(base::Status why) {
-  call().request_stop();
+  const auto alive = weak_from_this().lock();
   if (patient_ && claim()) answer(why);
+  call().request_stop();
 }
 
 void UnaryCall::drain() {
