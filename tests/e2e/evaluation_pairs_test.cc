@@ -146,8 +146,9 @@ TEST_F(EvaluationPairsTest, TwoEvaluationsAreComparedAsOneWouldAndCanBeDeleted) 
                                  "control");
   const Outcome outcome = platform_->ctl({"evaluations", "compare", id_a, id_b});
   ASSERT_TRUE(outcome.code == 0 || outcome.code == 7) << outcome.err;
+  const auto differences = outcome.json().at("differences");
   bool worse = false, seen = false;
-  for (const auto& row : outcome.json().at("differences")) {
+  for (const auto& row : differences) {
     worse = worse || row.at("verdict") == "VERDICT_WORSE";
     if (row.at("subject_a") == "base") {
       EXPECT_EQ(row.at("delta"), 0.0) << "the same base on the same text";
