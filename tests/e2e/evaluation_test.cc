@@ -146,7 +146,8 @@ TEST_F(EvaluationTest, EightBitsAreMeasuredBesideTheSameAsStored) {
   const Outcome compared = platform_->ctl(
       {"evaluations", "compare", id, id, "--subject-a", "adapter", "--subject-b", "adapter-int8"});
   bool found = false;
-  for (const auto& row : compared.json().at("differences")) {
+  const auto differences = compared.json().at("differences");
+  for (const auto& row : differences) {
     if (row.at("metric") != "loss" || !row.value("dims", nlohmann::json::object()).empty())
       continue;
     found = true;

@@ -206,7 +206,7 @@ TEST_F(StreamTest, AProducerWaitsOnlySoLongForAReaderThatTakesNothing) {
 
 TEST_F(StreamTest, AProducerThatWaitsGoesWithTheCall) {
   start();
-  files_->stream_options.queue = 8;
+  files_->stream_options.queue = 64;  // half of it is more than goes out without a reader
   auto held = std::make_shared<int>();
   const std::weak_ptr<int> watched = held;
   Event waits;
