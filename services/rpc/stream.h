@@ -99,14 +99,19 @@ class StreamCall : public grpc::ServerWriteReactor<Message>, public LiveCall {
     close_locked(status, /*flush=*/true);
   }
 
-  // The reason first: what a producer answers to the stop must not win over it.
+  // The reason first, then the stop, then the word to the client: what a producer answers to the
+  // stop does not win over the reason, and whoever hears of the end finds the stop fired.
   void end(base::Status why) override {
     const auto alive = weak_from_this().lock();
     {
       const std::lock_guard lock(mutex_);
-      close_locked(why, /*flush=*/false);
+      queue_.clear();
+      if (!last_) last_ = std::move(why);
+      space_.notify_all();
     }
     call().request_stop();
+    const std::lock_guard lock(mutex_);
+    proceed_locked();
   }
 
   void OnWriteDone(bool ok) override {

@@ -12,11 +12,12 @@ void UnaryCall::answer(const base::Status& status) {
   Finish(last_word(status));
 }
 
-// The reason first: what a handler answers to the stop must not win over it.
+// Claimed first, so that what a handler answers to the stop does not win over the reason.
 void UnaryCall::end(base::Status why) {
   const auto alive = weak_from_this().lock();
-  if (patient_ && claim()) answer(why);
+  const bool answers = patient_ && claim();
   call().request_stop();
+  if (answers) answer(why);
 }
 
 void UnaryCall::drain() {
