@@ -166,8 +166,10 @@ base::Result<v1::PreviewHeadSelectionRequest> make_preview(const PreviewFlags& f
 
 std::string selection_text(const v1::HeadSelectionReport& report) {
   std::string out;
-  if (const std::string reasons = reasons_text(report); !reasons.empty()) {
-    out += "chosen by: " + reasons + "; share by layer, %:";
+  if (report.layers_size() > 0) {
+    const std::string reasons = reasons_text(report);
+    if (!reasons.empty()) out += "chosen by: " + reasons + "; ";
+    out += "share by layer, %:";
     for (const auto& layer : report.layers()) out += " " + fixed(100 * layer.selected_ratio(), 0);
     out += "\n";
   }

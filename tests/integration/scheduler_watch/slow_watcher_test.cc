@@ -111,7 +111,7 @@ class SlowWatcherTest : public SchedulerTest {
 
 TEST_F(SlowWatcherTest, IsToldToComeBackAndFastOnesDoNotWaitForIt) {
   // Far more than a queue of 256 and the windows of two connections take.
-  constexpr int kBeats = 200, kEvents = 3, kFast = 4, kBeatsALook = 5;
+  constexpr int kBeats = 400, kEvents = 3, kFast = 4, kBeatsALook = 5;
   constexpr size_t kBytes = 16 << 10;
   const auto job = running();
   const auto crowded = client(), quiet = client();
