@@ -7,6 +7,7 @@
 #include <optional>
 #include <sstream>
 #include <system_error>
+#include <utility>
 
 #include "tests/support/content_of.h"
 
@@ -28,6 +29,9 @@ std::optional<Process> read_process(const fs::path& folder, char& state) {
   std::istringstream rest(stat.substr(close + 1));
   Process process;
   rest >> state >> process.parent;
+  std::string skipped;
+  for (int field = 5; field < 22; ++field) rest >> skipped;
+  rest >> process.started;
   process.pid = std::stoi(id);
   // comm, between the brackets: at most 15 characters, as long as the longest program of ours.
   const size_t open = stat.find('(');
@@ -56,7 +60,9 @@ std::vector<Process> all_processes() {
     auto process = read_process(entry.path(), state);
     if (process && state != 'Z') found.push_back(*std::move(process));
   }
-  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.pid < b.pid; });
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.started, a.pid) < std::pair(b.started, b.pid);
+  });
   return found;
 }
 

@@ -9,10 +9,12 @@ namespace dex::support {
 
 struct Process {
   pid_t pid = 0, parent = 0;
-  std::string name;  // of its program, cut after 15 characters by the kernel
+  int64_t started = 0;  // clock ticks since the machine's start
+  std::string name;     // of its program, cut after 15 characters by the kernel
 };
 
-// Every process of the machine but the dead that nobody has waited for, by rising pid.
+// Every process of the machine but the dead that nobody has waited for, oldest first: pids begin
+// anew after the largest.
 std::vector<Process> all_processes();
 // The children of `parent` whose program has this name, youngest last.
 std::vector<pid_t> children_of(pid_t parent, const std::string& name);

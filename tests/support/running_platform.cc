@@ -117,7 +117,7 @@ Outcome RunningPlatform::plain_ctl(const std::vector<std::string>& args, int64_t
 std::vector<pid_t> RunningPlatform::processes(const std::string& name) const {
   const auto all = all_processes();
   std::set<pid_t> family = {dexd_->pid()};
-  // Parents have smaller pids than children but after a wrap; a few rounds find every generation.
+  // Parents are older than their children but for those begun in the same tick: a few rounds.
   for (int round = 0; round < 4; ++round) {
     for (const auto& process : all) {
       if (family.contains(process.parent)) family.insert(process.pid);
