@@ -36,13 +36,8 @@ class Side {
       : spec(stored_evaluation(record.spec)), record_(record), layout_(layout) {}
 
   base::Status open() {
-    if (record_.state != "SUCCEEDED") {
-      return base::failed_precondition("JOB_STATE_CONFLICT",
-                                       "The evaluation '" + record_.id + "' is " + record_.state +
-                                           ": what it measured is there once it has SUCCEEDED.")
-          .with_metadata("state", record_.state);
-    }
-    DEX_ASSIGN_OR_RETURN(const auto published, published_checksums(record_, layout_));
+    DEX_ASSIGN_OR_RETURN(const auto published,
+                         evaluation_checksums(record_, layout_, "what it measured is"));
     for (const auto& [name, hash] : published) names_.insert(name);
     return {};
   }

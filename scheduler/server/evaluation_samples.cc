@@ -118,13 +118,8 @@ base::Result<v1::ListEvaluationSamplesResponse> evaluation_samples(const store::
   DEX_ASSIGN_OR_RETURN(const SamplePlace from, parse_place(request.page_token()));
   const v1::EvaluationSpec spec = stored_evaluation(record.spec);
   DEX_RETURN_IF_ERROR(check_names(spec, request));
-  if (record.state != "SUCCEEDED") {
-    return base::failed_precondition("JOB_STATE_CONFLICT",
-                                     "The evaluation '" + record.id + "' is " + record.state +
-                                         ": its samples are there once it has SUCCEEDED.")
-        .with_metadata("state", record.state);
-  }
-  DEX_ASSIGN_OR_RETURN(const auto published, published_checksums(record, layout));
+  DEX_ASSIGN_OR_RETURN(const auto published,
+                       evaluation_checksums(record, layout, "its samples are"));
   SamplePage page(request, most);
   for (int task = from.task; task < spec.tasks_size(); ++task) {
     const std::string name = "samples-" + std::to_string(task + 1) + ".jsonl";

@@ -38,6 +38,17 @@ base::Result<std::map<std::string, std::string>> published_checksums(const store
   return checksums;
 }
 
+base::Result<std::map<std::string, std::string>> evaluation_checksums(
+    const store::JobRecord& record, const DataLayout& layout, const std::string& what) {
+  if (record.state != "SUCCEEDED") {
+    return base::failed_precondition("JOB_STATE_CONFLICT",
+                                     "The evaluation '" + record.id + "' is " + record.state +
+                                         ": " + what + " there once it has SUCCEEDED.")
+        .with_metadata("state", record.state);
+  }
+  return published_checksums(record, layout);
+}
+
 base::Result<std::string> published_file(const store::JobRecord& record, const DataLayout& layout,
                                          const std::string& name) {
   DEX_ASSIGN_OR_RETURN(const auto checksums, published_checksums(record, layout));

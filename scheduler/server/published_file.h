@@ -17,6 +17,11 @@ namespace dex::server {
 base::Result<std::map<std::string, std::string>> published_checksums(const store::JobRecord& record,
                                                                      const DataLayout& layout);
 
+// The same of an evaluation in any state; before it has SUCCEEDED FAILED_PRECONDITION
+// JOB_STATE_CONFLICT, saying that `what` ("its samples are") will be there then.
+base::Result<std::map<std::string, std::string>> evaluation_checksums(
+    const store::JobRecord& record, const DataLayout& layout, const std::string& what);
+
 // Reads `name` of what a SUCCEEDED job published, held against its checksum in the same way.
 base::Result<std::string> published_file(const store::JobRecord& record, const DataLayout& layout,
                                          const std::string& name);
