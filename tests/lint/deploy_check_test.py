@@ -16,7 +16,7 @@ from pathlib import Path
 REPOSITORY = Path()
 NOTE = 'printf "%s\\n" "$(basename "$0") $*" >>"$CALLS"\n'
 CTEST = NOTE + r"""
-[[ $* != *--print-labels* ]] || { printf 'All Labels:\n  unit\n  integration\n'; exit; }
+[[ $* != *--print-labels* ]] || { printf 'All Labels:\n  unit\n  integration\n'; seq -f '  label-%g' 20000; exit; }
 printf 'LONG=%s FIGURES=%s\n' "$DEX_LONG" "$DEX_FIGURES" >>"$CALLS"
 [[ -z $FIGURE ]] || echo "$FIGURE" >>"$DEX_FIGURES"
 [[ -z $REPORT ]] || { path=${ASAN_OPTIONS##*log_path=\'}; echo "$REPORT" >"${path%%\'*}.77"; }
