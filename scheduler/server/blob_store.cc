@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <utility>
 #include <vector>
 
 #include "services/base/errno_status.h"
@@ -34,8 +35,12 @@ std::vector<std::string> files_below(const fs::path& folder) {
 
 }  // namespace
 
-fs::path BlobStore::aside(const std::string& sha256) const {
-  return layout_.upload(sha256 + kAside);
+std::vector<fs::path> BlobStore::asides(const std::string& sha256) const {
+  std::vector<fs::path> found;
+  for (const std::string& name : files_below(layout_.all_uploads())) {
+    if (name.starts_with(sha256) && name.ends_with(kAside)) found.push_back(layout_.upload(name));
+  }
+  return found;
 }
 
 base::Status BlobStore::place(const fs::path& temporary, const std::string& sha256) {
@@ -64,22 +69,49 @@ base::Status BlobStore::settle(const fs::path& temporary, const std::string& sha
 
 base::Status BlobStore::drop(const std::string& sha256) {
   DEX_ASSIGN_OR_RETURN(const fs::path path, layout_.absolute(DataLayout::blob(sha256)));
-  if (::rename(path.c_str(), aside(sha256).c_str()) != 0) {
-    return errno == ENOENT ? base::Status()
-                           : base::errno_status(errno, "removing " + path.string());
+  // What went back for a record may have lost it by then, to a delete that found nothing to move:
+  // so once more, until the bytes are gone or somebody who names them would find them.
+  for (bool named = false; !named;) {
+    // A name of its own: what this removes is what it moved before it asked, never what another
+    // drop has moved since, which a new record may name.
+    const fs::path aside = layout_.upload(sha256 + "." + names_.next() + kAside);
+    if (::rename(path.c_str(), aside.c_str()) != 0) {
+      return errno == ENOENT ? base::Status()
+                             : base::errno_status(errno, "removing " + path.string());
+    }
+    DEX_RETURN_IF_ERROR(finish_drop(aside, sha256));
+    const auto again = files_.named(sha256);
+    named = !again.ok() || *again;  // not sure: recover() will look
   }
-  return finish_drop(sha256);
+  return {};
 }
 
-base::Status BlobStore::finish_drop(const std::string& sha256) {
+base::Result<std::ifstream> BlobStore::open(const std::string& sha256) const {
+  DEX_ASSIGN_OR_RETURN(const fs::path path, layout_.absolute(DataLayout::blob(sha256)));
+  // A drop puts them back before it lets go of what lies aside: whoever comes too late for both
+  // finds them in their place at the next look, or where another drop has them by then. Bytes with
+  // a record are moved only by the few drops that were decided on before it, once by each.
+  constexpr int kMostLooks = 20;
+  for (int look = 0; look < kMostLooks; ++look) {
+    std::ifstream file(path, std::ios::binary);
+    if (file) return base::Result<std::ifstream>(std::move(file));
+    for (const fs::path& aside : asides(sha256)) {
+      std::ifstream moved(aside, std::ios::binary);
+      if (moved) return base::Result<std::ifstream>(std::move(moved));
+    }
+  }
+  return base::not_found("FILE_MISSING", path.string() + " is gone");
+}
+
+base::Status BlobStore::finish_drop(const fs::path& aside, const std::string& sha256) {
   const auto named = files_.named(sha256);
   if (!named.ok() || *named) {  // not sure is as good as yes: bytes too many harm nobody
-    const base::Status back = place(aside(sha256), sha256);
+    const base::Status back = place(aside, sha256);
     // Missing: another replica, at the same step, has put them back and cleared up.
     if (!back.ok() && back.reason() != "FILE_MISSING") return back;
   }
   std::error_code ignored;
-  fs::remove(aside(sha256), ignored);
+  fs::remove(aside, ignored);
   return named.ok() ? base::Status() : named.status();
 }
 
@@ -88,7 +120,8 @@ base::Result<BlobStore::Recovered> BlobStore::recover() {
   // A delete that was killed between moving away and the end.
   for (const std::string& name : files_below(layout_.all_uploads())) {
     const std::string sha256 = name.substr(0, name.find('.'));
-    if (is_sha256(sha256) && name == sha256 + kAside) DEX_RETURN_IF_ERROR(finish_drop(sha256));
+    if (is_sha256(sha256) && name.ends_with(kAside))
+      DEX_RETURN_IF_ERROR(finish_drop(layout_.upload(name), sha256));
   }
   // A delete killed before it touched the bytes, or an upload before its record.
   DEX_ASSIGN_OR_RETURN(sum.removed, remove_unnamed());
@@ -116,7 +149,7 @@ base::Status BlobStore::check_bytes(const std::string& sha256, Recovered& sum) {
   const bool there = fs::exists(path, unknown);
   if (unknown) return base::errno_status(unknown.value(), "looking for " + path.string());
   // Aside: another replica holds them for a moment and will put them back.
-  if (!there && fs::exists(aside(sha256), unknown)) return {};
+  if (!there && !asides(sha256).empty()) return {};
   DEX_ASSIGN_OR_RETURN(const int64_t changed, files_.set_bytes(sha256, there));
   (there ? sum.returned : sum.lost) += changed;
   // Who puts bytes back does so before he tells the store; so a second look finds them.

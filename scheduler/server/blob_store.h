@@ -1,10 +1,15 @@
 #pragma once
 
 #include <filesystem>
+#include <fstream>
 #include <string>
+#include <vector>
 
 #include "scheduler/server/data_layout.h"
 #include "scheduler/store/file_repository.h"
+#include "services/base/clock.h"
+#include "services/base/ids.h"
+#include "services/base/random.h"
 #include "services/base/status.h"
 
 namespace dex::server {
@@ -23,6 +28,9 @@ class BlobStore {
   base::Status settle(const std::filesystem::path& temporary, const std::string& sha256);
   // After the last record that named the bytes was removed.
   base::Status drop(const std::string& sha256);
+  // For reading, also while a drop has them aside for a moment; what is open stays readable
+  // wherever they go. FILE_MISSING: they are gone.
+  base::Result<std::ifstream> open(const std::string& sha256) const;
 
   struct Recovered {
     int64_t removed = 0;   // contents that no record names
@@ -34,13 +42,18 @@ class BlobStore {
   base::Result<Recovered> recover();
 
  private:
-  [[nodiscard]] std::filesystem::path aside(const std::string& sha256) const;
-  base::Status finish_drop(const std::string& sha256);
+  // Where drops have put these bytes while they ask for records; as a rule nowhere.
+  [[nodiscard]] std::vector<std::filesystem::path> asides(const std::string& sha256) const;
+  // Of bytes that lie aside: back to their place if a record names them, else gone.
+  base::Status finish_drop(const std::filesystem::path& aside, const std::string& sha256);
   base::Result<int64_t> remove_unnamed();
   base::Status check_bytes(const std::string& sha256, Recovered& sum);
 
   const DataLayout& layout_;
   store::FileRepository& files_;
+  base::SystemClock clock_;
+  base::SystemRandom random_;
+  base::UlidGenerator names_{clock_, random_};  // of what lies aside
 };
 
 }  // namespace dex::server

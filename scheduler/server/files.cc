@@ -267,23 +267,20 @@ base::Status Files::download(const auth::Principal& who, const v1::DownloadFileR
                              const std::function<bool(std::string)>& sink) {
   DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kFilesRead));
   DEX_RETURN_IF_ERROR(check_file_id(request.id()));
-  auto record = files_.get(who.tenant(), request.id());
-  DEX_RETURN_IF_ERROR(record.status());
-  auto path = layout_.absolute(DataLayout::blob(record->sha256));
-  DEX_RETURN_IF_ERROR(path.status());
-  std::ifstream file(*path, std::ios::binary);
+  DEX_ASSIGN_OR_RETURN(const auto record, files_.get(who.tenant(), request.id()));
+  auto file = blobs_.open(record.sha256);
   const base::Status lost(base::Code::kDataLoss, "ARTIFACT_CORRUPT",
                           "the bytes of the file " + request.id() + " are gone or cut short");
-  if (!file) return lost;
+  if (!file.ok()) return lost;
   int64_t sent = 0;
   std::string piece(kPieceBytes, '\0');
-  while (file.read(piece.data(), kPieceBytes) || file.gcount() > 0) {
-    sent += file.gcount();
-    if (!sink(piece.substr(0, static_cast<size_t>(file.gcount())))) {
+  while (file->read(piece.data(), kPieceBytes) || file->gcount() > 0) {
+    sent += file->gcount();
+    if (!sink(piece.substr(0, static_cast<size_t>(file->gcount())))) {
       return {base::Code::kCancelled, "CLIENT_CANCELLED", "nobody takes the file"};
     }
   }
-  return sent == record->bytes ? base::Status() : lost;
+  return sent == record.bytes ? base::Status() : lost;
 }
 
 }  // namespace dex::server
