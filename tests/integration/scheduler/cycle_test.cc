@@ -393,7 +393,7 @@ TEST_F(CycleTest, ListFiltersAndPages) {
 
 TEST_F(CycleTest, TwoSchedulersShareOneQueue) {
   auto other = start(options());
-  const auto other_workers = iv1::WorkerService::NewStub(rpc::channel(other->worker_address()));
+  const auto other_workers = iv1::WorkerService::NewStub(connected(other->worker_address()));
   const auto job = create_good();
   enlist();
   iv1::ClaimRequest request;

@@ -20,7 +20,7 @@ class EvaluationTest : public SchedulerTest {
  protected:
   EvaluationTest() { reconnect(); }
   void reconnect() {
-    evaluations_ = v1::EvaluationService::NewStub(rpc::channel(scheduler_->grpc_address()));
+    evaluations_ = v1::EvaluationService::NewStub(connected(scheduler_->grpc_address()));
   }
 
   v1::File upload_evals(const std::string& bytes, const std::string& name) {

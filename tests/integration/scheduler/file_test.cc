@@ -2,6 +2,7 @@
 #include <fstream>
 #include <thread>
 
+#include "scheduler/server/data_layout.h"
 #include "services/base/sha256.h"
 #include "tests/integration/scheduler/scheduler_fixture.h"
 
@@ -155,6 +156,18 @@ TEST_F(FileTest, UploadsAndDeletionsOfEqualBytesNeverLoseThem) {
   }
   threads.clear();
   EXPECT_EQ(count("files"), 0);
+}
+
+// A delete of equal bytes, decided on before this file was there, has them until it asks again.
+TEST_F(FileTest, BytesThatADeleteHoldsForAMomentCanBeDownloaded) {
+  const auto file = upload(good());
+  ASSERT_TRUE(file.ok()) << file.status().to_string();
+  const fs::path place = directory_ / "data" / DataLayout::blob(file->sha256());
+  const fs::path aside = directory_ / "data/files/upload" / (file->sha256() + ".1.dropped");
+  fs::rename(place, aside);
+  EXPECT_EQ(download(file->id()), good());
+  fs::rename(aside, place);
+  EXPECT_EQ(download(file->id()), good());
 }
 
 TEST_F(FileTest, FileOfALiveJobStays) {

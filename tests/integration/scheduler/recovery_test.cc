@@ -32,7 +32,8 @@ class RecoveryTest : public SchedulerTest {
   fs::path blob(const std::string& sha256) {
     return directory_ / "data" / DataLayout::blob(sha256);
   }
-  fs::path aside(const std::string& sha256) { return layout_.upload(sha256 + ".dropped"); }
+  // Where a drop has them, each under a name of its own.
+  fs::path aside(const std::string& sha256) { return layout_.upload(sha256 + ".1.dropped"); }
   v1::File file(const std::string& id) {
     v1::GetFileRequest request;
     request.set_id(id);

@@ -86,13 +86,20 @@ std::unique_ptr<Scheduler> SchedulerTest::start(const SchedulerOptions& options)
 }
 
 void SchedulerTest::connect() {
-  const auto channel = rpc::channel(scheduler_->grpc_address());
+  const auto channel = connected(scheduler_->grpc_address());
   jobs_ = v1::FineTuningService::NewStub(channel);
   files_ = v1::FileService::NewStub(channel);
   adapters_ = v1::AdapterService::NewStub(channel);
   models_ = v1::ModelService::NewStub(channel);
   routes_ = iv1::RouteService::NewStub(channel);
-  workers_ = iv1::WorkerService::NewStub(rpc::channel(scheduler_->worker_address()));
+  workers_ = iv1::WorkerService::NewStub(connected(scheduler_->worker_address()));
+}
+
+std::shared_ptr<grpc::Channel> SchedulerTest::connected(const std::string& address) {
+  auto channel = rpc::channel(address);
+  const auto limit = std::chrono::system_clock::now() + std::chrono::seconds(20);
+  EXPECT_TRUE(channel->WaitForConnected(limit)) << address;
+  return channel;
 }
 
 void SchedulerTest::restart() {

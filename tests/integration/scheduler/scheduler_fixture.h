@@ -117,6 +117,9 @@ class SchedulerTest : public testing::Test {
   std::chrono::milliseconds store_patience_{10'000};
 
   void connect();  // to a scheduler that a test put in place itself
+  // A channel that stands: the first call would fail instead of waiting for one that a busy machine
+  // is slow to make.
+  static std::shared_ptr<grpc::Channel> connected(const std::string& address);
 };
 
 // One row of a prompt_completion file.

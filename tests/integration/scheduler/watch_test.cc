@@ -1,8 +1,9 @@
 // WatchFineTuningJob: snapshots, events, cursors, ends.
+#include <latch>
 #include <thread>
+#include <utility>
 
 #include "tests/integration/scheduler/scheduler_fixture.h"
-#include "tests/support/eventually.h"
 
 namespace dex::server {
 namespace {
@@ -15,7 +16,8 @@ class WatchTest : public SchedulerTest {
     std::vector<v1::JobState> states;
     grpc::Status status;
   };
-  Seen watch(const std::string& id, int64_t after = 0) {
+  // `begun` is counted down with its first message, or once none can come.
+  Seen watch(const std::string& id, int64_t after = 0, std::latch* begun = nullptr) {
     grpc::ClientContext context;
     rpc::set_timeout(context, std::chrono::seconds(30));
     v1::WatchFineTuningJobRequest request;
@@ -25,11 +27,13 @@ class WatchTest : public SchedulerTest {
     Seen seen;
     v1::WatchFineTuningJobResponse message;
     while (reader->Read(&message)) {
+      if (begun != nullptr) std::exchange(begun, nullptr)->count_down();
       if (message.has_snapshot()) seen.states.push_back(message.snapshot().state());
       if (!message.has_event()) continue;
       seen.types.push_back(message.event().type());
       seen.sequences.push_back(message.event().sequence());
     }
+    if (begun != nullptr) begun->count_down();
     seen.status = reader->Finish();
     return seen;
   }
@@ -97,11 +101,10 @@ TEST_F(WatchTest, GoesOnOverARestartOfTheSchedulerWithoutGapOrRepeat) {
   const auto claimed = claim().job();
   beat(claimed, 1, "w1", {point(1)});
   Seen first;
-  std::jthread watcher([&] { first = watch(job.id()); });
-  ASSERT_TRUE(support::eventually([&] {
-    beat(claimed, 2, "w1", {point(2)});
-    return get(job.id()).progress().step() == 2;
-  }));
+  std::latch begun(1);  // a call that came to a server which has stopped would hear nothing of it
+  std::jthread watcher([&] { first = watch(job.id(), 0, &begun); });
+  begun.wait();
+  beat(claimed, 2, "w1", {point(2)});
   scheduler_->stop();
   watcher.join();
   EXPECT_EQ(rpc::from_grpc(first.status).reason(), "SERVER_DRAINING");
@@ -143,7 +146,7 @@ TEST_F(WatchTest, SeesWhatAnotherSchedulerDid) {
   enlist();
   const auto job = create_good();
   const auto claimed = claim().job();
-  const auto elsewhere = v1::FineTuningService::NewStub(rpc::channel(other->grpc_address()));
+  const auto elsewhere = v1::FineTuningService::NewStub(connected(other->grpc_address()));
   grpc::ClientContext context;
   rpc::set_timeout(context, std::chrono::seconds(20));
   v1::WatchFineTuningJobRequest request;
