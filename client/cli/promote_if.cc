@@ -1,5 +1,7 @@
 #include "client/cli/promote_if.h"
 
+#include <google/protobuf/descriptor.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <string_view>
@@ -7,6 +9,7 @@
 
 #include "client/cli/evaluation_flags.h"
 #include "client/cli/set_field.h"
+#include "proto/task_files.h"
 
 namespace dex::cli {
 
@@ -45,6 +48,13 @@ std::vector<std::string> arguments_of(std::string_view text) {
   return out;
 }
 
+// "lengths=1024": what stands where the file would is one of the task's options.
+bool begins_with_option(const google::protobuf::Descriptor& task, std::string_view inside) {
+  const size_t equals = inside.find('=');
+  return equals != std::string_view::npos &&
+         task.FindFieldByName(trimmed(inside.substr(0, equals))) != nullptr;
+}
+
 base::Status set_options(const std::string& text, const std::string& task,
                          const std::string& inside, v1::EvaluationTask& out) {
   std::string name = task;
@@ -53,9 +63,14 @@ base::Status set_options(const std::string& text, const std::string& task,
   if (field == nullptr)
     return refused(text, "names a task that reads no file: those that do are " + task_names());
   out.GetReflection()->MutableMessage(&out, field);
-  const std::vector<std::string> arguments = arguments_of(inside);
-  if (arguments.front().empty()) return refused(text, "has no file for " + name);
-  DEX_RETURN_IF_ERROR(set_field(out, name + ".file", arguments.front()));
+  const bool needed = proto::needs_file(out);
+  const bool left_out = !needed && begins_with_option(*field->message_type(), inside);
+  const std::vector<std::string> arguments = arguments_of(left_out ? "," + inside : inside);
+  if (!arguments.front().empty()) {
+    DEX_RETURN_IF_ERROR(set_field(out, name + ".file", arguments.front()));
+  } else if (needed) {
+    return refused(text, "has no file for " + name);
+  }
   for (size_t i = 1; i < arguments.size(); ++i) {
     const size_t equals = arguments[i].find('=');
     DEX_RETURN_IF_ERROR(set_field(out, name + "." + trimmed(arguments[i].substr(0, equals)),

@@ -183,6 +183,14 @@ TEST(PromoteIfTest, ATaskHasItsFileItsOptionsAndItsDims) {
   EXPECT_EQ(needles->dims().at("length"), "2048");
   EXPECT_EQ(needles->dims().at("depth"), "50");
 
+  // Needles have a text of their own.
+  const auto shipped = parse_gate("multi_needle(lengths=1024, 2048, n_queries=1).accuracy>=0");
+  ASSERT_TRUE(shipped.ok()) << shipped.status().to_string();
+  EXPECT_EQ(shipped->evaluation().multi_needle().file(), "");
+  EXPECT_EQ(shipped->evaluation().multi_needle().lengths_size(), 2);
+  EXPECT_EQ(shipped->evaluation().multi_needle().n_queries(), 1U);
+  EXPECT_TRUE(parse_gate("multi_needle().accuracy>=0").ok());
+
   for (const char* bad :
        {"perplexity().loss<=0", "perplexity(f)loss<=0", "perplexity(f.loss<=0", "perplexity(f).<=0",
         "held_out(f).loss<=0", "multi_needle(f).accuracy[length]>=0",
