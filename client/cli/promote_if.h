@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "dex/v1/evaluation_task.pb.h"
 #include "dex/v1/finetuning.pb.h"
 #include "services/base/status.h"
 
@@ -20,5 +21,8 @@ namespace dex::cli {
 // the adapter of the control. INVALID_FIELD, UNKNOWN_FIELD say what is wrong; which metrics there
 // are is the server's to say.
 base::Result<v1::Gate> parse_gate(const std::string& text);
+
+// --task "TASK(FILE, option=value, …)": a task by itself, written as a gate's is.
+base::Result<v1::EvaluationTask> parse_task(const std::string& text);
 
 }  // namespace dex::cli

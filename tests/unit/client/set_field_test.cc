@@ -203,6 +203,21 @@ TEST(PromoteIfTest, ATaskHasItsFileItsOptionsAndItsDims) {
   EXPECT_THAT(option.message(), HasSubstr("stride"));
 }
 
+// As `dexctl study --task` takes it.
+TEST(PromoteIfTest, ATaskMayStandByItself) {
+  const auto choices = parse_task(" multiple-choice(mmlu (2).csv, samples=500)");
+  ASSERT_TRUE(choices.ok()) << choices.status().to_string();
+  EXPECT_EQ(choices->multiple_choice().file(), "mmlu (2).csv");
+  EXPECT_EQ(choices->multiple_choice().samples(), 500);
+  EXPECT_TRUE(parse_task("multi_needle()").ok());
+  for (const char* bad : {"", "multiple_choice", "multiple_choice()", "held_out(f)", "perplexity(f",
+                          "perplexity(f).loss<=0"}) {
+    EXPECT_EQ(parse_task(bad).status().reason(), "INVALID_FIELD") << bad;
+    EXPECT_THAT(parse_task(bad).status().message(), HasSubstr("--task")) << bad;
+  }
+  EXPECT_EQ(parse_task("perplexity(f, strid=9)").status().reason(), "UNKNOWN_FIELD");
+}
+
 TEST(PromoteIfTest, SaysWhatItIsAgainst) {
   const auto against = [](const std::string& other) {
     const auto gate = parse_gate("perplexity(a against b.txt).loss<=-0.5 against " + other);
