@@ -37,9 +37,9 @@ class UnilmModelTest : public testing::FamilyFixture {
     return "converted";
   }
   std::string refusal_with(const char* key, const nlohmann::json& value) const {
-    nlohmann::json config = nlohmann::json::parse(std::ifstream(base / "config.json"));
-    config[key] = value;
-    std::ofstream(unilm / "config.json") << config;
+    auto json = nlohmann::json::parse(std::ifstream(base / "config.json"));
+    json[key] = value;
+    std::ofstream(unilm / "config.json") << json;
     return refusal(unilm);
   }
   // With one of its tensors replaced, or taken away where it is undefined.
