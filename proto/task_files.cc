@@ -33,6 +33,10 @@ std::vector<TaskFile> task_files(const dex::v1::EvaluationTask& task) {
   return out;
 }
 
+bool needs_file(const dex::v1::EvaluationTask& task) {
+  return !task.has_multi_needle();
+}
+
 void set_task_file(dex::v1::EvaluationTask& task, const std::string& field,
                    const std::string& file) {
   const auto* chosen = set_task(task);

@@ -18,6 +18,9 @@ struct TaskFile {
 // one, `file`, is the data. Nothing if no task is set.
 std::vector<TaskFile> task_files(const dex::v1::EvaluationTask& task);
 
+// Whether a task is nothing without its `file`: all but multi_needle, which has a text of its own.
+bool needs_file(const dex::v1::EvaluationTask& task);
+
 // Sets one of them. `field` is a name that task_files() gave of this task.
 void set_task_file(dex::v1::EvaluationTask& task, const std::string& field,
                    const std::string& file);

@@ -55,12 +55,8 @@ base::Status add_task(const EvaluationFlags& flags, v1::EvaluationSpec& spec) {
 
 base::Status add_subjects(const EvaluationFlags& flags, v1::EvaluationSpec& spec) {
   if (flags.model.empty() && flags.adapters.empty()) return {};
-  std::string model = flags.model;
-  if (model.empty()) {  // ft:<base>:<tenant>:<suffix>:<ulid>
-    const std::string& id = flags.adapters.front();
-    const size_t begin = id.find(':') + 1;
-    model = id.substr(begin, id.find(':', begin) - begin);
-  }
+  const std::string model =
+      flags.model.empty() ? base_model_of(flags.adapters.front()) : flags.model;
   spec.add_subjects()->set_model(model);
   for (const std::string& adapter : flags.adapters) {
     auto& subject = *spec.add_subjects();
@@ -93,6 +89,11 @@ base::Status add_twins(v1::EvaluationSpec& spec) {
 }
 
 }  // namespace
+
+std::string base_model_of(const std::string& adapter) {
+  const size_t begin = adapter.find(':') + 1;
+  return adapter.substr(begin, adapter.find(':', begin) - begin);
+}
 
 std::string task_names() {
   std::string names;

@@ -26,6 +26,9 @@ struct EvaluationFlags {
 // INVALID_FIELD, UNUSED_FIELD.
 base::Result<v1::EvaluationSpec> make_evaluation_spec(const EvaluationFlags& flags);
 
+// ft:<base>:<tenant>:<suffix>:<ulid> → <base>.
+std::string base_model_of(const std::string& adapter);
+
 // "perplexity, multi_needle, …"
 std::string task_names();
 

@@ -154,7 +154,8 @@ std::string sample_text(const v1::EvaluationSample& sample, const Terminal& term
 std::string evaluation_text(const v1::Evaluation& evaluation, const Terminal& terminal) {
   std::string text = render(evaluation_details(evaluation), terminal);
   for (const auto& result : evaluation.results()) {
-    text += "\n" + result.task() + ", " + result.file() +
+    text += "\n" + result.task() + ", " +
+            (result.file().empty() ? "the shipped text" : result.file()) +
             (result.settings().empty() ? "" : ", " + result.settings()) + "\n";
     if (!result.rows().empty())
       text += render(row_table({result.rows().begin(), result.rows().end()}), terminal);

@@ -1,12 +1,16 @@
 #include "client/cli/promote_if.h"
 
+#include <google/protobuf/descriptor.h>
+
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
 #include <string_view>
 #include <vector>
 
 #include "client/cli/evaluation_flags.h"
 #include "client/cli/set_field.h"
+#include "proto/task_files.h"
 
 namespace dex::cli {
 
@@ -21,6 +25,17 @@ base::Status refused(const std::string& text, const std::string& what) {
           "\"multi_needle(book.txt, lengths=1024,2048).accuracy[length=2048]>=-0.05\", and what it "
           "is against, if not the base: \"perplexity(wiki.test.raw).loss<=0 against ft:…\"");
 }
+
+base::Status refused_task(const std::string& text, const std::string& what) {
+  return base::invalid_argument(
+      "INVALID_FIELD",
+      "--task \"" + text + "\" " + what +
+          "; write a task with its file and options: \"multiple_choice(mmlu.csv, samples=500)\", "
+          "\"answers(nq.jsonl)\" or \"multi_needle(lengths=1024)\"");
+}
+
+// One of the two, of the text at hand.
+using Refuse = std::function<base::Status(const std::string& what)>;
 
 std::string trimmed(std::string_view text) {
   const size_t begin = text.find_first_not_of(' ');
@@ -45,17 +60,29 @@ std::vector<std::string> arguments_of(std::string_view text) {
   return out;
 }
 
-base::Status set_options(const std::string& text, const std::string& task,
-                         const std::string& inside, v1::EvaluationTask& out) {
+// "lengths=1024": what stands where the file would is one of the task's options.
+bool begins_with_option(const google::protobuf::Descriptor& task, std::string_view inside) {
+  const size_t equals = inside.find('=');
+  return equals != std::string_view::npos &&
+         task.FindFieldByName(trimmed(inside.substr(0, equals))) != nullptr;
+}
+
+base::Status set_options(const Refuse& refuse, const std::string& task, const std::string& inside,
+                         v1::EvaluationTask& out) {
   std::string name = task;
   std::replace(name.begin(), name.end(), '-', '_');
   const auto* field = v1::EvaluationTask::descriptor()->FindFieldByName(name);
   if (field == nullptr)
-    return refused(text, "names a task that reads no file: those that do are " + task_names());
+    return refuse("names a task that reads no file: those that do are " + task_names());
   out.GetReflection()->MutableMessage(&out, field);
-  const std::vector<std::string> arguments = arguments_of(inside);
-  if (arguments.front().empty()) return refused(text, "has no file for " + name);
-  DEX_RETURN_IF_ERROR(set_field(out, name + ".file", arguments.front()));
+  const bool needed = proto::needs_file(out);
+  const bool left_out = !needed && begins_with_option(*field->message_type(), inside);
+  const std::vector<std::string> arguments = arguments_of(left_out ? "," + inside : inside);
+  if (!arguments.front().empty()) {
+    DEX_RETURN_IF_ERROR(set_field(out, name + ".file", arguments.front()));
+  } else if (needed) {
+    return refuse("has no file for " + name);
+  }
   for (size_t i = 1; i < arguments.size(); ++i) {
     const size_t equals = arguments[i].find('=');
     DEX_RETURN_IF_ERROR(set_field(out, name + "." + trimmed(arguments[i].substr(0, equals)),
@@ -90,7 +117,8 @@ base::Status set_figure(const std::string& text, const std::string& figure, v1::
       return refused(text, "does not go on with \").metric\" behind its file");
     task = trimmed(figure.substr(0, open));
     metric = trimmed(figure.substr(close + 2));
-    DEX_RETURN_IF_ERROR(set_options(text, task, figure.substr(open + 1, close - open - 1),
+    const Refuse refuse = [&text](const std::string& what) { return refused(text, what); };
+    DEX_RETURN_IF_ERROR(set_options(refuse, task, figure.substr(open + 1, close - open - 1),
                                     *gate.mutable_evaluation()));
     const size_t bracket = metric.find('[');
     if (bracket != std::string::npos) {
@@ -155,6 +183,17 @@ base::Result<v1::Gate> parse_gate(const std::string& text) {
   if (against < text.size())
     DEX_RETURN_IF_ERROR(set_against(text, trimmed(text.substr(against + kAgainst.size())), gate));
   return gate;
+}
+
+base::Result<v1::EvaluationTask> parse_task(const std::string& text) {
+  const Refuse refuse = [&text](const std::string& what) { return refused_task(text, what); };
+  const std::string whole = trimmed(text);
+  const size_t open = whole.find('(');
+  if (open == std::string::npos || !whole.ends_with(')')) return refuse("is not TASK(…)");
+  v1::EvaluationTask task;
+  DEX_RETURN_IF_ERROR(set_options(refuse, trimmed(whole.substr(0, open)),
+                                  whole.substr(open + 1, whole.size() - open - 2), task));
+  return task;
 }
 
 }  // namespace dex::cli

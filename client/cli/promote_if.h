@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "dex/v1/evaluation_task.pb.h"
 #include "dex/v1/finetuning.pb.h"
 #include "services/base/status.h"
 
@@ -15,9 +16,13 @@ namespace dex::cli {
 //
 // with its options as `dexctl evaluations create --set` takes them, lists with commas too:
 // "multi_needle(book.txt, lengths=1024,2048).accuracy[length=2048]>=-0.05". FILE is a file id or a
-// path, as it was given. OTHER is base, absolute, an adapter's id, adapter (the one that the job
-// goes on from), or "kvo_only ID" of the adapter of the control. INVALID_FIELD, UNKNOWN_FIELD say
-// what is wrong; which metrics there are is the server's to say.
+// path, as it was given; multi_needle may leave it out: "multi_needle(lengths=1024)". OTHER is
+// base, absolute, an adapter's id, adapter (the one that the job goes on from), or "kvo_only ID" of
+// the adapter of the control. INVALID_FIELD, UNKNOWN_FIELD say what is wrong; which metrics there
+// are is the server's to say.
 base::Result<v1::Gate> parse_gate(const std::string& text);
+
+// --task "TASK(FILE, option=value, …)": a task by itself, written as a gate's is.
+base::Result<v1::EvaluationTask> parse_task(const std::string& text);
 
 }  // namespace dex::cli

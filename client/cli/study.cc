@@ -10,9 +10,12 @@
 #include "client/cli/exit_code.h"
 #include "client/cli/file_argument.h"
 #include "client/cli/progress_view.h"
+#include "client/cli/promote_if.h"
 #include "client/cli/study_learning.h"
 #include "client/cli/study_plan.h"
 #include "client/cli/study_report.h"
+#include "client/cli/study_tasks.h"
+#include "client/cli/task_files.h"
 #include "services/base/files.h"
 
 namespace dex::cli {
@@ -33,12 +36,13 @@ struct StudyArguments {
   std::string methods = "dex,kvo_only,lora,full,adapter", seeds = "1,2,3";
   std::string preset = "auto";
   std::string out = "study";
+  std::vector<std::string> tasks;
   int speed_pairs = 3;
   bool plan_only = false;
 };
 
-// The jobs of a study, kept in its folder: the same command goes on where it was broken off, also
-// after the server has forgotten the request ids.
+// The jobs and evaluations of a study, kept in its folder: the same command goes on where it was
+// broken off, also after the server has forgotten the request ids.
 class JobBook {
  public:
   static Result<JobBook> open(const fs::path& file) {
@@ -115,6 +119,51 @@ Result<EndedJob> run_job(Context& context, const StudyPlan& plan, const StudyRun
   DEX_RETURN_IF_ERROR(watched);
   DEX_ASSIGN_OR_RETURN(ended.job, context.client.get_job(id));
   return ended;
+}
+
+// The evaluation of a run's result by the plan's tasks, found and made anew as job_of_run does.
+Result<std::string> evaluation_of_run(Context& context, const StudyPlan& plan,
+                                      const std::string& adapter, JobBook& book) {
+  v1::CreateEvaluationRequest request;
+  *request.mutable_spec() = evaluation_of(plan, adapter);
+  request.set_request_id(request_id_of(request.spec()));
+  while (true) {
+    const std::string known = book.find(request.request_id());
+    v1::Evaluation evaluation;
+    if (known.empty()) {
+      DEX_ASSIGN_OR_RETURN(evaluation, context.client.create_evaluation(request));
+      DEX_RETURN_IF_ERROR(book.put(request.request_id(), evaluation.id()));
+    } else {
+      DEX_ASSIGN_OR_RETURN(evaluation, context.client.get_evaluation(known));
+    }
+    if (!is_tried_again(evaluation)) return evaluation.id();
+    request.set_request_id(request_id_after(request.request_id(), evaluation.id()));
+  }
+}
+
+// Waits for its end.
+Result<v1::Evaluation> ended_evaluation(Context& context, const StudyPlan& plan,
+                                        const std::string& adapter, JobBook& book) {
+  DEX_ASSIGN_OR_RETURN(const std::string id, evaluation_of_run(context, plan, adapter, book));
+  DEX_RETURN_IF_ERROR(context.client.watch_evaluation(
+      id, 0, [](const v1::WatchEvaluationResponse&) { return true; }));
+  return context.client.get_evaluation(id);
+}
+
+// What can't be measured is told in the report and ends nothing but what is stopped.
+Status measure_tasks(Context& context, const StudyPlan& plan, JobBook& book, RunResult& result) {
+  if (plan.tasks.empty()) return {};
+  const auto evaluation = ended_evaluation(context, plan, result.adapter, book);
+  if (evaluation.status().code() == base::Code::kCancelled) return evaluation.status();
+  if (!evaluation.ok()) {
+    result.not_measured = "tasks not measured: " + evaluation.status().message();
+    return {};
+  }
+  result.evaluation = evaluation->id();
+  result.tasks = task_figures(*evaluation);
+  if (const std::string failure = failure_of(*evaluation); !failure.empty())
+    result.not_measured = "tasks not measured: " + failure;
+  return {};
 }
 
 // Milliseconds a token of greedy decoding, the first one not counted.
@@ -208,7 +257,10 @@ class Study {
     for (const auto& run : runs) {
       DEX_ASSIGN_OR_RETURN(const EndedJob ended, run_job(context_, plan_, run, book));
       RunResult result = result_of(run, ended);
-      if (result.failure.empty()) look_at_adapter(result);
+      if (result.failure.empty()) {
+        look_at_adapter(result);
+        DEX_RETURN_IF_ERROR(measure_tasks(context_, plan_, book, result));
+      }
       results_.push_back(std::move(result));
       context_.output.note("  [" + std::to_string(results_.size()) + "/" +
                            std::to_string(runs.size()) + "] " + line_of(results_.back()));
@@ -259,6 +311,7 @@ class Study {
     if (!plan_.common.max_seq_length.empty())
       text += " --max-seq-length " + plan_.common.max_seq_length;
     for (const auto& set : plan_.common.sets) text += " --set " + set;
+    for (const auto& task : plan_.tasks) text += " --task '" + task.name + "'";
     return text;
   }
 
@@ -290,6 +343,28 @@ Result<double> estimate_all(Context& context, const StudyPlan& plan) {
   return seconds;
 }
 
+// With ids in place of the paths of its files.
+Result<StudyTask> study_task(Context& context, const std::string& text) {
+  StudyTask out;
+  out.name = text;
+  DEX_ASSIGN_OR_RETURN(out.task, parse_task(text));
+  if (out.task.has_instructions()) {
+    return base::invalid_argument(
+        "INVALID_FIELD", "--task \"" + text + "\": instructions are answered and not measured");
+  }
+  DEX_RETURN_IF_ERROR(upload_task_files(context, out.task, Upload::kAllowed));
+  return out;
+}
+
+// Refuses before the first job what no evaluation would take.
+Status check_tasks(Context& context, const StudyPlan& plan) {
+  if (plan.tasks.empty()) return {};
+  v1::CreateEvaluationRequest request;
+  *request.mutable_spec() = evaluation_of(plan, "");
+  request.set_validate_only(true);
+  return context.client.create_evaluation(request).status();
+}
+
 Result<StudyPlan> plan_of(Context& context, const StudyArguments& arguments) {
   StudyPlan plan;
   DEX_ASSIGN_OR_RETURN(plan.methods, parse_methods(arguments.methods));
@@ -304,6 +379,11 @@ Result<StudyPlan> plan_of(Context& context, const StudyArguments& arguments) {
                        file_argument(context, plan.common.training_file));
   DEX_ASSIGN_OR_RETURN(plan.common.validation_file,
                        file_argument(context, plan.common.validation_file));
+  for (const std::string& text : arguments.tasks) {
+    DEX_ASSIGN_OR_RETURN(StudyTask task, study_task(context, text));
+    plan.tasks.push_back(std::move(task));
+  }
+  DEX_RETURN_IF_ERROR(check_tasks(context, plan));
   return plan;
 }
 
@@ -315,7 +395,9 @@ int study(Context& context, const StudyArguments& arguments) {
                       arguments.out + "/");
   const auto seconds = estimate_all(context, *plan);
   if (!seconds.ok()) return context.output.failure(seconds.status());
-  context.output.note("  about " + human_seconds(*seconds) + " in all on one worker");
+  context.output.note(
+      "  about " + human_seconds(*seconds) + " in all on one worker" +
+      (plan->tasks.empty() ? "" : ", and an evaluation of base and result for each run"));
   if (arguments.plan_only) return kDone;
   Study study(context, arguments, *plan,
               fs::path(arguments.spec.training_file).filename().string());
@@ -361,6 +443,12 @@ void add_study(CLI::App& app, Action& action) {
   verb->add_option(
           "--set", spec.sets,
           "a field of every run (evaluation.max_tokens=8192), or of one method's (lora.r=16)")
+      ->allow_extra_args(false);
+  verb->add_option("--task", arguments->tasks,
+                   "a task of dexctl evaluations, with its file and options as --promote-if has "
+                   "them, which measures base and result of every run beside the held-out loss: "
+                   "\"multiple_choice(mmlu.csv, samples=500)\", \"answers(nq.jsonl)\" (may be "
+                   "repeated)")
       ->allow_extra_args(false);
   verb->add_option("--out", arguments->out, "folder of report.md, report.json, loss.svg, jobs.json")
       ->capture_default_str();

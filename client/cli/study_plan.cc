@@ -4,6 +4,7 @@
 #include <charconv>
 #include <sstream>
 
+#include "client/cli/evaluation_flags.h"
 #include "client/cli/names.h"
 #include "proto/deterministic_bytes.h"
 #include "services/base/sha256.h"
@@ -74,6 +75,26 @@ std::string drawn_by(const v1::FineTuningJobSpec& spec) {
   rows.set_group_by(spec.hyperparameters().group_by());
   *rows.mutable_group_weights() = spec.hyperparameters().group_weights();
   return proto::deterministic_bytes(rows);
+}
+
+template <typename Job>
+bool has_ended_for_nothing(const Job& job) {
+  if (job.state() == v1::JOB_STATE_CANCELLED) return true;
+  return job.state() == v1::JOB_STATE_FAILED &&
+         (job.error().retryable() || job.error().category() == "SYSTEM");
+}
+
+template <typename Job>
+std::string failure_text(const Job& job, const std::string& what) {
+  if (job.state() == v1::JOB_STATE_SUCCEEDED) return "";
+  std::string text = what + " was cancelled";
+  if (job.has_error()) {
+    text = job.error().code() + ": " + job.error().message();
+  } else if (job.state() != v1::JOB_STATE_CANCELLED) {
+    text = what + " did not succeed";
+  }
+  return text + (has_ended_for_nothing(job) ? " (the same command tries it again)"
+                                            : " (the same command does not try it again)");
 }
 
 }  // namespace
@@ -180,7 +201,22 @@ Decoding decoding_of(const v1::FineTuningJobSpec& effective) {
   return {.merged = folds, .scaled = folds};
 }
 
-std::string request_id_of(const v1::FineTuningJobSpec& spec) {
+v1::EvaluationSpec evaluation_of(const StudyPlan& plan, const std::string& adapter) {
+  v1::EvaluationSpec spec;
+  const std::string& named = adapter.empty() ? plan.common.model : adapter;
+  auto& base = *spec.add_subjects();
+  base.set_model(named.starts_with("ft:") ? base_model_of(named) : named);
+  base.set_label("base");
+  if (!adapter.empty()) {
+    auto& result = *spec.add_subjects();
+    result.set_adapter(adapter);
+    result.set_label("result");
+  }
+  for (const StudyTask& each : plan.tasks) *spec.add_tasks() = each.task;
+  return spec;
+}
+
+std::string request_id_of(const google::protobuf::MessageLite& spec) {
   return "study-" + base::sha256_hex(proto::deterministic_bytes(spec)).substr(0, 48);
 }
 
@@ -189,21 +225,19 @@ std::string request_id_after(const std::string& request_id, const std::string& j
 }
 
 bool is_tried_again(const v1::FineTuningJob& job) {
-  if (job.state() == v1::JOB_STATE_CANCELLED) return true;
-  return job.state() == v1::JOB_STATE_FAILED &&
-         (job.error().retryable() || job.error().category() == "SYSTEM");
+  return has_ended_for_nothing(job);
+}
+
+bool is_tried_again(const v1::Evaluation& evaluation) {
+  return has_ended_for_nothing(evaluation);
 }
 
 std::string failure_of(const v1::FineTuningJob& job) {
-  if (job.state() == v1::JOB_STATE_SUCCEEDED) return "";
-  std::string text = "the job was cancelled";
-  if (job.has_error()) {
-    text = job.error().code() + ": " + job.error().message();
-  } else if (job.state() != v1::JOB_STATE_CANCELLED) {
-    text = "the job did not succeed";
-  }
-  return text + (is_tried_again(job) ? " (the same command tries it again)"
-                                     : " (the same command does not try it again)");
+  return failure_text(job, "the job");
+}
+
+std::string failure_of(const v1::Evaluation& evaluation) {
+  return failure_text(evaluation, "the evaluation");
 }
 
 base::Result<std::vector<uint64_t>> parse_seeds(const std::string& text) {

@@ -6,11 +6,18 @@
 #include <vector>
 
 #include "client/cli/job_spec.h"
+#include "dex/v1/evaluation.pb.h"
 
 namespace dex::cli {
 
 // The control of method.md §2.7 that every other method is compared with.
 inline constexpr const char* kControl = "kvo_only";
+
+// What every run's result is measured by beside its held-out loss.
+struct StudyTask {
+  std::string name;         // as it was written: "multiple_choice(mmlu.csv, samples=500)"
+  v1::EvaluationTask task;  // with ids in place of paths
+};
 
 // A comparison of methods on the same footing: every method gets the same data, the same number of
 // updates of the same size, and the same seeds, so that a seed's data order is the same for all.
@@ -21,6 +28,7 @@ struct StudyPlan {
   // dex.train ("dex:dex_only") or of dex.sign ("dex:plus").
   std::vector<std::string> methods;
   std::vector<uint64_t> seeds;
+  std::vector<StudyTask> tasks;
 };
 
 struct StudyRun {
@@ -52,9 +60,12 @@ struct Decoding {
 // `effective`: the job's spec with every value filled in.
 Decoding decoding_of(const v1::FineTuningJobSpec& effective);
 
-// The same for the same job: a study that is started again finds its jobs instead of making new
-// ones. At most 64 characters.
-std::string request_id_of(const v1::FineTuningJobSpec& spec);
+// The plan's tasks on the base, and on a run's result beside it ("": none), in this order.
+v1::EvaluationSpec evaluation_of(const StudyPlan& plan, const std::string& adapter);
+
+// The same for the same job, or evaluation: a study that is started again finds its jobs instead of
+// making new ones. At most 64 characters. `spec`: of either.
+std::string request_id_of(const google::protobuf::MessageLite& spec);
 
 // The request id of the job that takes the place of `job`, which the request id before had made.
 std::string request_id_after(const std::string& request_id, const std::string& job);
@@ -62,9 +73,11 @@ std::string request_id_after(const std::string& request_id, const std::string& j
 // Of a run's job when the same command comes again: whether it has ended in a way that a new job
 // need not, cancelled or failed by no fault of the user's.
 bool is_tried_again(const v1::FineTuningJob& job);
+bool is_tried_again(const v1::Evaluation& evaluation);
 
 // Why a job has no result, and whether the same command makes a new one; "": it has succeeded.
 std::string failure_of(const v1::FineTuningJob& job);
+std::string failure_of(const v1::Evaluation& evaluation);
 
 // "1,2,3" or "1-5" → seeds; "dex,dex:plus,lora" → methods, each one that exists, once.
 base::Result<std::vector<uint64_t>> parse_seeds(const std::string& text);

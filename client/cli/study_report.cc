@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "client/cli/study_findings.h"
+#include "client/cli/study_tasks.h"
 #include "client/cli/terminal.h"
 
 namespace dex::cli {
@@ -59,21 +60,11 @@ void take(const RunResult& result, MethodSummary& row) {
   if (!result.not_served.empty() &&
       std::find(row.notes.begin(), row.notes.end(), result.not_served) == row.notes.end())
     row.notes.push_back(result.not_served);
+  if (!result.not_measured.empty())
+    row.notes.push_back("seed " + std::to_string(result.run.seed) + ": " + result.not_measured);
   if (!result.rates.empty() &&
       std::find(row.notes.begin(), row.notes.end(), result.rates) == row.notes.end())
     row.notes.push_back(result.rates);
-}
-
-json to_json(const Interval& interval) {
-  json out = {{"n", interval.n}};
-  if (interval.n > 0) out["value"] = interval.mean;
-  if (interval.known()) {
-    out["low"] = interval.low;
-    out["high"] = interval.high;
-    out["confidence"] = 0.95;
-    out["interval"] = "STUDENT_T";
-  }
-  return out;
 }
 
 std::string ratio_text(const Spread& ratio) {
@@ -185,6 +176,7 @@ std::vector<MethodSummary> summarise(const StudyPlan& plan, const std::vector<Ru
     if (!from_base.empty()) row.against_base = t_interval(from_base);
     if (!from_control.empty()) row.against_control = t_interval(from_control);
     summarise_speed(results, row);
+    row.tasks = summarise_tasks(plan, results, method);
     rows.push_back(std::move(row));
   }
   return rows;
@@ -207,6 +199,7 @@ std::string markdown(const std::string& data, const std::string& command, const 
          "with its 95 % Student interval. Differences are paired by seed: one seed is one order of "
          "the data for every method. Negative is better.\n\n";
   if (base_losses(rows)) out << "![Held-out loss by method](" << kLossPicture << ")\n\n";
+  write_tasks(out, plan, rows);
   write_cost(out, rows);
   out << "\nTrained and added: parameters. Training and "
          "decoding were measured on the machine that ran the study; decoding time is that of the "
@@ -273,7 +266,11 @@ json to_json(const std::string& data, const std::string& command, const StudyPla
     methods[i]["noise_floor"] = {{"against", rows[i].noise_partner},
                                  {"difference", to_json(rows[i].against_partner)}};
   }
-  for (size_t i = 0; i < results.size(); ++i) add_figures(results[i], rows, runs[i]);
+  for (size_t i = 0; i < results.size(); ++i) {
+    add_figures(results[i], rows, runs[i]);
+    add_tasks(plan, results[i], runs[i]);
+  }
+  for (size_t i = 0; i < rows.size(); ++i) add_tasks(plan, rows[i], methods[i]);
   json of_base = json::object();
   if (const auto losses = base_losses(rows))
     of_base = {{"loss_min", losses->first}, {"loss_max", losses->second}};

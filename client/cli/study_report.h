@@ -11,6 +11,14 @@
 
 namespace dex::cli {
 
+// A row that an evaluation has of a run's result and of its base, over the same items.
+struct TaskFigure {
+  size_t task = 0;     // in StudyPlan::tasks
+  std::string metric;  // with its group where it is over one: "acc", "accuracy [shots 4]"
+  double base = 0, value = 0;
+  int64_t n = 0;  // items
+};
+
 // What is known of a run once its job has ended.
 struct RunResult {
   StudyRun run;
@@ -29,6 +37,9 @@ struct RunResult {
   std::vector<double> merged, unmerged;
   std::string not_served;  // why there are none
   std::string rates;       // "learning_rate 5e-05, …"
+  std::string evaluation;  // by the plan's tasks; "": none
+  std::vector<TaskFigure> tasks;
+  std::string not_measured;  // why there are none
 };
 
 // What a run showed beside its loss (method.md §2.6, §4.6).
@@ -39,6 +50,16 @@ struct SeedFigures {
   bool compared = false;             // with kvo_only's losses of the same seed: both are known
   std::optional<int64_t> steps;      // to kvo_only's last average loss; none: never
   std::optional<double> train_loss;  // the last average of its own
+};
+
+// One metric of a task, over a method's seeds.
+struct TaskSummary {
+  size_t task = 0;
+  std::string metric;
+  Interval value;
+  Interval against_base;              // value − the base's, paired by seed
+  Interval against_control;           // value − kvo_only's, likewise; n = 0 without a control
+  double base_min = 0, base_max = 0;  // of the base, over seeds
 };
 
 // NaN: not measured.
@@ -60,6 +81,7 @@ struct MethodSummary {
   int64_t peak_memory_bytes = 0, artefact_bytes = 0;  // the largest
   double tokens_per_second = 0;                       // median over seeds
   Spread merged, unmerged;                            // of decoding times
+  std::vector<TaskSummary> tasks;                     // in the plan's order
   bool base_shape = false;         // a whole model of the base's shape: it decodes as the base does
   std::vector<std::string> notes;  // failed runs, why not served
 };

@@ -4,6 +4,7 @@
 #include <boost/math/distributions/students_t.hpp>
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "client/cli/terminal.h"
@@ -33,6 +34,18 @@ std::string text(const Interval& interval, int digits) {
   // A range that may begin with a minus is written with "to".
   const char* between = interval.low < 0 ? " to " : "–";
   return mean + " (" + fixed(interval.low, digits) + between + fixed(interval.high, digits) + ")";
+}
+
+nlohmann::json to_json(const Interval& interval) {
+  nlohmann::json out = {{"n", interval.n}};
+  if (interval.n > 0) out["value"] = interval.mean;
+  if (interval.known()) {
+    out["low"] = interval.low;
+    out["high"] = interval.high;
+    out["confidence"] = 0.95;
+    out["interval"] = "STUDENT_T";
+  }
+  return out;
 }
 
 double median(std::vector<double> values) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,9 @@ Interval t_interval(const std::vector<double>& values, double confidence = 0.95)
 
 // "2.1761 (2.1702–2.1820)"; "2.1761 (one run)" without an interval.
 std::string text(const Interval& interval, int digits);
+
+// {"n", "value"?, and with an interval "low", "high", "confidence", "interval"}.
+nlohmann::json to_json(const Interval& interval);
 
 double median(std::vector<double> values);  // NaN when empty
 

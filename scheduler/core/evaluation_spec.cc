@@ -100,7 +100,8 @@ void check_grids(const v1::MultiNeedleTask& task, const std::string& at, Evaluat
 }
 
 void check_task(const v1::MultiNeedleTask& task, const std::string& at, EvaluationCheck& check) {
-  if (task.file().empty()) check.missing(at + "file");
+  if (task.file().empty() && task.format() != v1::TEXT_FORMAT_UNSPECIFIED)
+    check.add("UNUSED_FIELD", at + "format", "has no effect without a file");
   check.known(at + "format", task.format(), v1::TextFormat_IsValid(task.format()));
   for (const uint32_t length : task.lengths())
     check.range(at + "lengths", length, 1, check.context(task.allow_extrapolation()));
@@ -398,6 +399,7 @@ void fill_evaluation(v1::EvaluationSpec& spec, const std::map<std::string, std::
       options.set_format(format_for(options.format(), name_of(options.file())));
     } else if (task.has_multi_needle()) {
       auto& options = *task.mutable_multi_needle();
+      if (options.file().empty()) continue;
       options.set_format(format_for(options.format(), name_of(options.file())));
     } else if (task.has_head_analysis()) {
       auto& options = *task.mutable_head_analysis();

@@ -18,6 +18,7 @@ enum class Draw : uint64_t {
   kBlind,          // who is "a" and who is "b" in a blind pair
   kSequences,      // on which sequences heads are measured
   kKeptSamples,    // which samples are kept for people to read
+  kShippedText,    // the sentences of the filler that comes with evaluate
 };
 
 // Philox4x32-10 (philox.h) as a sequence: word i is random_word(seed, use·2⁴⁸ + index, i).

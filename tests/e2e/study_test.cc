@@ -32,17 +32,22 @@ struct Place {
     training = platform.upload_rows("code", "train", 20);
     validation = platform.upload_rows("code", "validation", 10);
   }
-  Outcome study(const std::string& methods, const fs::path& out, int speed_pairs = 0) const {
-    return platform.plain_ctl({"study", "--model", kModel, "--training-file", training,
-                               "--validation-file", validation, "--methods", methods, "--seeds",
-                               "1,2", "--preset", "code", "--max-steps", "8", "--batch-size", "2",
-                               "--max-seq-length", "128", "--set",
-                               "dex.head_selection.calibration.n_sequences=2", "--set",
-                               "dex.head_selection.calibration.seq_length=128",
-                               // The preset's thresholds choose no head of so small a model.
-                               "--set", "dex.head_selection.criterion=ENTROPY", "--set",
-                               "evaluation.max_tokens=384", "--set", "evaluation.every_steps=8",
-                               "--speed-pairs", std::to_string(speed_pairs), "--out", out});
+  Outcome study(const std::string& methods, const fs::path& out, int speed_pairs = 0,
+                const std::vector<std::string>& more = {}) const {
+    return platform.plain_ctl(
+        support::with({"study", "--model", kModel, "--training-file", training, "--validation-file",
+                       validation, "--methods", methods, "--seeds", "1,2", "--preset", "code",
+                       "--max-steps", "8", "--batch-size", "2", "--max-seq-length", "128", "--set",
+                       "dex.head_selection.calibration.n_sequences=2", "--set",
+                       "dex.head_selection.calibration.seq_length=128",
+                       // The preset's thresholds choose no head of so small a model.
+                       "--set", "dex.head_selection.criterion=ENTROPY", "--set",
+                       "evaluation.max_tokens=384", "--set", "evaluation.every_steps=8",
+                       "--speed-pairs", std::to_string(speed_pairs), "--out", out},
+                      more));
+  }
+  [[nodiscard]] size_t evaluations() const {
+    return platform.ctl({"evaluations", "list"}).json().at("evaluations").size();
   }
   [[nodiscard]] size_t jobs() const {
     return platform.ctl({"jobs", "list"}).json().at("jobs").size();
@@ -126,6 +131,25 @@ void expect_what_the_jobs_say(const Place& place, const json& report) {
   }
 }
 
+// Each run's figures are the rows of its evaluation, of the result and of the base beside it.
+void expect_what_the_evaluations_say(const Place& place, const json& report) {
+  for (const auto& run : report.at("runs")) {
+    const auto evaluation =
+        place.platform.ctl({"evaluations", "get", run.at("evaluation").get<std::string>()}).json();
+    EXPECT_EQ(evaluation.at("spec").at("subjects").at(1).at("adapter"), run.at("adapter"));
+    std::map<std::string, json> rows;
+    for (const auto& row : evaluation.at("results").at(0).at("rows"))
+      rows[row.at("subject").get<std::string>() + " " + row.at("metric").get<std::string>()] = row;
+    ASSERT_EQ(run.at("tasks").size(), 3U) << "by the sum, a byte and a token";
+    for (const auto& figure : run.at("tasks")) {
+      const auto metric = figure.at("metric").get<std::string>();
+      EXPECT_EQ(figure.at("base"), rows.at("base " + metric).at("value")) << metric;
+      EXPECT_EQ(figure.at("value"), rows.at("result " + metric).at("value")) << metric;
+      EXPECT_EQ(figure.at("n"), 6) << metric;
+    }
+  }
+}
+
 TEST(StudyTest, GoesOnWhereItWasAndGivesTheSameNumbersElsewhere) {
   const support::TemporaryDirectory directory;
   const fs::path models = support::write_tiny_model(directory / "models");
@@ -133,7 +157,13 @@ TEST(StudyTest, GoesOnWhereItWasAndGivesTheSameNumbersElsewhere) {
   {
     const Place place(directory / "first", models);
     const fs::path out = directory / "study";
-    const Outcome outcome = place.study("dex", out, 1);
+    std::ofstream questions(directory / "questions.csv");
+    for (const char* letter : {"A", "B", "C", "D", "A", "B"})
+      questions << "Which letter is " << letter << "?,1,2,3,4," << letter << "\n";
+    questions.close();
+    const std::vector<std::string> task = {
+        "--task", "multiple_choice(" + (directory / "questions.csv").string() + ")"};
+    const Outcome outcome = place.study("dex", out, 1, task);
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_THAT(outcome.err, HasSubstr("kvo_only is added"));
     EXPECT_THAT(outcome.out, HasSubstr("| base | "));
@@ -149,10 +179,15 @@ TEST(StudyTest, GoesOnWhereItWasAndGivesTheSameNumbersElsewhere) {
     EXPECT_NE(losses.at("dex/1"), losses.at("dex/2")) << "a seed is an order of the data";
     EXPECT_EQ(place.jobs(), 4u);
     expect_what_the_jobs_say(place, report);
+    EXPECT_EQ(place.evaluations(), 4u);
+    expect_what_the_evaluations_say(place, report);
+    EXPECT_THAT(outcome.out, HasSubstr("| acc | base | "));
 
-    const Outcome again = place.study("dex", out);
+    const Outcome again = place.study("dex", out, 0, task);
     ASSERT_EQ(again.code, 0) << again.err;
     EXPECT_EQ(place.jobs(), 4u) << "the same command makes no new job";
+    EXPECT_EQ(place.evaluations(), 4u) << "and no new evaluation";
+    expect_what_the_evaluations_say(place, report_in(out));
     const json taken_up = report_in(out);
     EXPECT_EQ(losses_of(taken_up), losses);
     expect_what_the_jobs_say(place, taken_up);

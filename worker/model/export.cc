@@ -18,6 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr const char* kCertificateFile = "fold_certificate.json";
+constexpr const char* kConversionFile = "conversion.json";
 constexpr int64_t kMaxCopiedBytes = int64_t{64}
                                     << 20;  // a tokenizer.json of a large vocabulary has 30 MB
 
@@ -54,8 +55,8 @@ void copy_companions(base::AtomicDirectory& out, const fs::path& base_dir,
                       name == "LICENSE";
     // A base that was trained or folded here itself: what it says of its origin is not true of its
     // child.
-    const bool of_origin =
-        name == kProvenanceFile || name == kChecksumFile || name == kCertificateFile;
+    const bool of_origin = name == kProvenanceFile || name == kChecksumFile ||
+                           name == kCertificateFile || name == kConversionFile;
     if (weights || !text || of_origin || !entry.is_regular_file()) continue;
     const auto content = base::read_file(entry.path(), kMaxCopiedBytes);
     require(content.status(), entry.path());
@@ -107,6 +108,12 @@ void export_folded(const fs::path& out, const fs::path& base_dir, const Config& 
                                          {"largest_logit_difference", certificate.largest},
                                          {"mean_logit_difference", certificate.mean}};
   require(directory.commit(kCertificateFile, report.dump(2) + "\n"), out);
+}
+
+void export_converted(const fs::path& out, const fs::path& base_dir, const Weights& weights,
+                      at::ScalarType dtype, const std::string& conversion) {
+  auto directory = begin_checkpoint(out, base_dir, weights, {dtype, ""});
+  require(directory.commit(kConversionFile, conversion), out);
 }
 
 void write_checkpoint(const fs::path& out, const fs::path& base_dir, const Weights& base,

@@ -54,6 +54,11 @@ void export_folded(const std::filesystem::path& out, const std::filesystem::path
                    const Config& config, const Adaptation& adaptation, at::ScalarType dtype,
                    const Certificate& certificate);
 
+// Weights that were made of another layout, as such a checkpoint in `dtype`; conversion.json, text
+// of JSON, says of which.
+void export_converted(const std::filesystem::path& out, const std::filesystem::path& base_dir,
+                      const Weights& weights, at::ScalarType dtype, const std::string& conversion);
+
 // The artefact of a method that trains all weights (class MODEL), folded: the same kind of
 // checkpoint, in the adapter's dtype, with provenance.json, and checksums.json of all files last.
 // Serves as a base model by itself. Of method diff, `base` is that of add_second_map, and a mix

@@ -3,8 +3,10 @@
 #include <functional>
 #include <set>
 #include <stdexcept>
+#include <string_view>
 
 #include "worker/kernels/check.h"
+#include "worker/model/differential_attention.h"
 #include "worker/model/safetensors.h"
 
 namespace dex::model {
@@ -111,6 +113,34 @@ at::Tensor checked(const WeightFiles& files, const Config& config, const std::st
   return files.tensor(name);
 }
 
+// Where unilm keeps the tensor of that name.
+std::string unilm_name(const std::string& name) {
+  constexpr std::string_view kHere = "self_attn.o_proj.weight",
+                             kThere = "self_attn.out_proj.weight";
+  if (!name.ends_with(kHere)) return name;
+  return name.substr(0, name.size() - kHere.size()) + std::string(kThere);
+}
+
+// Attention as it was stored → DiffLlama's, with the gain of each layer's head norm inside.
+void leave_unilm_layout(const WeightFiles& files, const Config& config,
+                        const WeightOptions& options, Weights& weights,
+                        std::set<std::string>& used) {
+  for (size_t i = 0; i < weights.layers.size(); ++i) {
+    LayerWeights& layer = weights.layers[i];
+    const std::string name = "model.layers." + std::to_string(i) + ".self_attn.subln.weight";
+    used.insert(name);
+    const at::Tensor gain = checked(files, config, name, {2 * config.head_dim});
+    if (options.refuse_non_finite) require_finite(gain, name);
+    const DifferentialProjections here =
+        from_unilm({layer.q, layer.k, layer.v, layer.o}, gain.to(layer.o.scalar_type()),
+                   config.heads / 2, config.kv_heads / 2);
+    layer.q = here.q;
+    layer.k = here.k;
+    layer.v = here.v;
+    layer.o = here.o;
+  }
+}
+
 // A tied head may be stored once more; then it must be the embedding.
 void check_extra(const WeightFiles& files, const Config& config,
                  const std::set<std::string>& used) {
@@ -136,13 +166,15 @@ Weights load_weights(const std::filesystem::path& dir, const Config& config,
   std::set<std::string> used;
   visit_all({config}, weights,
             [&](const std::string& name, const std::vector<int64_t>& shape, at::Tensor& tensor) {
-              used.insert(name);
-              const at::Tensor stored = checked(files, config, name, shape);
-              if (options.refuse_non_finite) require_finite(stored, name);
+              const std::string there = options.unilm_attention ? unilm_name(name) : name;
+              used.insert(there);
+              const at::Tensor stored = checked(files, config, there, shape);
+              if (options.refuse_non_finite) require_finite(stored, there);
               tensor = options.dtype
                            ? stored.to(*options.dtype, /*non_blocking=*/false, /*copy=*/true)
                            : stored;
             });
+  if (options.unilm_attention) leave_unilm_layout(files, config, options, weights, used);
   check_extra(files, config, used);
   if (config.tie_word_embeddings) weights.lm_head = weights.embed;
   return weights;

@@ -41,6 +41,9 @@ struct WeightOptions {
   // for training).
   std::optional<at::ScalarType> dtype;
   bool refuse_non_finite = false;  // scans every weight once
+  // A DiffLlama whose attention is stored with unilm's names and in its layout (unilm.h); the gain
+  // of the head norms goes into o (from_unilm), so give a dtype that can hold the product.
+  bool unilm_attention = false;
 };
 
 // Loads the weights of `dir` and checks name and shape of each. Throws "[weights] …" naming what is

@@ -10,6 +10,7 @@
 
 #include "worker/evaluate/heat_map.h"
 #include "worker/evaluate/report_text.h"
+#include "worker/evaluate/shipped_text.h"
 #include "worker/serve/evaluation_subjects.h"
 
 namespace dex::serve {
@@ -171,8 +172,12 @@ std::unique_ptr<Task> make_task(const EvaluateCommand& command) {
     options.seed = command.seed;
     options.chat = command.chat;
     options.allow_extrapolation = command.allow_extrapolation;
+    if (command.file.empty() && command.format != "auto")
+      throw std::runtime_error("--format has no effect without --file: the shipped text has one");
     return std::make_unique<evaluate::MultiNeedle>(
-        options, evaluate::read_texts(command.file, format_of(command.format)));
+        options, command.file.empty()
+                     ? evaluate::shipped_text()
+                     : evaluate::read_texts(command.file, format_of(command.format)));
   }
   if (command.task == "multiple_choice") {
     auto options = command.multiple_choice;

@@ -29,7 +29,7 @@ struct EvaluateCommand {
   std::string dtype;                  // as LocalModel's
   bool against_int8 = false;          // each model beside itself with dtype int8, pair by pair
   int threads = 0;
-  std::filesystem::path file;
+  std::filesystem::path file;  // multi_needle: empty is the text that comes with it
   uint64_t seed = 0;
   double confidence = 0.95;
   int64_t samples = 0;  // 0: all

@@ -39,7 +39,9 @@ filler, and some of the numbers are asked for. Rows by length and depth, and a h
 of that for each. In the same run, what the attention of the prompt's last token falls on: the answer's needle (signal),
 filler and other needles (noise), the rest.
 
-FILE is the filler: plain text of ordinary sentences, or JSON Lines {"text"}.
+FILE is the filler: plain text of ordinary sentences, or JSON Lines {"text"}. Without --file it is a text that comes with
+the program, of sentences made from templates.
+  dex-engine evaluate multi_needle --model DIR --lengths 1024,2048
   dex-engine evaluate multi_needle --model DIR --file book.txt --lengths 1024,2048,4096 --n-needles 4 --n-queries 2
   dex-engine evaluate multi_needle --model DIR --file book.txt --n-needles 1,2,4,6,8 --n-queries 1,2,2,2,1)";
 
@@ -166,6 +168,7 @@ void EvaluateDoor::add_perplexity() {
 
 void EvaluateDoor::add_multi_needle() {
   CLI::App& task = *add_task("multi_needle", kMultiNeedle);
+  task.get_option("--file")->required(false)->description("the filler (default: a shipped text)");
   auto& options = command_.multi_needle;
   task.add_option("--lengths", options.lengths,
                   "tokens of the whole prompt and its answer (default: powers of two from 1024 to "

@@ -13,6 +13,7 @@
 #include "services/base/version.h"
 #include "services/statistics/item_rows.h"
 #include "worker/evaluate/kept_samples.h"
+#include "worker/evaluate/shipped_text.h"
 #include "worker/model/memory_failure.h"
 #include "worker/serve/artefact_frames.h"
 #include "worker/serve/evaluation_messages.h"
@@ -189,6 +190,7 @@ class FramedEvaluation final : public EvaluationSession {
     for (const auto& file : proto::task_files(start_.spec().tasks(static_cast<int>(task)))) {
       if (!file.file.empty()) items.files.push_back(sha256_of(file.file));
     }
+    if (items.files.empty()) items.files.push_back(evaluate::shipped_text_sha256());
     item_files_.emplace_back(kItems + std::to_string(task + 1) + ".jsonl",
                              statistics::items_text(items, kMostItemBytes));
   }

@@ -56,8 +56,10 @@ void fill(const pb::PerplexityTask& task, const FilePaths& files, EvaluateComman
 }
 
 void fill(const pb::MultiNeedleTask& task, const FilePaths& files, EvaluateCommand& out) {
-  out.file = files.of(task.file());
-  out.format = format_name(task.format());
+  if (!task.file().empty()) {  // else the shipped text
+    out.file = files.of(task.file());
+    out.format = format_name(task.format());
+  }
   out.chat = task.chat();
   auto& options = out.multi_needle;
   options.lengths = numbers(task.lengths(), options.lengths);

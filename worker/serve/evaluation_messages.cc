@@ -292,7 +292,8 @@ std::string report_markdown(const pb::EvaluationReport& report,
     const auto& result = report.results(i);
     const auto index = static_cast<size_t>(i);
     const std::string name = index < names.size() ? names[index] : result.file();
-    out += (i > 0 ? "\n## " : "## ") + result.task() + ": " + name +
+    out += (i > 0 ? "\n## " : "## ") + result.task() + ": " +
+           (name.empty() ? "the shipped text" : name) +
            (result.settings().empty() ? "" : " (" + result.settings() + ")") + "\n\n";
     std::vector<evaluate::ResultRow> rows;
     for (const auto& row : result.rows()) rows.push_back(row_of(row));

@@ -14,6 +14,7 @@
 #include "services/base/subprocess.h"
 #include "services/base/version.h"
 #include "worker/evaluate/heads_command.h"
+#include "worker/model/unilm.h"
 #include "worker/serve/evaluate_door.h"
 #include "worker/serve/evaluation_frames.h"
 #include "worker/serve/fold_command.h"
@@ -36,6 +37,8 @@ The same of an adapter at half the strength of its branch:
   dex-engine score --model DIR --adapter DIR --lambda-scale 0.5 --dtype f32 --tokens 504,4041,282,1330
 The adapter inside the model, as a plain Hugging Face folder that any program loads:
   dex-engine fold --model DIR --adapter DIR --out DIR
+A model with the differential attention of microsoft/unilm, as the DiffLlama that it is:
+  dex-engine convert --model DIR --out DIR
 Entropy and importance of each attention head, by layer, on [[504,4041,…],[…]] in a file:
   dex-engine heads --model DIR --dtype f32 --tokens-file ids.json --i-min 32
 Measure it on your data, adapters against the base:
@@ -50,6 +53,16 @@ Under an agent (frames of proto/dex/internal/v1/frames.proto over an inherited s
 
 --model is a Hugging Face folder (config.json, *.safetensors, tokenizer.json), --adapter one that DEX trained for it
 (adapter_config.json, adapter_model.safetensors, checksums.json) or a LoRA folder that PEFT saved for it.)";
+
+constexpr const char* kConvert =
+    R"(Writes a model whose attention is microsoft/unilm's Diff-Transformer (V1) as the DiffLlama that it is, which any
+program loads, and prints one line of JSON.
+
+  dex-engine convert --model DIR --out DIR
+
+--model has the config.json of that DiffLlama, with unilm's sub-heads as its heads (num_attention_heads twice unilm's
+num_heads, num_key_value_heads likewise), and *.safetensors with transformers' names but unilm's own in self_attn:
+q_proj, k_proj, v_proj, out_proj, lambda_q1, lambda_k1, lambda_q2, lambda_k2, subln.weight.)";
 
 constexpr int kUsage = 2;
 
@@ -215,6 +228,10 @@ int main(int argc, char** argv) {
       "fold", "writes the model with the adapter inside, prints how exact it is");
   add_model(*fold_app, where);
   fold_app->add_option("--out", folded, "folder to make")->required()->type_name("DIR");
+  std::string unilm, converted;
+  auto* convert_app = app.add_subcommand("convert", kConvert);
+  convert_app->add_option("--model", unilm, "folder to read")->required()->type_name("DIR");
+  convert_app->add_option("--out", converted, "folder to make")->required()->type_name("DIR");
   auto* measure_app = add_measure(app, where, measure);
   dex::evaluate::HeadsCommand heads;
   auto* heads_app = add_heads(app, heads);
@@ -248,6 +265,10 @@ int main(int argc, char** argv) {
   if (score_app->parsed())
     return run_local([&] { serve::score(where, score_tokens, clock, std::cout); });
   if (fold_app->parsed()) return run_local([&] { serve::fold(where, folded, std::cout); });
+  if (convert_app->parsed()) {
+    return run_local(
+        [&] { std::cout << dex::model::convert_unilm(unilm, converted) << std::endl; });
+  }
   if (measure_app->parsed())
     return run_local([&] { serve::measure(where, measure, clock, std::cout); });
   return run_local([&] { serve::generate(where, generate, clock, std::cout, std::cerr); });

@@ -183,6 +183,14 @@ TEST(PromoteIfTest, ATaskHasItsFileItsOptionsAndItsDims) {
   EXPECT_EQ(needles->dims().at("length"), "2048");
   EXPECT_EQ(needles->dims().at("depth"), "50");
 
+  // Needles have a text of their own.
+  const auto shipped = parse_gate("multi_needle(lengths=1024, 2048, n_queries=1).accuracy>=0");
+  ASSERT_TRUE(shipped.ok()) << shipped.status().to_string();
+  EXPECT_EQ(shipped->evaluation().multi_needle().file(), "");
+  EXPECT_EQ(shipped->evaluation().multi_needle().lengths_size(), 2);
+  EXPECT_EQ(shipped->evaluation().multi_needle().n_queries(), 1U);
+  EXPECT_TRUE(parse_gate("multi_needle().accuracy>=0").ok());
+
   for (const char* bad :
        {"perplexity().loss<=0", "perplexity(f)loss<=0", "perplexity(f.loss<=0", "perplexity(f).<=0",
         "held_out(f).loss<=0", "multi_needle(f).accuracy[length]>=0",
@@ -193,6 +201,21 @@ TEST(PromoteIfTest, ATaskHasItsFileItsOptionsAndItsDims) {
   const auto option = parse_gate("perplexity(f, strid=9).loss<=0").status();
   EXPECT_EQ(option.reason(), "UNKNOWN_FIELD");
   EXPECT_THAT(option.message(), HasSubstr("stride"));
+}
+
+// As `dexctl study --task` takes it.
+TEST(PromoteIfTest, ATaskMayStandByItself) {
+  const auto choices = parse_task(" multiple-choice(mmlu (2).csv, samples=500)");
+  ASSERT_TRUE(choices.ok()) << choices.status().to_string();
+  EXPECT_EQ(choices->multiple_choice().file(), "mmlu (2).csv");
+  EXPECT_EQ(choices->multiple_choice().samples(), 500);
+  EXPECT_TRUE(parse_task("multi_needle()").ok());
+  for (const char* bad : {"", "multiple_choice", "multiple_choice()", "held_out(f)", "perplexity(f",
+                          "perplexity(f).loss<=0"}) {
+    EXPECT_EQ(parse_task(bad).status().reason(), "INVALID_FIELD") << bad;
+    EXPECT_THAT(parse_task(bad).status().message(), HasSubstr("--task")) << bad;
+  }
+  EXPECT_EQ(parse_task("perplexity(f, strid=9)").status().reason(), "UNKNOWN_FIELD");
 }
 
 TEST(PromoteIfTest, SaysWhatItIsAgainst) {

@@ -36,6 +36,15 @@ TEST(TaskFilesTest, EveryTasksFilesAreFoundTheDataFirst) {
   EXPECT_TRUE(task_files({}).empty());
 }
 
+TEST(TaskFilesTest, OnlyNeedlesHaveATextOfTheirOwn) {
+  v1::EvaluationTask task;
+  EXPECT_TRUE(needs_file(task));
+  task.mutable_perplexity();
+  EXPECT_TRUE(needs_file(task));
+  task.mutable_multi_needle();
+  EXPECT_FALSE(needs_file(task));
+}
+
 TEST(TaskFilesTest, FilesAreReadAndSetByTheirFields) {
   v1::EvaluationTask task;
   task.mutable_multiple_choice()->set_file("questions.csv");

@@ -35,9 +35,21 @@ TEST(EvaluationSpecTest, EveryTaskWithItsDefaultsIsRight) {
     tasks { answers { file: "file-1" match: MATCH_F1 } }
     tasks { perplexity { file: "file-1" group_by: "tag" group_by: "length_bucket" } }
     tasks { multiple_choice { file: "file-1" score: SCORE_PER_TOKEN } }
-    tasks { instructions { file: "file-1" } }
+    tasks { instructions { file: "file-1" } } tasks { multi_needle { } }
     tasks { head_analysis { file: "file-1" metrics: METRIC_ENTROPY metrics: METRIC_HESSIAN } })"),
               ElementsAre());
+}
+
+// Without a file needles are hidden in the shipped text, whose format is nobody's to say: neither a
+// spec's nor, or an effective spec could not be sent again, ours.
+TEST(EvaluationSpecTest, NeedlesNeedNoFile) {
+  EXPECT_THAT(faults(std::string(kBase) + "tasks { multi_needle { format: TEXT_FORMAT_RAW } }"),
+              ElementsAre("UNUSED_FIELD tasks[0].multi_needle.format"));
+  auto spec = evaluation(std::string(kBase) + "tasks { multi_needle { lengths: 1024 } }");
+  EXPECT_TRUE(evaluation_files(spec).empty());
+  fill_evaluation(spec, {});
+  EXPECT_EQ(spec.tasks(0).multi_needle().format(), v1::TEXT_FORMAT_UNSPECIFIED);
+  EXPECT_TRUE(check_evaluation(spec, smollm2()).empty());
 }
 
 TEST(EvaluationSpecTest, EverythingThatIsWrongIsNamedAtOnce) {

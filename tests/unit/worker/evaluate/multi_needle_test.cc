@@ -7,9 +7,11 @@
 #include <set>
 #include <utility>
 
+#include "services/base/sha256.h"
 #include "tests/unit/worker/evaluate/fake_subject.h"
 #include "worker/evaluate/heat_map.h"
 #include "worker/evaluate/prompt_parts.h"
+#include "worker/evaluate/shipped_text.h"
 
 namespace dex::evaluate {
 namespace {
@@ -86,6 +88,57 @@ TEST(HaystackTest, OnlyWholeStringsOfDigitsCount) {
   EXPECT_EQ(numbers_found("", needles, 3), 0);
   EXPECT_EQ(ask_for(needles, 1).question, "What is the magic number of Oslo?");
   EXPECT_EQ(ask_for(needles, 3).beginning, "The magic numbers of Oslo, Lima and Rome are");
+}
+
+// Enough for 64K tokens without a repetition, and nothing in it that an answer could be taken from.
+TEST(ShippedTextTest, IsProseWithoutARepetitionADigitOrANeedlesCity) {
+  const TextFile file = shipped_text();
+  ASSERT_EQ(file.documents.size(), 1U);
+  const std::string& text = file.documents[0].text;
+  EXPECT_GT(text.size(), 500'000U);
+  EXPECT_LT(text.size(), 700'000U);
+  EXPECT_EQ(text.find_first_of("0123456789{}"), std::string::npos);
+  const NeedleDraw all = draw_needles(most_needles(), 0, 1, 0, 0);
+  for (const Needle& needle : all.needles)
+    EXPECT_EQ(text.find(needle.city), std::string::npos) << needle.city;
+
+  const std::vector<std::string> sentences = split_sentences(text);
+  EXPECT_GE(sentences.size(), 6000U);
+  EXPECT_EQ(std::set<std::string>(sentences.begin(), sentences.end()).size(), sentences.size());
+  std::set<std::string> words;
+  const std::regex sentence("[A-Z][a-z',-]*( [a-z',-]+)+\\.");
+  for (size_t i = 0; i < sentences.size(); i += 7) {
+    EXPECT_TRUE(std::regex_match(sentences[i], sentence)) << sentences[i];
+    EXPECT_LT(sentences[i].size(), 200U) << sentences[i];
+  }
+  const std::regex word("[a-z]+");
+  for (std::sregex_iterator at(text.begin(), text.begin() + 100'000, word), end; at != end; ++at)
+    words.insert(at->str());
+  EXPECT_GT(words.size(), 400U);
+}
+
+TEST(ShippedTextTest, IsTheSameEveryTime) {
+  const std::string text = shipped_text().documents.at(0).text;
+  EXPECT_EQ(shipped_text().documents.at(0).text, text);
+  EXPECT_EQ(shipped_text_sha256(), base::sha256_hex(text));
+  // Made apart from the same words, in Python, with a Philox of its own. Another text is another
+  // evaluation: what was measured before it can't be compared with what comes after.
+  EXPECT_EQ(shipped_text_sha256(),
+            "7eea1a81d7808c8061c9366918f6dd1eaf77ff8905bd56b2062d251ad273d139");
+  EXPECT_THAT(text, StartsWith("Between the clock tower and the old quarry there was only a shady "
+                               "lane. While snow covered the lower fields, the postmistress "
+                               "painted a box of brass hinges. "));
+}
+
+TEST(MultiNeedleTest, HidesItsNeedlesInTheShippedText) {
+  FakeSubject subject;
+  subject.answer = perfect;
+  MultiNeedle task({.lengths = {4000}, .depths_percent = {50}, .samples_per_cell = 2},
+                   shipped_text());
+  const Evaluation found = run(task, {&subject});
+  EXPECT_EQ(row_of(found, "all").value, 1);
+  ASSERT_EQ(subject.prompts.size(), 2U);
+  EXPECT_NE(subject.prompts[0].substr(0, 200), subject.prompts[1].substr(0, 200));
 }
 
 TEST(MultiNeedleTest, GridOfAModelThatReadsOnlyTheEnd) {

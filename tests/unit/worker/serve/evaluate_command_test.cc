@@ -5,6 +5,7 @@
 #include <exception>
 #include <fstream>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 
 #include "services/base/clock.h"
@@ -50,6 +51,19 @@ TEST(EvaluateCommandTest, EightBitsAreRefusedWhereNothingIsCompared) {
   EXPECT_THAT(refusal_of(command), HasSubstr("int8 with itself"));
   command.dtype = "bf16";
   EXPECT_THAT(refusal_of(command), Not(HasSubstr("--against-int8"))) << "its file is missing";
+}
+
+TEST(EvaluateCommandTest, TheShippedTextHasNoOtherFormat) {
+  EvaluateCommand command;
+  command.task = "multi_needle";
+  EXPECT_NE(make_task(command), nullptr);
+  command.format = "jsonl";
+  try {
+    make_task(command);
+    FAIL() << "a format without a file is refused";
+  } catch (const std::runtime_error& error) {
+    EXPECT_THAT(error.what(), StartsWith("--format has no effect without --file"));
+  }
 }
 
 // method.md §8.5: quality in both, and the largest activations of either.

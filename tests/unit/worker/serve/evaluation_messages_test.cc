@@ -105,6 +105,19 @@ TEST(EvaluationMessagesTest, GridsOfNeedlesArrive) {
             "1 needle, 1 asked for; 4 needles, 4 asked for");
 }
 
+// Needles without a file are hidden in the shipped text, and a report says so.
+TEST(EvaluationMessagesTest, NeedlesHaveATextOfTheirOwn) {
+  EvaluatorStart start;
+  start.mutable_spec()->add_tasks()->mutable_multi_needle()->add_lengths(512);
+  const EvaluateCommand command = evaluation_job(start).tasks.at(0);
+  EXPECT_TRUE(command.file.empty());
+  EXPECT_EQ(make_task(command)->name(), "multi_needle");
+  pb::EvaluationReport report;
+  *report.add_results() = result_message(command, "", {});
+  const std::vector<std::string> names = {""};
+  EXPECT_THAT(report_markdown(report, names), HasSubstr("## multi_needle: the shipped text (6"));
+}
+
 // Two tasks on the same text are told apart, and each grid has as much room as a task of its own.
 TEST(EvaluationMessagesTest, NeedlesSayWhichTheyAre) {
   EvaluateCommand command;

@@ -16,6 +16,7 @@
 #include "services/statistics/item_rows.h"
 #include "tests/support/content_of.h"
 #include "tests/unit/worker/serve/evaluation_fixture.h"
+#include "worker/evaluate/shipped_text.h"
 #include "worker/serve/evaluate_command.h"
 #include "worker/serve/evaluation_messages.h"
 #include "worker/serve/evaluation_report.h"
@@ -221,6 +222,27 @@ TEST_F(EvaluationFramesTest, NeedlesSayWhatAttentionFallsOn) {
   EXPECT_EQ(rows.at("again attention_noise").delta(), 0);
   const auto markdown = support::content_of(dir / "attempt-1/final/report.md");
   EXPECT_THAT(markdown, HasSubstr("| attention_noise |"));
+}
+
+// What another evaluation over it can be compared with: the numbers say which text it was.
+TEST_F(EvaluationFramesTest, NeedlesAreHiddenInTheShippedTextWhereThereIsNoFile) {
+  auto needles = start("attempt-1");
+  needles.clear_files();
+  needles.mutable_spec()->clear_tasks();
+  auto& task = *needles.mutable_spec()->add_tasks()->mutable_multi_needle();
+  task.add_lengths(512);
+  task.add_depths_percent(50);
+  task.set_samples_per_cell(2);
+  const Said said = run(needles);
+  ASSERT_EQ(said.result.outcome(), internal::v1::OUTCOME_SUCCESS) << said.result.message();
+  const std::string& hash = said.result.result().manifest_sha256();
+  const auto files = load_files(dir / "attempt-1/final", "checksums.json", hash, "items-");
+  ASSERT_EQ(files.size(), 1U);
+  const auto items = statistics::parse_items(files[0].second);
+  ASSERT_TRUE(items.ok()) << items.status().to_string();
+  EXPECT_EQ(items->files, std::vector<std::string>{evaluate::shipped_text_sha256()});
+  const auto markdown = support::content_of(dir / "attempt-1/final/report.md");
+  EXPECT_THAT(markdown, HasSubstr("## multi_needle: the shipped text (6 needles, 2 asked for)"));
 }
 
 TEST_F(EvaluationFramesTest, SeveralNumbersOfNeedlesHaveAHeatMapEach) {

@@ -416,6 +416,27 @@ TEST_F(ProgramTest, MeasuresInOneLine) {
   EXPECT_EQ(figures["generated"].size(), 5U);
 }
 
+// The model with unilm's attention says as a DiffLlama what the DiffLlama says that it was made of.
+TEST_F(ProgramTest, ConvertsUnilmsAttention) {
+  testing::write_unilm(dir / "diffllama", dir / "unilm");
+  const auto made =
+      run({"convert", "--model", (dir / "unilm").string(), "--out", (dir / "converted").string()});
+  ASSERT_EQ(made.code, 0) << made.error;
+  EXPECT_EQ(nlohmann::json::parse(made.out).at("dtype"), "float32");
+  const auto scores = [&](const char* folder) {
+    const auto got = run({"score", "--model", (dir / folder).string(), "--dtype", "f32", "--tokens",
+                          "5,9,14,3,60,2"});
+    EXPECT_EQ(got.code, 0) << got.error;
+    return nlohmann::json::parse(got.out).get<std::vector<double>>();
+  };
+  const auto was = scores("diffllama"), is = scores("converted");
+  ASSERT_EQ(is.size(), 5U);
+  for (size_t i = 0; i < is.size(); ++i) EXPECT_NEAR(is[i], was.at(i), 1e-4);
+  const auto refused = run({"convert", "--model", model(), "--out", (dir / "no").string()});
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.error, ::testing::HasSubstr("that of the diffllama to be made"));
+}
+
 TEST_F(ProgramTest, SaysWhatIsWrongInOneSentence) {
   const struct {
     std::vector<std::string> args;

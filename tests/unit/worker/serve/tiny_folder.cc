@@ -1,5 +1,7 @@
 #include "tests/unit/worker/serve/tiny_folder.h"
 
+#include "tests/unit/worker/model/family_models.h"
+#include "tests/unit/worker/model/unilm_folder.h"
 #include "tests/unit/worker/serve/tiny_adapters.h"
 #include "tests/unit/worker/train_memory/failing_allocator.h"
 #include "worker/model/weights.h"
@@ -17,6 +19,14 @@ void write_tiny_adapter(const std::filesystem::path& folder, const std::filesyst
 
 void write_foreign_adapter(const std::filesystem::path& folder) {
   model::write_adapter(folder, tiny_adapter(tiny_options()[0], 7, std::string(64, 'b')));
+}
+
+void write_unilm(const std::filesystem::path& diffllama, const std::filesystem::path& unilm) {
+  namespace families = dex::testing;
+  const std::string family = families::differential_family_names().front();  // without biases
+  families::write_family(diffllama, family,
+                         families::family_tensors(families::family_golden(family)));
+  families::write_unilm(diffllama, unilm);
 }
 
 void fail_allocation(int64_t n) {

@@ -11,6 +11,8 @@ void write_tiny_model(const std::filesystem::path& folder);
 void write_tiny_adapter(const std::filesystem::path& folder, const std::filesystem::path& model);
 // Made for another base.
 void write_foreign_adapter(const std::filesystem::path& folder);
+// A DiffLlama, and the same model with unilm's attention (worker/model/unilm.h).
+void write_unilm(const std::filesystem::path& diffllama, const std::filesystem::path& unilm);
 // LibTorch's n-th allocation from now on fails, once; 0: none does.
 void fail_allocation(int64_t n);
 
