@@ -229,8 +229,8 @@ void add_create_evaluation(CLI::App& noun, Action& action) {
       "--file", flags.file,
       "the task's data, a file id or a path that is uploaded first: plain text or JSON "
       "Lines (perplexity; multi_needle, which has a text of its own without one), MMLU's CSV or "
-      "BBQ's JSON Lines "
-      "(multiple_choice), {text, label} (icl), {question, context, answers} (answers), "
+      "BBQ's JSON Lines (multiple_choice), {text, label} (icl), {question, context, answers} "
+      "(answers), "
       "AlpacaEval's set (instructions)");
   verb->add_option("--shots-file", flags.shots_file,
                    "multiple_choice with --set n_shot=…: where examples are drawn from");

@@ -156,7 +156,8 @@ Status measure_tasks(Context& context, const StudyPlan& plan, JobBook& book, Run
   const auto evaluation = ended_evaluation(context, plan, result.adapter, book);
   if (evaluation.status().code() == base::Code::kCancelled) return evaluation.status();
   if (!evaluation.ok()) {
-    result.not_measured = "tasks not measured: " + evaluation.status().message();
+    result.not_measured = "tasks not measured: " + evaluation.status().message() +
+                          " (the same command tries it again)";
     return {};
   }
   result.evaluation = evaluation->id();
@@ -242,7 +243,7 @@ std::string line_of(const RunResult& result) {
   char text[160];
   std::snprintf(text, sizeof text, ": held-out loss %.4f (base %.4f), %.0f tok/s", result.loss,
                 result.base_loss, result.tokens_per_second);
-  return result.run.name() + text;
+  return result.run.name() + text + (result.not_measured.empty() ? "" : "; " + result.not_measured);
 }
 
 class Study {

@@ -173,11 +173,9 @@ void write_tasks(std::ostream& out, const StudyPlan& plan, const std::vector<Met
   }
   if (!any) return;
   out << "Tasks as `dexctl evaluations` measures them, on base and result over the same items: "
-         "mean "
-         "over seeds with its 95 % Student interval, differences paired by seed; higher or lower "
-         "is "
-         "better as the metric has it. ≠: the interval over the seeds leaves out 0. What chance in "
-         "the items does is in the intervals of the evaluations themselves.\n\n";
+         "mean over seeds with its 95 % Student interval, differences paired by seed; higher or "
+         "lower is better as the metric has it. ≠: the interval over the seeds leaves out 0. What "
+         "chance in the items does is in the intervals of the evaluations themselves.\n\n";
 }
 
 void add_tasks(const StudyPlan& plan, const RunResult& result, nlohmann::json& run) {
