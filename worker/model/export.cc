@@ -23,7 +23,7 @@ constexpr int64_t kMaxCopiedBytes = int64_t{64}
                                     << 20;  // a tokenizer.json of a large vocabulary has 30 MB
 
 [[noreturn]] void fail(const std::string& what) {
-  throw std::runtime_error("[export_folded] " + what);
+  throw std::runtime_error("[export] " + what);
 }
 
 void require(const base::Status& status, const fs::path& path) {
