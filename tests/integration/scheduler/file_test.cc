@@ -166,7 +166,9 @@ TEST_F(FileTest, BytesThatADeleteHoldsForAMomentCanBeDownloaded) {
   const fs::path aside = directory_ / "data/files/upload" / (file->sha256() + ".1.dropped");
   fs::rename(place, aside);
   EXPECT_EQ(download(file->id()), good());
-  fs::rename(aside, place);
+  // On a busy machine the janitor's first look may come so late that it has put them back.
+  std::error_code put_back;
+  fs::rename(aside, place, put_back);
   EXPECT_EQ(download(file->id()), good());
 }
 

@@ -227,7 +227,7 @@ TEST_F(DeleteTest, AnAdapterStaysWhileAnEvaluationThatMeasuresItLives) {
   request.mutable_spec()->add_subjects()->set_model("small-model");
   request.mutable_spec()->add_subjects()->set_adapter(trained.adapter);
   request.mutable_spec()->add_tasks()->mutable_perplexity()->set_file(text->id());
-  const auto evaluations = v1::EvaluationService::NewStub(rpc::channel(scheduler_->grpc_address()));
+  const auto evaluations = v1::EvaluationService::NewStub(connected(scheduler_->grpc_address()));
   const auto made = call(*evaluations, &v1::EvaluationService::Stub::CreateEvaluation, request);
   ASSERT_TRUE(made.ok()) << made.status().to_string();
   const auto status = remove_adapter(trained.adapter).status();

@@ -7,7 +7,7 @@ SurfaceTest::SurfaceTest() {
 }
 
 void SurfaceTest::reconnect() {
-  admin_ = v1::AdminService::NewStub(rpc::channel(scheduler_->grpc_address()));
+  admin_ = v1::AdminService::NewStub(connected(scheduler_->grpc_address()));
 }
 
 base::Result<v1::FineTuningJob> SurfaceTest::pause(const std::string& id,
