@@ -84,7 +84,10 @@ base::Status Platform::start_redis() {
   redis.name = "redis";
   redis.launcher = options_.launcher;
   redis.program = redis_.program;
-  redis.args = [this] { return std::vector<std::string>{redis_.config_file.string()}; };
+  redis.args = [this] {
+    mend_redis_log(redis_);
+    return std::vector<std::string>{redis_.config_file.string()};
+  };
   redis.log_file = options_.data_dir / "logs" / "redis.log";
   // It holds the lock too: after a kill -9 of dexd nobody opens its files before it is gone.
   redis.inherit = {lock_.get()};

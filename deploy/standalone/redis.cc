@@ -10,6 +10,9 @@
 #include <cstring>
 #include <sstream>
 
+#include <spdlog/spdlog.h>
+
+#include "services/base/append_log.h"
 #include "services/base/errno_status.h"
 #include "services/base/fd.h"
 #include "services/base/files.h"
@@ -99,6 +102,16 @@ base::Result<RedisSetup> prepare_redis(const std::string& program, const fs::pat
   DEX_RETURN_IF_ERROR(
       base::write_file_atomically(redis.config_file, config_text(directory, redis), 0600));
   return redis;
+}
+
+void mend_redis_log(const RedisSetup& redis) {
+  const auto cut = base::cut_torn_transaction(redis.config_file.parent_path() / "appendonlydir");
+  if (!cut.ok()) {
+    // Redis looks at the same files next, and says what it can't do.
+    spdlog::warn("redis: its log could not be looked through: {}", cut.status().to_string());
+  } else if (*cut > 0) {
+    spdlog::warn("redis: {} bytes of a script that was never answered are cut off its log", *cut);
+  }
 }
 
 base::Status ping_redis(const RedisSetup& redis) {

@@ -24,6 +24,10 @@ base::Result<RedisSetup> prepare_redis(const std::string& program,
                                        const std::filesystem::path& data_dir,
                                        base::RandomSource& random);
 
+// Before each start, while no Redis runs on these files: what a kill left of a script is cut off
+// its log (base/append_log.h), and logged. Reads the whole log.
+void mend_redis_log(const RedisSetup& redis);
+
 // OK when it answers PING; UNAVAILABLE while it starts, loads its log, or is gone. Blocks at most
 // two seconds.
 base::Status ping_redis(const RedisSetup& redis);

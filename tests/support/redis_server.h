@@ -9,6 +9,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "scheduler/store/connection.h"
+#include "services/base/append_log.h"
 #include "tests/support/temporary_directory.h"
 
 namespace dex::support {
@@ -58,9 +60,15 @@ class RedisServer {
     ::waitpid(pid_, nullptr, 0);
     pid_ = -1;
   }
-  // The same data again. Returns once it answers.
+  // Where its logs lie.
+  [[nodiscard]] std::filesystem::path log_directory() const {
+    return directory_.path() / "appendonlydir";
+  }
+  // The same data again, looked after as dexd does. Returns once it answers.
   void start() {
     write_config();
+    if (const auto cut = base::cut_torn_transaction(log_directory()); !cut.ok())
+      throw std::runtime_error(cut.status().to_string());
     std::vector<char*> words;
     for (std::string& word : words_) words.push_back(word.data());
     words.push_back(nullptr);
@@ -77,7 +85,7 @@ class RedisServer {
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (!answers()) {
       if (std::chrono::steady_clock::now() > until)
-        throw std::runtime_error("redis-server did not start");
+        throw std::runtime_error("redis-server did not start: " + last_words());
       ::usleep(5000);
     }
   }
@@ -110,10 +118,22 @@ class RedisServer {
            "enable-debug-command no\nloglevel warning\nlogfile redis.log\n"
         << more_config_;
   }
+  // The end of its log, and how it ended if it has.
+  std::string last_words() {
+    int status = 0;
+    const bool gone = ::waitpid(pid_, &status, WNOHANG) == pid_;
+    if (gone) pid_ = -1;
+    std::ifstream log((directory_.path() / "redis.log").string());
+    const std::string all{std::istreambuf_iterator<char>(log), {}};
+    return (gone ? "ended with status " + std::to_string(status) : "it runs") +
+           "; its log: " + all.substr(all.size() < kLogEnd ? 0 : all.size() - kLogEnd);
+  }
   bool answers() {
     auto connection = store::Connection::connect(address(), std::chrono::seconds(1));
     return connection.ok() && (*connection)->call({"PING"}).ok;
   }
+
+  static constexpr size_t kLogEnd = 2000;  // bytes
 
   const std::string more_config_;
   TemporaryDirectory directory_;

@@ -183,6 +183,18 @@ TEST_F(DexdTest, RedisComesBack) {
   EXPECT_TRUE(processes("").empty());
 }
 
+// Redis would keep its beginning, and apply that at the start after the next one.
+TEST_F(DexdTest, AScriptThatAKillCutOffIsGoneBeforeRedisStarts) {
+  EXPECT_EQ(start()->terminate(kPatience_ms).code, 0);
+  const fs::path log = data_ / "redis/appendonlydir/appendonly.aof.1.incr.aof";
+  const std::string before = content_of(log);
+  std::ofstream(log, std::ios::binary | std::ios::app)
+      << "*1\r\n$5\r\nMULTI\r\n*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n1\r\n*3\r\n$3\r\nSE";
+  EXPECT_EQ(start()->terminate(kPatience_ms).code, 0);
+  EXPECT_EQ(content_of(log), before);
+  EXPECT_THAT(output(), HasSubstr("of a script that was never answered are cut off its log"));
+}
+
 // The worker's flag would win over what the scheduler has from the environment and tells it.
 TEST_F(DexdTest, TheEnvironmentsBeatIsTheSchedulersToTell) {
   auto options = command();
