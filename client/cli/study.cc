@@ -78,25 +78,29 @@ struct EndedJob {
   LossCurve curve;
 };
 
-// The run's job, which may have ended long ago. One that was cancelled, or failed by no fault of
-// the user's, before this command gets a successor, which the book finds behind it from then on.
+// What the book finds behind a request, which may have ended long ago, or what is made of it now.
+// One that was cancelled, or failed by no fault of the user's, before this command gets a
+// successor, which the book finds behind it from then on.
+template <typename Request, typename Create, typename Get>
+Result<std::string> taken_up(Request& request, JobBook& book, const Create& create,
+                             const Get& get) {
+  request.set_request_id(request_id_of(request.spec()));
+  while (true) {
+    const std::string known = book.find(request.request_id());
+    DEX_ASSIGN_OR_RETURN(const auto found, known.empty() ? create(request) : get(known));
+    if (known.empty()) DEX_RETURN_IF_ERROR(book.put(request.request_id(), found.id()));
+    if (!is_tried_again(found)) return found.id();
+    request.set_request_id(request_id_after(request.request_id(), found.id()));
+  }
+}
+
 Result<std::string> job_of_run(Context& context, const StudyPlan& plan, const StudyRun& run,
                                JobBook& book) {
   v1::CreateFineTuningJobRequest request;
   DEX_ASSIGN_OR_RETURN(*request.mutable_spec(), spec_of(plan, run));
-  request.set_request_id(request_id_of(request.spec()));
-  while (true) {
-    const std::string known = book.find(request.request_id());
-    v1::FineTuningJob job;
-    if (known.empty()) {
-      DEX_ASSIGN_OR_RETURN(job, context.client.create_job(request));
-      DEX_RETURN_IF_ERROR(book.put(request.request_id(), job.id()));
-    } else {
-      DEX_ASSIGN_OR_RETURN(job, context.client.get_job(known));
-    }
-    if (!is_tried_again(job)) return job.id();
-    request.set_request_id(request_id_after(request.request_id(), job.id()));
-  }
+  return taken_up(
+      request, book, [&](const auto& made) { return context.client.create_job(made); },
+      [&](const std::string& id) { return context.client.get_job(id); });
 }
 
 // Waits for the end of the run's job. Its events are read from the first on, also those of a job
@@ -121,24 +125,14 @@ Result<EndedJob> run_job(Context& context, const StudyPlan& plan, const StudyRun
   return ended;
 }
 
-// The evaluation of a run's result by the plan's tasks, found and made anew as job_of_run does.
+// The evaluation of a run's result by the plan's tasks.
 Result<std::string> evaluation_of_run(Context& context, const StudyPlan& plan,
                                       const std::string& adapter, JobBook& book) {
   v1::CreateEvaluationRequest request;
   *request.mutable_spec() = evaluation_of(plan, adapter);
-  request.set_request_id(request_id_of(request.spec()));
-  while (true) {
-    const std::string known = book.find(request.request_id());
-    v1::Evaluation evaluation;
-    if (known.empty()) {
-      DEX_ASSIGN_OR_RETURN(evaluation, context.client.create_evaluation(request));
-      DEX_RETURN_IF_ERROR(book.put(request.request_id(), evaluation.id()));
-    } else {
-      DEX_ASSIGN_OR_RETURN(evaluation, context.client.get_evaluation(known));
-    }
-    if (!is_tried_again(evaluation)) return evaluation.id();
-    request.set_request_id(request_id_after(request.request_id(), evaluation.id()));
-  }
+  return taken_up(
+      request, book, [&](const auto& made) { return context.client.create_evaluation(made); },
+      [&](const std::string& id) { return context.client.get_evaluation(id); });
 }
 
 // Waits for its end.
