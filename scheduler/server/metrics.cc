@@ -39,7 +39,8 @@ std::string state_label(const store::Store::JobCount& job) {
 
 Metrics::Metrics(monitor::Registry& r)
     : jobs_(r.gauges("dex_jobs", "Jobs that are not finished, by public state.")),
-      workers_(r.gauges("dex_workers", "Workers by pool and state; one of several pools counts in each.")),
+      workers_(r.gauges("dex_workers",
+                        "Workers by pool and state; one of several pools counts in each.")),
       oldest_ready_(r.gauges("dex_queue_oldest_ready_seconds",
                              "Age of the oldest job that could be served now.")),
       submits_(r.counters("dex_job_submits_total", "Submissions by outcome.")),

@@ -13,7 +13,8 @@ Metrics::Metrics(monitor::Registry& registry)
       rejected_(registry.counters("dex_gateway_rejected_total",
                                   "Calls that the gateway itself refused, by the error's reason")),
       snapshot_(registry.gauge("dex_gateway_snapshot_timestamp_seconds",
-                               "When the routes were last known to be the scheduler's, in Unix time; 0 before the first")) {}
+                               "When the routes were last known to be the scheduler's, in Unix "
+                               "time; 0 before the first")) {}
 
 void Metrics::request(std::string_view path, grpc::StatusCode code) {
   requests_.Add({{"method", rpc::method_label(path)}, {"code", rpc::code_label(code)}}).Increment();
