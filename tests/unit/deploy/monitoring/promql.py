@@ -16,7 +16,7 @@ def metric_names(expression):
     text = re.sub(r"\b(by|without|on|ignoring|group_left|group_right)\s*\([^)]*\)", " ", text)
     names = set()
     for found in re.finditer(r"(?<![\w:.$])[a-zA-Z_:][\w:]*", text):
-        is_function = text[found.end():].lstrip().startswith("(")
+        is_function = text[found.end() :].lstrip().startswith("(")
         if not is_function and found.group().lower() not in WORDS:
             names.add(found.group())
     return names
