@@ -7,9 +7,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <array>
 #include <csignal>
-#include <cstdio>
+#include <cstdlib>
 
 #include "deploy/standalone/http_probe.h"
 #include "deploy/standalone/listening_port.h"
@@ -22,6 +21,25 @@ namespace {
 
 using support::prometheus_data;
 using testing::HasSubstr;
+
+struct Listener {
+  base::Fd fd;
+  uint16_t port = 0;
+};
+
+Listener listen_somewhere() {
+  Listener listener{base::Fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0))};
+  sockaddr_in where{};
+  where.sin_family = AF_INET;
+  where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof where;
+  EXPECT_EQ(bind(listener.fd.get(), reinterpret_cast<sockaddr*>(&where), size), 0);
+  EXPECT_EQ(listening_port(getpid()).status().reason(), "NOT_READY") << "bound is not listening";
+  EXPECT_EQ(listen(listener.fd.get(), 1), 0);
+  EXPECT_EQ(getsockname(listener.fd.get(), reinterpret_cast<sockaddr*>(&where), &size), 0);
+  listener.port = ntohs(where.sin_port);
+  return listener;
+}
 
 class PrometheusTest : public DexdTest {
  protected:
@@ -81,6 +99,16 @@ TEST_F(PrometheusTest, WithoutTheProgramNothingStartsAndTheRemedyIsNamed) {
   EXPECT_EQ(journal(), "") << "not even a scheduler";
 }
 
+TEST_F(PrometheusTest, APortThatIsTakenIsNamedAndNothingIsLeft) {
+  const auto taken = listen_somewhere();
+  EXPECT_EQ(run(command({"--with-prometheus", "--prometheus-port", std::to_string(taken.port)})),
+            1);
+  EXPECT_THAT(output(), HasSubstr("prometheus did not start"));
+  EXPECT_THAT(output(), HasSubstr(std::to_string(taken.port)));
+  EXPECT_TRUE(processes("").empty());
+  EXPECT_EQ(run(command({"--prometheus-port", "70000"})), 2);
+}
+
 TEST_F(PrometheusTest, WhoHasNoneFindsFilesForAnother) {
   auto dexd = start();
   EXPECT_FALSE(endpoints().contains("prometheus"));
@@ -115,18 +143,10 @@ TEST(ListeningPortTest, IsReadFromTheKernelsTable) {
 }
 
 TEST(ListeningPortTest, FindsTheOneOfAProcess) {
-  const base::Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in where{};
-  where.sin_family = AF_INET;
-  where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof where;
-  ASSERT_EQ(bind(fd.get(), reinterpret_cast<sockaddr*>(&where), sizeof where), 0);
-  EXPECT_EQ(listening_port(getpid()).status().reason(), "NOT_READY") << "bound is not listening";
-  ASSERT_EQ(listen(fd.get(), 1), 0);
-  ASSERT_EQ(getsockname(fd.get(), reinterpret_cast<sockaddr*>(&where), &size), 0);
+  const auto listener = listen_somewhere();
   const auto port = listening_port(getpid());
   ASSERT_TRUE(port.ok()) << port.status().to_string();
-  EXPECT_EQ(*port, ntohs(where.sin_port));
+  EXPECT_EQ(*port, listener.port);
 }
 
 }  // namespace
