@@ -31,8 +31,8 @@ apt_update() {
     warn "not every list of packages could be read; going on with what is known"
 }
 
-# apt_install PACKAGE… — installs without questions and without starting a daemon: dexd starts its own Redis, and of
-# Prometheus only promtool is used.
+# apt_install PACKAGE… — installs without questions and without starting a daemon: dexd starts its own Redis, and a
+# Prometheus when it is asked to.
 apt_install() {
   local policy=/usr/sbin/policy-rc.d daemons=() unit
   for unit in redis-server prometheus; do

@@ -41,6 +41,10 @@ constexpr const char* kUsage =
     "  --threads N       compute threads of the trainer and of the engine, 0 = all cores (0)\n"
     "  --serve-dtype T   bf16, f32 or int8 (weights only) for serving (as the model is stored)\n"
     "  --stop-grace N    seconds that a trainer may take for its last checkpoint (300)\n"
+    "  --with-prometheus start Debian's Prometheus too: metrics of 15 days, 512 MB at most, in\n"
+    "                    DIR/prometheus; address in endpoints.json, alerts and rules in\n"
+    "                    DIR/monitoring\n"
+    "  --prometheus-port N  its port on 127.0.0.1, 0 = any free one (0)\n"
     "  --log-level L     trace, debug, info, warn, error, off (info)\n"
     "  --version, --help\n"
     "\n"
@@ -86,6 +90,13 @@ std::optional<fs::path> find_models(fs::path start) {
   }
 }
 
+// Flags without a value.
+bool take_switch(std::string_view flag, PlatformOptions& platform) {
+  if (flag != "--with-prometheus") return false;
+  platform.with_prometheus = true;
+  return true;
+}
+
 // False after a message to stderr.
 bool take(std::string_view flag, std::string_view value, Arguments& arguments) {
   auto& platform = arguments.platform;
@@ -99,6 +110,8 @@ bool take(std::string_view flag, std::string_view value, Arguments& arguments) {
     good = parse(value, platform.grpc_port);
   } else if (flag == "--http-port") {
     good = parse(value, platform.http_port);
+  } else if (flag == "--prometheus-port") {
+    good = parse(value, platform.prometheus_port);
   } else if (flag == "--threads") {
     good = parse(value, platform.threads);
   } else if (flag == "--serve-dtype") {
@@ -130,6 +143,7 @@ bool parse_arguments(int argc, char** argv, Arguments& arguments) {
   for (int i = 1; i < argc; ++i) {
     std::string_view flag = argv[i];
     std::string_view value;
+    if (take_switch(flag, arguments.platform)) continue;
     if (const auto equals = flag.find('='); equals != std::string_view::npos) {
       value = flag.substr(equals + 1);
       flag = flag.substr(0, equals);
@@ -164,6 +178,7 @@ dex::base::Status run(Arguments& arguments) {
   platform.launcher = self.string();
   platform.program_dir = self.parent_path();
   platform.redis_program = find_in_path("redis-server");
+  platform.prometheus_program = find_in_path("prometheus");
   if (platform.models_file.empty()) {
     auto models = find_models(platform.program_dir);
     if (!models) models = find_models(fs::current_path());

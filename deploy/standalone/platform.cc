@@ -8,6 +8,8 @@
 #include <ranges>
 
 #include "deploy/standalone/http_probe.h"
+#include "deploy/standalone/listening_port.h"
+#include "deploy/standalone/monitoring.h"
 #include "services/base/files.h"
 #include "services/base/process_lock.h"
 
@@ -59,6 +61,8 @@ base::Status Platform::start_all() {
       "gateway", [this] { return gateway_args(); }, 15'000));
   DEX_RETURN_IF_ERROR(start_process(
       "worker", [this] { return worker_args(); }, options_.stop_grace_ms + 60'000));
+  DEX_RETURN_IF_ERROR(write_monitoring());
+  if (options_.with_prometheus) DEX_RETURN_IF_ERROR(start_prometheus());
   return publish();
 }
 
@@ -71,6 +75,12 @@ base::Status Platform::check_programs() const {
                                      path.string() +
                                          " is missing; build it with deploy/check or "
                                          "deploy/quickstart");
+  }
+  if (options_.with_prometheus && options_.prometheus_program.empty()) {
+    return base::failed_precondition("PROMETHEUS_MISSING",
+                                     "prometheus is not installed; install it with: apt-get "
+                                     "install prometheus, or start without "
+                                     "--with-prometheus");
   }
   if (access(options_.models_file.c_str(), R_OK) == 0) return {};
   return base::failed_precondition(
@@ -95,6 +105,34 @@ base::Status Platform::start_redis() {
   auto& child = *children_.back();
   DEX_RETURN_IF_ERROR(child.start());
   return wait_until(child, [this] { return ping_redis(redis_); });
+}
+
+base::Status Platform::write_monitoring() const {
+  std::map<std::string, std::string> metrics;
+  for (const auto& [name, addresses] : addresses_) metrics[name] = addresses.at("metrics");
+  return standalone::write_monitoring(options_.data_dir, metrics);
+}
+
+base::Status Platform::start_prometheus() {
+  Child::Options prometheus;
+  prometheus.name = "prometheus";
+  prometheus.launcher = options_.launcher;
+  prometheus.program = options_.prometheus_program;
+  prometheus.args = [this] {
+    const std::string first = "127.0.0.1:" + std::to_string(options_.prometheus_port);
+    return prometheus_args(options_.data_dir, prometheus_.empty() ? first : prometheus_);
+  };
+  prometheus.log_file = options_.data_dir / "logs" / "prometheus.log";
+  children_.push_back(std::make_unique<Child>(std::move(prometheus), clock_));
+  auto& child = *children_.back();
+  DEX_RETURN_IF_ERROR(child.start());
+  return wait_until(child, [this, &child]() -> base::Status {
+    DEX_ASSIGN_OR_RETURN(const uint16_t port, listening_port(child.pid()));
+    const std::string address = "127.0.0.1:" + std::to_string(port);
+    DEX_RETURN_IF_ERROR(http_ok(address, "/-/ready", 2'000));
+    prometheus_ = address;
+    return {};
+  });
 }
 
 base::Status Platform::start_process(const std::string& name,
@@ -165,6 +203,7 @@ base::Status Platform::publish() const {
   for (const auto& [name, addresses] : addresses_) {
     endpoints["metrics"][name] = addresses.at("metrics");
   }
+  if (!prometheus_.empty()) endpoints["prometheus"] = prometheus_;
   const auto file = options_.data_dir / "endpoints.json";
   DEX_RETURN_IF_ERROR(base::write_file_atomically(file, endpoints.dump(2) + "\n", 0644));
   std::printf("dexd is ready: gRPC %s, HTTP http://%s, addresses in %s\n",

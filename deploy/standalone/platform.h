@@ -24,6 +24,9 @@ struct PlatformOptions {
   std::filesystem::path program_dir;  // where dex-scheduler, dex-gateway, dex-worker lie
   std::string launcher;               // this program
   std::string redis_program;          // empty: not found
+  bool with_prometheus = false;       // a Prometheus of its own, last of the children
+  std::string prometheus_program;     // empty: not found
+  uint16_t prometheus_port = 0;       // 0: any free one
   uint16_t grpc_port = 50051;         // 0: any free one
   uint16_t http_port = 8080;          // 0: any free one
   uint32_t threads = 0;               // of a trainer, of an engine; 0: all cores
@@ -33,8 +36,9 @@ struct PlatformOptions {
   int64_t stop_grace_ms = 300'000;    // for a trainer's last checkpoint
 };
 
-// The whole platform on one machine (architecture.md §1, §8): Redis, scheduler, gateway and worker
-// as children, in this order, each once the one before is ready. Not thread-safe.
+// The whole platform on one machine (architecture.md §1, §8): Redis, scheduler, gateway, worker
+// and, where it is asked for, Prometheus as children, in this order, each once the one before is
+// ready. Not thread-safe.
 class Platform {
  public:
   Platform(PlatformOptions options, const base::StopSignals& signals, const base::Clock& clock,
@@ -50,11 +54,13 @@ class Platform {
   base::Status lock();
   base::Status start_all();
   base::Status start_redis();
+  base::Status start_prometheus();
   base::Status start_process(const std::string& name,
                              std::function<std::vector<std::string>()> args, int64_t stop_grace_ms);
   base::Status wait_until(Child& child, const std::function<base::Status()>& ready);
   base::Result<Addresses> read_addresses(const std::string& name) const;
   base::Status check_programs() const;
+  base::Status write_monitoring() const;
   base::Status publish() const;
   void watch();
   void explain_end(const Child& child) const;
@@ -76,6 +82,7 @@ class Platform {
   RedisSetup redis_;
   std::vector<std::unique_ptr<Child>> children_;  // in the order of their start
   std::map<std::string, Addresses> addresses_;    // by process
+  std::string prometheus_;                        // its address once it is ready
 };
 
 }  // namespace dex::standalone

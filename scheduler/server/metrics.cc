@@ -1,6 +1,7 @@
 #include "scheduler/server/metrics.h"
 
 #include <algorithm>
+#include <sstream>
 #include <vector>
 
 #include "scheduler/core/public_state.h"
@@ -38,7 +39,8 @@ std::string state_label(const store::Store::JobCount& job) {
 
 Metrics::Metrics(monitor::Registry& r)
     : jobs_(r.gauges("dex_jobs", "Jobs that are not finished, by public state.")),
-      workers_(r.gauges("dex_workers", "Workers by pool and state.")),
+      workers_(r.gauges("dex_workers",
+                        "Workers by pool and state; one of several pools counts in each.")),
       oldest_ready_(r.gauges("dex_queue_oldest_ready_seconds",
                              "Age of the oldest job that could be served now.")),
       submits_(r.counters("dex_job_submits_total", "Submissions by outcome.")),
@@ -68,6 +70,16 @@ Metrics::Metrics(monitor::Registry& r)
 void Metrics::set(prometheus::Family<prometheus::Gauge>& family, const monitor::Labels& labels,
                   double value) {
   family.Add(labels).Set(value);
+}
+
+void Metrics::begin_series(const std::string& pool) {
+  claims_.Add({{"pool", pool}});
+  attempts_.Add({{"pool", pool}, {"end", "worker_lost"}});
+  for (const char* kind : {"finetune", "evaluation"}) {
+    for (const char* outcome : {"succeeded", "poison_job"}) {
+      finishes_.Add({{"pool", pool}, {"kind", kind}, {"outcome", outcome}});
+    }
+  }
 }
 
 void Metrics::submitted(const std::string& kind, const std::string& outcome) {
@@ -115,8 +127,10 @@ void Metrics::redis_call(std::string_view name, double seconds, std::string_view
 }
 
 void Metrics::counted(const store::Store::Stats& stats) {
-  for (const auto& pool : stats.pools)
+  for (const auto& pool : stats.pools) {
     set(oldest_ready_, {{"pool", pool.pool}}, pool.oldest_ready_seconds);
+    begin_series(pool.pool);
+  }
 
   // A state of a pool, or a group of workers, that has nobody left reads 0 rather than its last
   // count.
@@ -129,7 +143,14 @@ void Metrics::counted(const store::Store::Stats& stats) {
     set(jobs_, {{"pool", key.first}, {"state", key.second}}, count);
   }
   for (auto& [key, count] : worker_counts_) count = 0;
-  for (const auto& [pools, state] : stats.workers) ++worker_counts_[{pools, state}];
+  for (const auto& [pools, state] : stats.workers) {
+    // A worker of several pools is one of each of them; one that only serves is of none.
+    std::istringstream names(pools);
+    std::string pool;
+    if (!(names >> pool)) pool = "none";
+    do ++worker_counts_[{pool, state}];
+    while (names >> pool);
+  }
   for (const auto& [key, count] : worker_counts_) {
     set(workers_, {{"pool", key.first}, {"state", key.second}}, count);
   }

@@ -40,6 +40,8 @@ class Metrics {
  private:
   void set(prometheus::Family<prometheus::Gauge>& family, const monitor::Labels& labels,
            double value);
+  // Series that alerts count from nought: an increase is only seen of one that was there before.
+  void begin_series(const std::string& pool);
 
   prometheus::Family<prometheus::Gauge>& jobs_;
   prometheus::Family<prometheus::Gauge>& workers_;

@@ -53,6 +53,10 @@ class Gateway::Impl {
   }
 
   base::Status listen(const Options& options) {
+    // Routes come when they change, which may be days: it is the watch that says whether they hold.
+    registry_.before_scrape([this] {
+      if (routes_.current()) metrics_.snapshot_now();
+    });
     DEX_RETURN_IF_ERROR(auth::check_listen_address("--listen", options.listen));
     DEX_RETURN_IF_ERROR(auth::check_listen_address("--http-listen", options.http_listen));
     DEX_RETURN_IF_ERROR(auth::check_listen_address("--metrics-listen", options.metrics_listen));

@@ -1,5 +1,6 @@
 #include "services/gateway/metrics.h"
 
+#include <chrono>
 #include <string>
 
 #include "services/rpc/metrics_interceptor.h"
@@ -12,7 +13,8 @@ Metrics::Metrics(monitor::Registry& registry)
       rejected_(registry.counters("dex_gateway_rejected_total",
                                   "Calls that the gateway itself refused, by the error's reason")),
       snapshot_(registry.gauge("dex_gateway_snapshot_timestamp_seconds",
-                               "When the last route snapshot came, in Unix time; 0 before")) {}
+                               "When the routes were last known to be the scheduler's, in Unix "
+                               "time; 0 before the first")) {}
 
 void Metrics::request(std::string_view path, grpc::StatusCode code) {
   requests_.Add({{"method", rpc::method_label(path)}, {"code", rpc::code_label(code)}}).Increment();
@@ -23,7 +25,8 @@ void Metrics::rejected(std::string_view reason) {
 }
 
 void Metrics::snapshot_now() {
-  snapshot_.SetToCurrentTime();
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  snapshot_.Set(std::chrono::duration<double>(now).count());
 }
 
 }  // namespace dex::gateway

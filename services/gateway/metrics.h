@@ -17,7 +17,7 @@ class Metrics {
   void request(std::string_view path, grpc::StatusCode code);
   // A call that the gateway refused itself, by the error's reason.
   void rejected(std::string_view reason);
-  // A route snapshot came from the scheduler.
+  // The routes are the scheduler's of now: a snapshot came, or the watch that brought it stands.
   void snapshot_now();
 
  private:

@@ -59,6 +59,9 @@ class FakeEngine {
       iv1::EngineReport report;
       report.mutable_ready()->set_version("fake");
       report.mutable_ready()->set_dtype(command.start().dtype());
+      report.mutable_ready()->set_max_running(32);
+      report.mutable_ready()->set_kv_block_tokens(16);
+      report.mutable_ready()->set_kv_blocks(512);
       send(report);
       iv1::EngineReport load;
       load.mutable_load()->set_kv_usage_ratio(0.25);

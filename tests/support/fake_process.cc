@@ -1,7 +1,7 @@
 // Stands for dex-scheduler, dex-gateway and dex-worker where only their life matters: takes the
-// same flags, writes its addresses, answers every HTTP request on its metrics port with 200, ends
-// on SIGTERM. Its deeds go into journal.txt beside its endpoints file. Which of them it is, its own
-// name says; the one named by DEX_FAKE_FAILS ends at once.
+// same flags, writes its addresses, answers every HTTP request on its metrics port with a metric,
+// ends on SIGTERM. Its deeds go into journal.txt beside its endpoints file. Which of them it is,
+// its own name says; the one named by DEX_FAKE_FAILS ends at once.
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -53,7 +53,7 @@ void answer(int listener) {
   const Fd connection(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
   char request[1024];
   (void)!read(connection.get(), request, sizeof request);
-  constexpr std::string_view kReply = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok\n";
+  constexpr std::string_view kReply = "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nfake 1\n";
   (void)!write(connection.get(), kReply.data(), kReply.size());
 }
 

@@ -68,7 +68,7 @@ RunningPlatform::~RunningPlatform() {
   if (dexd_) dexd_->terminate(60'000);
 }
 
-void RunningPlatform::start() {
+void RunningPlatform::start(const std::vector<std::string>& more) {
   const fs::path file = data_dir_ / "endpoints.json";
   std::error_code ignored;
   fs::remove(file, ignored);
@@ -76,6 +76,7 @@ void RunningPlatform::start() {
   options.program = program("dexd");
   options.args = {"--data-dir",  data_dir_, "--grpc-port", "0",
                   "--http-port", "0",       "--models",    models_file_};
+  options.args.insert(options.args.end(), more.begin(), more.end());
   options.environment = environment_;
   options.stdout_file = data_dir_.string() + ".log";
   options.stderr_file = options.stdout_file;

@@ -37,7 +37,7 @@ class RunningPlatform {
                            std::vector<std::pair<std::string, std::string>> environment = {});
   ~RunningPlatform();
 
-  void start();
+  void start(const std::vector<std::string>& more = {});  // `more` flags of dexd
   // SIGTERM, and the exit code that dexd ended with.
   int stop();
   // The two halves of it; −1 when dexd had to be killed after `limit_ms`.

@@ -99,7 +99,7 @@ base::Status run_agent(const AgentOptions& options, base::StopSignals& signals) 
 
   monitor::Registry registry("worker", std::string(base::version()), std::string(base::commit()));
   WorkerMetrics worker_metrics(registry);
-  InferenceMetrics inference_metrics(registry);
+  InferenceMetrics inference_metrics(registry, options.vllm_metrics);
   worker_metrics.set_state(options.worker_id, "up");
 
   EngineSet engines(paths, inference_metrics);

@@ -25,6 +25,7 @@ struct AgentOptions {
   std::string listen = "127.0.0.1:0";  // InferenceService
   std::string advertise;               // what others dial; empty: the address listened on
   std::string metrics_listen = "127.0.0.1:0";
+  bool vllm_metrics = false;             // export vLLM's names too (vllm_metrics.h)
   std::filesystem::path endpoints_file;  // {"grpc", "metrics"}, written once it listens
   std::string worker_id;                 // [a-z0-9-]{1,32}, the same after a restart
   std::string host;

@@ -146,6 +146,7 @@ void Engine::take(const iv1::EngineReport& report) {
       {
         const std::lock_guard lock(mutex_);
         status_.set_dtype(report.ready().dtype());
+        ready_ = report.ready();
       }
       set_state(iv1::EngineStatus::STATE_SERVING);
       break;
@@ -169,6 +170,8 @@ void Engine::take(const iv1::EngineReport& report) {
                    dex::v1::Replica::State_Name(adapter.state()), adapter.error());
       if (adapter.state() == dex::v1::Replica::STATE_LOADED) {
         metrics_.adapter_load.Observe(adapter.seconds());
+      } else if (adapter.state() == dex::v1::Replica::STATE_FAILED) {
+        metrics_.adapter_load_failures.Increment();
       }
       adapters_.reported(adapter);
       if (options_.changed) options_.changed();
@@ -222,7 +225,7 @@ std::optional<uint64_t> Engine::generate(const dex::v1::GenerateRequest& body,
     sink->fail(base::unavailable("ENGINE_LOST", "the engine of " + base() + " is not ready yet"));
     return std::nullopt;
   }
-  const auto request = requests_.add(sink);
+  const auto request = requests_.add(sink, adapter.id());
   if (!request) {
     sink->fail({base::Code::kResourceExhausted, "QUEUE_FULL",
                 std::to_string(options_.most_requests) + " requests are open on this worker"});
@@ -275,6 +278,20 @@ iv1::EngineStatus Engine::status() const {
   iv1::EngineStatus status = status_;
   for (const auto& adapter : adapters) *status.add_adapters() = adapter;
   return status;
+}
+
+VllmMetrics::Engine Engine::figures() const {
+  const std::lock_guard lock(mutex_);
+  VllmMetrics::Engine figures;
+  figures.base = base();
+  if (status_.state() != iv1::EngineStatus::STATE_SERVING) return figures;
+  figures.most_running = ready_.max_running();
+  figures.running = status_.running();
+  figures.waiting = status_.waiting();
+  figures.kv_usage_ratio = status_.kv_usage_ratio();
+  figures.kv_block_tokens = ready_.kv_block_tokens();
+  figures.kv_blocks = ready_.kv_blocks();
+  return figures;
 }
 
 void Engine::send(const iv1::EngineCommand& command) {

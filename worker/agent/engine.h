@@ -66,6 +66,9 @@ class Engine {
   void refuse_new() { draining_ = true; }
 
   [[nodiscard]] iv1::EngineStatus status() const;
+  // Its state for VllmMetrics; what it can hold is 0 unless it serves.
+  [[nodiscard]] VllmMetrics::Engine figures() const;
+  void add_adapters(AdapterUse& use) const { requests_.add_adapters(use); }
   // It has never served, and its last start ended because the model's files can't be loaded.
   [[nodiscard]] bool broken() const { return broken_; }
   [[nodiscard]] size_t open_requests() const { return requests_.size(); }
@@ -100,8 +103,9 @@ class Engine {
   std::unique_ptr<base::FrameChannel> channel_;
 
   mutable std::mutex mutex_;
-  std::shared_ptr<Outgoing> outgoing_;  // guarded by mutex_; null while no engine runs
-  iv1::EngineStatus status_;            // guarded by mutex_, without adapters
+  std::shared_ptr<Outgoing> outgoing_;    // guarded by mutex_; null while no engine runs
+  iv1::EngineStatus status_;              // guarded by mutex_, without adapters
+  iv1::EngineReport::EngineReady ready_;  // guarded by mutex_; of the last engine
 };
 
 }  // namespace dex::agent

@@ -107,6 +107,15 @@ void EngineSet::export_load() const {
   metrics_.kv_usage.Set(usage);
   metrics_.adapters_loaded.Add({{"tier", "device"}}).Set(loaded);
   metrics_.adapter_bytes.Add({{"tier", "device"}}).Set(bytes);
+
+  if (engines_.empty()) return;  // it serves nobody, so no router need know it
+  std::vector<VllmMetrics::Engine> figures;
+  AdapterUse use;
+  for (const auto& engine : engines_) {
+    figures.push_back(engine->figures());
+    engine->add_adapters(use);
+  }
+  metrics_.vllm.set(figures, use, static_cast<double>(base::SystemClock().now_ms()) / 1000);
 }
 
 }  // namespace dex::agent

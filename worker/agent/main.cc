@@ -63,6 +63,10 @@ void add_flags(CLI::App& app, AgentOptions& o, std::string& level) {
   app.add_option("--listen", o.listen, "inference address");
   app.add_option("--advertise", o.advertise, "inference address that gateways dial");
   app.add_option("--metrics-listen", o.metrics_listen, "/metrics, /healthz, /readyz");
+  app.add_option_function<std::string>(
+         "--metrics-compat", [&o](const std::string&) { o.vllm_metrics = true; },
+         "vllm: export vLLM's names too, for routers that know them")
+      ->check(CLI::IsMember({"vllm"}));
   app.add_option("--endpoints-file", o.endpoints_file, "written once it listens");
   app.add_option("--worker-id", o.worker_id, "[a-z0-9-]{1,32}, kept over restarts (default: host)");
   app.add_option("--trainer", o.trainer_program, "dex-trainer program");

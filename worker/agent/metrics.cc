@@ -29,7 +29,7 @@ void WorkerMetrics::set_state(const std::string& worker, const std::string& now)
   }
 }
 
-InferenceMetrics::InferenceMetrics(monitor::Registry& r)
+InferenceMetrics::InferenceMetrics(monitor::Registry& r, bool vllm_compat)
     : running(r.gauge("dex_infer_requests_running", "Requests in the engines' batches")),
       waiting(r.gauge("dex_infer_requests_waiting", "Requests waiting for a place in a batch")),
       requests(r.counters("dex_infer_requests_total", "Requests ended, by reason")),
@@ -50,7 +50,10 @@ InferenceMetrics::InferenceMetrics(monitor::Registry& r)
       adapters_loaded(r.gauges("dex_infer_adapters_loaded", "Adapters ready to answer, by tier")),
       adapter_bytes(r.gauges("dex_infer_adapter_bytes", "Memory of loaded adapters, by tier")),
       adapter_load(
-          r.histogram("dex_infer_adapter_load_seconds", "Time to load an adapter", kWriteBounds)) {
+          r.histogram("dex_infer_adapter_load_seconds", "Time to load an adapter", kWriteBounds)),
+      adapter_load_failures(r.counter("dex_infer_adapter_load_failures_total",
+                                      "Adapters that an engine refused to load")),
+      vllm(r, vllm_compat) {
   for (const char* reason : {"stop", "length", "cancelled", "error"}) {
     requests.Add({{"finished_reason", reason}});  // a series that exists can be alerted on
   }

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "services/monitor/registry.h"
+#include "worker/agent/vllm_metrics.h"
 
 namespace dex::agent {
 
@@ -29,7 +30,8 @@ struct WorkerMetrics {
 };
 
 struct InferenceMetrics {
-  explicit InferenceMetrics(monitor::Registry& registry);
+  // `vllm_compat`: all that VllmMetrics can say, not its one gauge alone.
+  explicit InferenceMetrics(monitor::Registry& registry, bool vllm_compat = false);
 
   prometheus::Gauge& running;
   prometheus::Gauge& waiting;
@@ -44,6 +46,8 @@ struct InferenceMetrics {
   prometheus::Family<prometheus::Gauge>& adapters_loaded;  // {tier}
   prometheus::Family<prometheus::Gauge>& adapter_bytes;    // {tier}
   prometheus::Histogram& adapter_load;
+  prometheus::Counter& adapter_load_failures;
+  VllmMetrics vllm;
 };
 
 }  // namespace dex::agent

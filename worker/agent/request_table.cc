@@ -29,11 +29,11 @@ const char* reason_label(dex::v1::FinishReason reason) {
 RequestTable::RequestTable(size_t most, const base::Clock& clock, InferenceMetrics& metrics)
     : most_(most), clock_(clock), metrics_(metrics) {}
 
-std::optional<uint64_t> RequestTable::add(std::shared_ptr<ReplySink> sink) {
+std::optional<uint64_t> RequestTable::add(std::shared_ptr<ReplySink> sink, std::string adapter) {
   const std::lock_guard lock(mutex_);
   if (entries_.size() >= most_) return std::nullopt;
   const uint64_t request = next_++;
-  entries_[request] = {std::move(sink), clock_.steady_ms(), 0, false};
+  entries_[request] = {std::move(sink), std::move(adapter), clock_.steady_ms(), 0, false};
   return request;
 }
 
@@ -104,6 +104,14 @@ void RequestTable::fail_all(const base::Status& status) {
 size_t RequestTable::size() const {
   const std::lock_guard lock(mutex_);
   return entries_.size();
+}
+
+void RequestTable::add_adapters(AdapterUse& use) const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [request, entry] : entries_) {
+    if (entry.adapter.empty()) continue;
+    (entry.last_token_ms > 0 ? use.running : use.waiting).insert(entry.adapter);
+  }
 }
 
 std::optional<RequestTable::Entry> RequestTable::take(uint64_t request) {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <unordered_map>
 
 #include "services/base/clock.h"
@@ -18,8 +19,8 @@ class RequestTable {
  public:
   RequestTable(size_t most, const base::Clock& clock, InferenceMetrics& metrics);
 
-  // The new request's number, or nullopt when `most` are open.
-  std::optional<uint64_t> add(std::shared_ptr<ReplySink> sink);
+  // The new request's number, or nullopt when `most` are open. `adapter`: its id; empty: the base.
+  std::optional<uint64_t> add(std::shared_ptr<ReplySink> sink, std::string adapter = {});
   // The request goes to the engine now; false when it is gone already.
   bool mark_sent(uint64_t request);
   [[nodiscard]] bool sent(uint64_t request) const;
@@ -30,10 +31,13 @@ class RequestTable {
   void fail(uint64_t request, const base::Status& status);
   void fail_all(const base::Status& status);
   [[nodiscard]] size_t size() const;
+  // Adds the adapters of what is open.
+  void add_adapters(AdapterUse& use) const;
 
  private:
   struct Entry {
     std::shared_ptr<ReplySink> sink;
+    std::string adapter;
     int64_t arrived_ms = 0;
     int64_t last_token_ms = 0;
     bool sent = false;

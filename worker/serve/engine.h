@@ -65,6 +65,9 @@ class Engine {
   [[nodiscard]] Load load() const;
   [[nodiscard]] bool idle() const;             // no request is live
   [[nodiscard]] int64_t memory_bytes() const;  // weights and KV cache, when all of it is used
+  [[nodiscard]] int32_t max_running() const { return options_.max_running; }
+  [[nodiscard]] int32_t kv_block_tokens() const { return blocks_.block_tokens(); }
+  [[nodiscard]] int32_t kv_blocks() const { return blocks_.block_count(); }
   [[nodiscard]] RequestLimits limits() const { return limits_; }
   [[nodiscard]] int64_t preemptions() const { return preemptions_; }
   [[nodiscard]] int threads() const { return threads_.threads(); }

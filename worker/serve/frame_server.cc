@@ -193,6 +193,9 @@ class Server {
     out.set_dtype(dtype());
     out.set_max_model_len(engine_->limits().context_tokens);
     out.set_memory_bytes(engine_->memory_bytes());
+    out.set_max_running(static_cast<uint32_t>(engine_->max_running()));
+    out.set_kv_block_tokens(static_cast<uint32_t>(engine_->kv_block_tokens()));
+    out.set_kv_blocks(engine_->kv_blocks());
     outgoing_.push(report);
   }
 

@@ -82,11 +82,13 @@ bool RouteWatcher::watch_once(const std::stop_token& stop) {
       table_ = table;
       waiting.swap(waiting_);
     }
+    current_ = true;
     if (!came) spdlog::info("routes come from the scheduler, revision {}", table->revision());
     came = true;
     on_snapshot_(*table);
     for (const auto& [_, look] : waiting) look();
   }
+  current_ = false;
   const grpc::Status status = stream->Finish();
   if (came && !stop.stop_requested()) {
     spdlog::warn("the scheduler's routes stopped coming ({}); the last ones stay in use",

@@ -2,6 +2,7 @@
 
 #include <grpcpp/channel.h>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -26,6 +27,9 @@ class RouteWatcher {
 
   // The current table; null before the first snapshot.
   [[nodiscard]] std::shared_ptr<const RouteTable> table() const;
+  // The table is the scheduler's of this moment: the watch that brought it stands. False while the
+  // scheduler is away.
+  [[nodiscard]] bool current() const { return current_; }
 
   // Calls `look` once, on the watcher's thread, when a table newer than `known` is in place.
   // nullopt: it is there already, look now.
@@ -41,6 +45,7 @@ class RouteWatcher {
   const std::shared_ptr<grpc::Channel> scheduler_;
   const std::string gateway_id_;
   const std::function<void(const RouteTable&)> on_snapshot_;
+  std::atomic<bool> current_ = false;
   mutable std::mutex mutex_;
   std::shared_ptr<const RouteTable> table_;          // guarded by mutex_
   std::map<Ticket, std::function<void()>> waiting_;  // guarded by mutex_

@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/integration/gateway/gateway_fixture.h"
+#include "tests/support/eventually.h"
 #include "tests/support/promtool.h"
 
 namespace dex::gateway {
@@ -68,6 +69,27 @@ TEST_F(HttpTest, MetricsAreWhatWasPromisedAndWellFormed) {
     EXPECT_THAT(exposition, HasSubstr(line));
   }
   EXPECT_EQ(support::promtool_complaints(exposition), "");
+}
+
+// Routes that nobody changes stay right, and an alert on their age must not take them for stale.
+TEST_F(HttpTest, TheAgeOfTheRoutesGrowsOnlyWhileTheSchedulerIsAway) {
+  route(routes_to({}));
+  const auto known = [this] {
+    const std::string name = "\ndex_gateway_snapshot_timestamp_seconds ";
+    const auto page =
+        body(support::http_get(support::port_of(gateway_->metrics_address()), "/metrics"));
+    return std::stod(page.substr(page.find(name) + name.size()));
+  };
+  const double first = known();
+  EXPECT_TRUE(support::eventually([&] { return known() > first; })) << "nothing has changed";
+  scheduler_->kill();
+  double last = 0;
+  EXPECT_TRUE(support::eventually([&] {
+    const double before = last;
+    last = known();
+    return last == before;
+  }));
+  EXPECT_EQ(known(), last);
 }
 
 }  // namespace

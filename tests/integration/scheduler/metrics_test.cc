@@ -97,5 +97,32 @@ TEST(JobGaugeTest, StateNamesAreThoseOfTheApi) {
   EXPECT_EQ(page.find("delayed"), std::string::npos);
 }
 
+// Prometheus sees no increase of a series that begins with 1.
+TEST(AlertedSeriesTest, ArePresentFromTheFirstLookAtAPoolOn) {
+  monitor::Registry registry("test", "1", "abc");
+  Metrics metrics(registry);
+  metrics.counted({{{"cpu", 0.0}}, {}, {}});
+  const std::string page = registry.text();
+  for (const char* line :
+       {"dex_job_claims_total{pool=\"cpu\"} 0",
+        "dex_job_attempts_total{end=\"worker_lost\",pool=\"cpu\"} 0",
+        "dex_job_finishes_total{kind=\"finetune\",outcome=\"poison_job\",pool=\"cpu\"} 0",
+        "dex_job_finishes_total{kind=\"evaluation\",outcome=\"poison_job\",pool=\"cpu\"} 0"}) {
+    EXPECT_NE(page.find(line), std::string::npos) << line << "\n" << page;
+  }
+}
+
+TEST(WorkerGaugeTest, AWorkerOfTwoPoolsIsOneOfEach) {
+  monitor::Registry registry("test", "1", "abc");
+  Metrics metrics(registry);
+  metrics.counted({{}, {}, {{"cpu gpu1", "up"}, {"cpu", "up"}, {"", "up"}}});
+  const std::string page = registry.text();
+  for (const char* line :
+       {"dex_workers{pool=\"cpu\",state=\"up\"} 2", "dex_workers{pool=\"gpu1\",state=\"up\"} 1",
+        "dex_workers{pool=\"none\",state=\"up\"} 1"}) {
+    EXPECT_NE(page.find(line), std::string::npos) << line << "\n" << page;
+  }
+}
+
 }  // namespace
 }  // namespace dex::server

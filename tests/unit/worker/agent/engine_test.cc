@@ -200,6 +200,23 @@ TEST_F(EngineTest, AnAdapterIsLoadedOnFirstUseFromBelowTheDataDirectoryOnly) {
   EXPECT_TRUE(generate(request("hi", id)).ok()) << "now it is known";
   EXPECT_EQ(generate(request("hi", "ft:tiny:default::y"), "jobs/broken").status().reason(),
             "ADAPTER_MISMATCH");
+  EXPECT_TRUE(exported("dex_infer_adapter_load_failures_total 1"));
+}
+
+TEST_F(EngineTest, RoutersSeeWhichAdaptersRequestsAreFor) {
+  EXPECT_TRUE(
+      exported("vllm:lora_requests_info{max_lora=\"32\",running_lora_adapters=\"\","
+               "waiting_lora_adapters=\"\"} "));
+  const std::string id = "ft:tiny:default::x";
+  ASSERT_TRUE(generate(request("hi", id), "jobs/x/final").ok());
+  grpc::ClientContext context;
+  auto reader = stub_->GenerateStream(&context, request("forever", id));
+  GenerateStreamResponse event;
+  ASSERT_TRUE(reader->Read(&event));
+  ASSERT_TRUE(reader->Read(&event)) << "its first token";
+  EXPECT_TRUE(exported("running_lora_adapters=\"" + id + "\""));
+  context.TryCancel();
+  EXPECT_TRUE(eventually([&] { return exported("running_lora_adapters=\"\""); }));
 }
 
 TEST_F(EngineTest, TheSchedulersListSurvivesARestart) {
