@@ -55,6 +55,10 @@ class Adapters:
         self._unpacked(pb.DownloadAdapterRequest(export=made.id), folder)
         return made
 
+    def get_export(self, id: str) -> pb.Export:
+        """What export() has made; it is kept for a day."""
+        return self._link.call(self._stub.GetExport, pb.GetExportRequest(id=id))
+
     def import_folder(self, folder: Any, *, base_model: str, suffix: str = "", request_id: str | None = None) -> pb.Adapter:
         """Sends an adapter's folder, ours or a LoRA as PEFT saved it; a worker holds every tensor against the base."""
         with tempfile.TemporaryFile() as tar:
