@@ -8,6 +8,8 @@ import subprocess
 import sys
 import tempfile
 
+import pytest
+
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 BIN, DEPS = (pathlib.Path(os.environ[name]) for name in ("DEX_BIN", "DEX_DEPS"))
@@ -35,3 +37,33 @@ def pytest_configure(config):
 
 def pytest_unconfigure(config):
     shutil.rmtree(config._dex_folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def platform(tmp_path_factory):
+    """One dexd for all tests of a run."""
+    from tiny_platform import Platform
+
+    with Platform(BIN, DEPS, tmp_path_factory.mktemp("platform")) as running:
+        yield running
+
+
+@pytest.fixture
+def client(platform):
+    from dex_client import Client
+
+    with Client(platform.server) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def trained(platform, tmp_path_factory):
+    """A job that has made an adapter: (job, its folder)."""
+    from dex_client import Client
+    from tiny_platform import short_job, write_rows
+
+    folder = tmp_path_factory.mktemp("trained")
+    with Client(platform.server) as opened:
+        job = opened.jobs.create(training_file=write_rows(folder / "rows.jsonl"), suffix="fixture", **short_job()).wait()
+        opened.adapters.download(job.fine_tuned_model, folder / "adapter")
+        yield job, folder / "adapter"
