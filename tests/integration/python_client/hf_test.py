@@ -12,7 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="deploy/setup/peers installs torch and transformers")
 
-from conftest import BIN, ROOT  # noqa: E402
+from dex_fixtures import BIN, ROOT  # noqa: E402
 
 sys.path.append(str(ROOT / "tests/integration/fold"))
 import adapters  # noqa: E402

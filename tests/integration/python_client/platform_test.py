@@ -6,7 +6,7 @@ import json
 import re
 
 import pytest
-from conftest import ROOT
+from dex_fixtures import ROOT
 from dex_client import Client, DexError, InvalidFile, aio
 from tiny_platform import NAME, short_job, write_rows
 

@@ -1,12 +1,16 @@
 """What a job looks like to a notebook, a data frame and an experiment tracker; pure, out of events."""
 
+import io
 import math
+import sys
+import types
 import xml.etree.ElementTree as ElementTree
 
 import pytest
 from dex_client import Curves, DexError
 from dex_client._curves import rows_of
 from dex_client._mirror import Mirror
+from dex_client._progress import Progress
 from dex_client._svg import head_grid, line_chart, thinned, ticks
 from dex_client._view import JobView
 from dex_client.v1 import events_pb2, finetuning_pb2
@@ -99,6 +103,38 @@ def test_html_has_state_curves_and_heads_and_asks_nobody():
 def test_one_line_for_a_terminal():
     seen = view(progress={"step": 2, "total_steps": 8, "train_loss": 3.0, "tokens_per_second": 120, "estimated_remaining_seconds": 9})
     assert repr(seen) == "JobView(ftjob-1, running  step 2/8  loss 3.0000  120 tok/s, 9 s left)"
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_progress_is_a_line_on_a_terminal_and_nothing_elsewhere():
+    terminal, file = Terminal(), io.StringIO()
+    for stream, wanted in ((terminal, True), (file, True)):
+        shown = Progress(wanted, stream)
+        shown.show(view())
+        shown.end()
+    assert terminal.getvalue() == "\r\x1b[Krunning\n" and file.getvalue() == ""
+    quiet = Terminal()
+    Progress(False, quiet).show(view())
+    assert quiet.getvalue() == ""
+
+
+def test_progress_in_a_notebook_changes_one_display_in_place(monkeypatch):
+    updates = []
+    handle = types.SimpleNamespace(update=lambda data, raw: updates.append((data, raw)))
+    display = types.ModuleType("IPython.display")
+    display.display = lambda value, display_id: handle
+    monkeypatch.setitem(sys.modules, "ipykernel", types.ModuleType("ipykernel"))
+    monkeypatch.setitem(sys.modules, "IPython", types.ModuleType("IPython"))
+    monkeypatch.setitem(sys.modules, "IPython.display", display)
+    shown = Progress(True, io.StringIO())
+    shown.show(view())
+    shown.end()
+    (data, raw), = updates
+    assert raw and "<svg" in data["text/html"] and data["text/plain"] == "JobView(ftjob-1, running)"
 
 
 class Recorder:

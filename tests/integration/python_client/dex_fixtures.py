@@ -1,5 +1,5 @@
-"""Where things are, and the package as people install it. The tests run under `run_pytest`, which sets DEX_BIN (build/bin)
-and DEX_DEPS (.deps)."""
+"""Where things are, the package as people install it, and a real platform: a pytest plugin that `run_pytest` loads, which
+sets DEX_BIN (build/bin) and DEX_DEPS (.deps) too."""
 
 import os
 import pathlib
