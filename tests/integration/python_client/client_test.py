@@ -210,11 +210,11 @@ def test_what_is_final_is_not_repeated_and_patience_ends(connect):
     with FakePlatform(GetFineTuningJob=away, GetModel=lambda _, context: abort(context, CODE.NOT_FOUND, "MODEL_NOT_FOUND"),
                       ListModels=failing(1, lambda *_: models_pb2.ListModelsResponse(), CODE.RESOURCE_EXHAUSTED,
                                          reason="RATE_LIMITED", retry_seconds=0.01)) as platform:
-        client = connect(platform, timeout=0.4)
+        client = connect(platform, timeout=1.5)
         with pytest.raises(DexError) as caught:
             client.jobs.get("ftjob-1")
         assert caught.value.reason == "STORE_UNAVAILABLE" and caught.value.retryable and caught.value.retry_after_seconds == 0.05
-        assert 3 <= len(platform.requests("GetFineTuningJob")) <= 9
+        assert 3 <= len(platform.requests("GetFineTuningJob")) <= 31  # 50 ms apart
         with pytest.raises(DexError, match="no"):
             client.models.get("m")
         assert len(platform.requests("GetModel")) == 1

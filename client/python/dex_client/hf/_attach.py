@@ -100,10 +100,14 @@ def attach(model: Any, adapter_dir: Any, scale: float = 1.0, *, base_dir: Any = 
     handle = Handle(model, artefact, scale)
     setattr(model, _HANDLE, handle)
     means = Means() if artefact.keeps_state else None
-    if means is not None:
-        handle.keep(decoder.register_forward_pre_hook(_starter(means), with_kwargs=True))
-    for number, layer in enumerate(decoder.layers):
-        _attach_layer(handle, means, number, layer)
+    try:
+        if means is not None:
+            handle.keep(decoder.register_forward_pre_hook(_starter(means), with_kwargs=True))
+        for number, layer in enumerate(decoder.layers):
+            _attach_layer(handle, means, number, layer)
+    except BaseException:  # no memory, say: half an adapter must not stay
+        handle.detach()
+        raise
     return handle
 
 
