@@ -1,4 +1,4 @@
-"""Makes the stubs of proto/dex/v1 while the package is built: dex_lm_eval/v1, which is in no checkout."""
+"""Makes the stubs of proto/dex/v1 while the package is built: dex_client/v1 and dex_client/rpc, which are in no checkout."""
 
 import importlib.resources
 import pathlib
@@ -12,29 +12,47 @@ HERE = pathlib.Path(__file__).resolve().parent
 CONTRACT = HERE.parent.parent / "proto"
 
 
-def make_stubs(folder):
-    from grpc_tools import protoc
+def protoc(includes, out, sources, grpc_too):
+    from grpc_tools import protoc as compiler
 
+    well_known = importlib.resources.files("grpc_tools") / "_proto"
+    flags = [f"--python_out={out}", f"--pyi_out={out}"] + ([f"--grpc_python_out={out}"] if grpc_too else [])
+    if compiler.main(["protoc", *(f"-I{folder}" for folder in (*includes, well_known)), *flags, *sources]):
+        sys.exit(f"protoc could not read {', '.join(map(str, includes))}; its message is above")
+
+
+def keep(made, folder, package):
+    """protoc takes a proto's path for a Python package; ours lies inside dex_client."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "__init__.py").write_text('"""Made from proto/ by setup.py."""\n')
+    for stub in [*made.glob("*.py"), *made.glob("*.pyi")]:
+        (folder / stub.name).write_text(stub.read_text().replace(f"from {package} import ", "from . import "))
+
+
+def make_stubs(folder):
+    """`folder`/v1 of the public contract, and `folder`/rpc of the messages that errors travel in."""
     sources = sorted(file.relative_to(CONTRACT).as_posix() for file in CONTRACT.glob("dex/v1/*.proto"))
     if not sources:
         sys.exit(f"{CONTRACT}/dex/v1 has no .proto files; install from a checkout of the whole repository: "
                  "pip install client/python")
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "__init__.py").write_text('"""Made from proto/dex/v1 by setup.py."""\n')
-    with tempfile.TemporaryDirectory() as made:
-        well_known = importlib.resources.files("grpc_tools") / "_proto"
-        if protoc.main(["protoc", f"-I{CONTRACT}", f"-I{well_known}", f"--python_out={made}", f"--grpc_python_out={made}",
-                        *sources]):
-            sys.exit(f"protoc could not read {CONTRACT}/dex/v1; its message is above")
-        for stub in pathlib.Path(made).glob("dex/v1/*.py"):
-            # protoc takes the proto's path for a Python package; ours lies inside dex_lm_eval.
-            (folder / stub.name).write_text(stub.read_text().replace("from dex.v1 import ", "from . import "))
+    with tempfile.TemporaryDirectory() as scratch:
+        made = pathlib.Path(scratch)
+        protoc([CONTRACT], made, sources, grpc_too=True)
+        keep(made / "dex/v1", folder / "v1", "dex.v1")
+        # Under a name of our own: a program may hold googleapis-common-protos too, and protobuf knows each name once.
+        own = made / "dex_client_rpc"
+        own.mkdir()
+        for proto in (CONTRACT / "third_party/google/rpc").glob("*.proto"):
+            (own / proto.name).write_text(proto.read_text().replace("package google.rpc;", "package dex.client.rpc;"))
+        protoc([made], made, sorted(f"dex_client_rpc/{file.name}" for file in own.glob("*.proto")), grpc_too=False)
+        keep(own, folder / "rpc", "dex_client_rpc")
 
 
 class BuildWithStubs(build_py):
     def run(self):
         super().run()
-        make_stubs((HERE if self.editable_mode else pathlib.Path(self.build_lib)) / "dex_lm_eval" / "v1")
+        make_stubs((HERE if self.editable_mode else pathlib.Path(self.build_lib)) / "dex_client")
 
 
-setup(cmdclass={"build_py": BuildWithStubs})
+if __name__ == "__main__":
+    setup(cmdclass={"build_py": BuildWithStubs})

@@ -1,6 +1,6 @@
-# A virtual environment for set-up's own Python scripts, on Debian's Python.
+# A virtual environment for set-up's own Python scripts and for tests of client/python, on Debian's Python.
 # shellcheck shell=bash disable=SC2154 # root, setup and deps are set by those that source this
-python_title() { echo "Python packages for the model import"; }
+python_title() { echo "Python packages for the model import and the Python client"; }
 
 python_ready() {
   [[ -x $deps/setup-venv/bin/python ]] && stamped python "$(fingerprint "$setup/requirements.txt")"

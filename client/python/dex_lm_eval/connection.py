@@ -2,12 +2,10 @@
 
 import dataclasses
 import json
-import os
-import pathlib
 
 import grpc
-
-from .v1 import adapters_pb2, adapters_pb2_grpc, inference_pb2, inference_pb2_grpc, models_pb2, models_pb2_grpc
+from dex_client import DexError, find_server
+from dex_client.v1 import adapters_pb2, adapters_pb2_grpc, inference_pb2, inference_pb2_grpc, models_pb2, models_pb2_grpc
 
 LONGEST_GENERATION_SECONDS = 600  # api.md §1
 CALL_SECONDS = 60
@@ -16,10 +14,6 @@ CALL_SECONDS = 60
 _RETRIES = {"methodConfig": [{"name": [{}], "retryPolicy": {
     "maxAttempts": 5, "initialBackoff": "0.5s", "maxBackoff": "5s", "backoffMultiplier": 3,
     "retryableStatusCodes": ["UNAVAILABLE"]}}]}
-
-
-class DexError(RuntimeError):
-    """What went wrong, of what, and what to do about it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,25 +35,6 @@ class Score:
     likeliest: bool
 
 
-def find_server(server=None, environment=os.environ):
-    """(address, who named it): asked in the order of dexctl, so that both talk to the same platform."""
-    if server:
-        return str(server), "server="
-    if environment.get("DEX_SERVER"):
-        return environment["DEX_SERVER"], "DEX_SERVER"
-    data_dir = environment.get("DEX_DATA_DIR")
-    if not data_dir and environment.get("HOME"):
-        data_dir = os.path.join(environment["HOME"], ".local/share/dex")
-    file = pathlib.Path(data_dir or "", "endpoints.json")
-    if data_dir and file.is_file():
-        try:
-            return json.loads(file.read_text())["grpc"], str(file)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise DexError(f'{file} names no "grpc" address; start dexd, or name a platform with server=host:port '
-                           f"or DEX_SERVER") from error
-    return "localhost:50051", "the default"
-
-
 class Platform:
     """One channel to the gateway. Calls block, may come from several threads, and raise DexError."""
 
@@ -67,7 +42,8 @@ class Platform:
         if not 0 < timeout_seconds <= LONGEST_GENERATION_SECONDS:
             raise DexError(f"timeout_seconds must be above 0 and at most {LONGEST_GENERATION_SECONDS}, got "
                            f"{timeout_seconds}")
-        self._address, self._origin = find_server(server)
+        found = find_server(server)
+        self._address, self._origin = found.target, found.origin
         self._timeout = timeout_seconds
         # Proxies of the environment are for the internet, never for our own processes.
         self._channel = grpc.insecure_channel(self._address, options=[

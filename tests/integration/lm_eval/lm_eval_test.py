@@ -28,7 +28,7 @@ def install_client(folder):
     """Installs client/python as people do, from a copy: a build leaves files beside its sources."""
     copy, site = folder / "checkout", folder / "site"
     shutil.copytree(ROOT / "proto", copy / "proto")
-    shutil.copytree(ROOT / "client/python", copy / "client/python", ignore=shutil.ignore_patterns("__pycache__", "v1", "build"))
+    shutil.copytree(ROOT / "client/python", copy / "client/python", ignore=shutil.ignore_patterns("__pycache__", "v1", "rpc", "build"))
     pip = pathlib.Path(sys.prefix).parent / "bin/python"  # the peers'; this environment has none
     subprocess.run([pip, "-m", "pip", "--python", sys.executable, "install", "--disable-pip-version-check", "--quiet",
                     "--no-index", "--no-deps", "--no-build-isolation", "--target", site, copy / "client/python"], check=True)
@@ -228,7 +228,7 @@ def check_the_rest(platform, adapter, tokenizer, LM, DexError):
 
 
 def check_command(server, adapter, tokenizer, site, results, folder):
-    """The one command of client/python/README.md."""
+    """The one command of client/python/dex_lm_eval/README.md."""
     out = folder / "out"
     subprocess.run([sys.executable, "-m", "dex_lm_eval", "--model", "dex", "--model_args",
                     f"model={adapter},tokenizer={tokenizer},server={server}", "--tasks", "dex_choices", "--include_path", HERE,

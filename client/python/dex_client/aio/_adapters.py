@@ -1,0 +1,84 @@
+"""client.adapters: published adapters (api.md §2)."""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+import tempfile
+from collections.abc import AsyncIterator
+from typing import Any
+
+from .. import _artefacts
+from .._channel import GENERATION_SECONDS
+from .._fill import fill
+from .._requests import CHUNK_BYTES, new_request_id
+from ..v1 import adapters_pb2 as pb
+from ._link import Link
+from ._pages import pages
+
+
+class Adapters:
+    def __init__(self, link: Link) -> None:
+        self._link, self._stub = link, link.stubs.adapters
+
+    def list(self, *, base_model: str | None = None, job: str | None = None) -> AsyncIterator[pb.Adapter]:
+        request = fill(pb.ListAdaptersRequest(page_size=100), {"base_model": base_model, "job": job})
+        return pages(self._link, self._stub.ListAdapters, request, "adapters")
+
+    async def get(self, id: str) -> pb.Adapter:
+        return await self._link.call(self._stub.GetAdapter, pb.GetAdapterRequest(id=id))
+
+    async def load(self, id: str, *, wait_seconds: float = 60) -> pb.Adapter:
+        """Returns once every worker that serves the base has loaded it; else DexError ADAPTER_LOADING."""
+        request = pb.LoadAdapterRequest(id=id, wait_seconds=wait_seconds, request_id=new_request_id())
+        reply = await self._link.call(self._stub.LoadAdapter, request, wait_seconds + self._link.timeout)
+        return reply.adapter
+
+    async def unload(self, id: str) -> pb.Adapter:
+        """Running requests finish first."""
+        return await self._link.call(self._stub.UnloadAdapter,
+                               pb.UnloadAdapterRequest(id=id, request_id=new_request_id()))
+
+    async def delete(self, id: str) -> None:
+        await self._link.call(self._stub.DeleteAdapter, pb.DeleteAdapterRequest(id=id, request_id=new_request_id()))
+
+    async def download(self, id: str, folder: Any) -> pathlib.Path:
+        """Unpacks the artefact into `folder`, which must not exist or be empty; every file is held against its hash."""
+        return await self._unpacked(pb.DownloadAdapterRequest(id=id), folder)
+
+    async def export(self, id: str, folder: Any, *, dtype: str | None = None) -> pb.Export:
+        """The adapter inside its base, as a plain Hugging Face folder (dtype "fp32" or "bf16", unset: the base's). Waits for
+        the worker that makes it, up to 10 minutes. NOT_FOLDABLE for what is not linear a token."""
+        request = fill(pb.ExportAdapterRequest(adapter=id, kind=pb.ExportAdapterRequest.KIND_FOLDED_SAFETENSORS,
+                                               request_id=new_request_id()), {"dtype": dtype})
+        _artefacts.prepare(folder)
+        made: pb.Export = await self._link.call(self._stub.ExportAdapter, request, GENERATION_SECONDS)
+        await self._unpacked(pb.DownloadAdapterRequest(export=made.id), folder)
+        return made
+
+    async def get_export(self, id: str) -> pb.Export:
+        """What export() has made; it is kept for a day."""
+        return await self._link.call(self._stub.GetExport, pb.GetExportRequest(id=id))
+
+    async def import_folder(self, folder: Any, *, base_model: str, suffix: str = "", request_id: str | None = None) -> pb.Adapter:
+        """Sends an adapter's folder, ours or a LoRA as PEFT saved it; a worker holds every tensor against the base."""
+        with tempfile.TemporaryFile() as tar:
+            size = await asyncio.to_thread(_artefacts.pack, folder, tar)
+            header = pb.ImportAdapterRequest.Header(base_model=base_model, suffix=suffix, size_bytes=size,
+                                                    request_id=request_id or new_request_id())
+            return await self._link.call(self._stub.ImportAdapter,
+                                   lambda: parts(header, tar), GENERATION_SECONDS)
+
+    async def _unpacked(self, request: Any, folder: Any) -> pathlib.Path:
+        folder = _artefacts.prepare(folder)
+        with tempfile.TemporaryFile(dir=folder.parent) as tar:
+            await self._link.download(self._stub.DownloadAdapter, request, tar)
+            tar.seek(0)
+            return await asyncio.to_thread(_artefacts.unpack, tar, folder)
+
+
+async def parts(header: pb.ImportAdapterRequest.Header, tar: Any) -> AsyncIterator[pb.ImportAdapterRequest]:
+    yield pb.ImportAdapterRequest(header=header)
+    tar.seek(0)
+    while chunk := await asyncio.to_thread(tar.read, CHUNK_BYTES):
+        yield pb.ImportAdapterRequest(chunk=chunk)
