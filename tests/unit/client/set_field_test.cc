@@ -46,6 +46,15 @@ TEST(SetFieldTest, SetsScalarsEnumsListsAndMaps) {
   EXPECT_EQ(filter.states_size(), 2);
 }
 
+// As the name of a file may be.
+TEST(SetFieldTest, BytesThatAreNoTextAreRefused) {
+  v1::FineTuningJobSpec spec;
+  const auto status = set_field(spec, "suffix", "caf\xE9");
+  EXPECT_EQ(status.reason(), "INVALID_FIELD");
+  EXPECT_THAT(status.message(), HasSubstr("suffix: byte 4 of the value is not UTF-8"));
+  EXPECT_EQ(parse_gate("perplexity(caf\xE9.txt).loss<=0").status().reason(), "INVALID_FIELD");
+}
+
 TEST(SetFieldTest, ErrorsNamePlaceValueAndWhatThereIs) {
   v1::FineTuningJobSpec spec;
   const auto unknown = set_field(spec, "dex.lamda.end", "0.5");
