@@ -199,6 +199,17 @@ TEST(PromoteIfTest, ATaskHasItsFileItsOptionsAndItsDims) {
   EXPECT_EQ(shipped->evaluation().multi_needle().lengths_size(), 2);
   EXPECT_EQ(shipped->evaluation().multi_needle().n_queries(), 1U);
   EXPECT_TRUE(parse_gate("multi_needle().accuracy>=0").ok());
+  const auto misspelt = parse_gate("multi_needle(length=1024).accuracy>=0").status();
+  EXPECT_EQ(misspelt.reason(), "UNKNOWN_FIELD") << "no file of that name";
+  EXPECT_THAT(misspelt.message(), HasSubstr("lengths"));
+  EXPECT_EQ(parse_gate("multi_needle(file=a=b.txt, chat=true).accuracy>=0")
+                ->evaluation()
+                .multi_needle()
+                .file(),
+            "a=b.txt");
+  EXPECT_EQ(parse_gate("perplexity(length=1024).loss<=0")->evaluation().perplexity().file(),
+            "length=1024")
+      << "of a task that has a file";
 
   for (const char* bad :
        {"perplexity().loss<=0", "perplexity(f)loss<=0", "perplexity(f.loss<=0", "perplexity(f).<=0",
