@@ -15,7 +15,7 @@ struct RunOptions {
   uint64_t seed = 1;
   uint64_t count = 20'000;  // inputs, the seeds among them
   // The run ends after so many seconds, but not before it has had every seed.
-  double seconds = 3;
+  double seconds = 2.5;
   // What one input may take: processor time (waiting counts little), and bytes of memory over what
   // the process had when it began. Not held with a sanitizer, which takes several times both.
   int input_seconds = 20;

@@ -20,6 +20,7 @@ const Corpus kCorpus = {{"{\"length\": 12, \"name\": \"one\"}", "two"}, {"word"}
 RunOptions quick() {
   RunOptions options;
   options.count = 2'000;
+  options.seconds = 120;
   options.input_seconds = 1;
   return options;
 }
