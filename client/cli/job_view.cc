@@ -163,7 +163,7 @@ std::string waiting_text(v1::WaitingReason reason) {
     case v1::WAITING_REASON_RETRY_BACKOFF:
       return " (for the next try)";
     case v1::WAITING_REASON_MODEL:
-      return " (no worker has its base model)";
+      return " (no worker has its base model and knows its tasks)";
     default:
       return "";
   }

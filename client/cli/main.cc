@@ -87,6 +87,7 @@ int run(int argc, char** argv) {
   add_study(app, action);
   add_catalog(app, action);
   add_doctor(app, action);
+  add_operations(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

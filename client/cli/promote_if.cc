@@ -3,6 +3,7 @@
 #include <google/protobuf/descriptor.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <functional>
 #include <string_view>
@@ -43,28 +44,43 @@ std::string trimmed(std::string_view text) {
   return std::string(text.substr(begin, text.find_last_not_of(' ') - begin + 1));
 }
 
-// "a, b=1,2, c=3" → "a", "b=1,2", "c=3": a piece without '=' goes on with the one before it; with
-// the first, a file's name, as it was typed.
-std::vector<std::string> arguments_of(std::string_view text) {
+// "b=1,2, c=3" → "b=1,2", "c=3": a piece without '=' goes on with the one before it.
+std::vector<std::string> options_of(std::string_view text) {
   std::vector<std::string> out;
-  for (size_t begin = 0; begin <= text.size();) {
+  for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find(',', begin), text.size());
     const std::string piece = trimmed(text.substr(begin, end - begin));
     if (out.empty() || piece.find('=') != std::string::npos) {
       out.push_back(piece);
     } else {
-      out.back() += "," + (out.size() == 1 ? std::string(text.substr(begin, end - begin)) : piece);
+      out.back() += "," + piece;
     }
     begin = end + 1;
   }
   return out;
 }
 
-// "lengths=1024": what stands where the file would is one of the task's options.
-bool begins_with_option(const google::protobuf::Descriptor& task, std::string_view inside) {
+// Where a file's name ends, which may have commas: at the one that the first option follows.
+size_t end_of_file(std::string_view inside) {
+  size_t comma = inside.find(',');
+  while (comma != std::string_view::npos) {
+    const size_t next = inside.find(',', comma + 1);
+    if (inside.substr(comma + 1, next - comma - 1).find('=') != std::string_view::npos)
+      return comma;
+    comma = next;
+  }
+  return inside.size();
+}
+
+// "lengths=1024", also "length=1024": a word and '=' stand where the file would. A file of such a
+// name is written file=….
+bool begins_with_option(std::string_view inside) {
   const size_t equals = inside.find('=');
-  return equals != std::string_view::npos &&
-         task.FindFieldByName(trimmed(inside.substr(0, equals))) != nullptr;
+  if (equals == std::string_view::npos) return false;
+  const std::string name = trimmed(inside.substr(0, equals));
+  return !name.empty() && std::all_of(name.begin(), name.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '_';
+  });
 }
 
 base::Status set_options(const Refuse& refuse, const std::string& task, const std::string& inside,
@@ -76,23 +92,22 @@ base::Status set_options(const Refuse& refuse, const std::string& task, const st
     return refuse("names a task that reads no file: those that do are " + task_names());
   out.GetReflection()->MutableMessage(&out, field);
   const bool needed = proto::needs_file(out);
-  const bool left_out = !needed && begins_with_option(*field->message_type(), inside);
-  const std::vector<std::string> arguments = arguments_of(left_out ? "," + inside : inside);
-  if (!arguments.front().empty()) {
-    DEX_RETURN_IF_ERROR(set_field(out, name + ".file", arguments.front()));
-  } else if (needed) {
-    return refuse("has no file for " + name);
-  }
-  for (size_t i = 1; i < arguments.size(); ++i) {
-    const size_t equals = arguments[i].find('=');
-    DEX_RETURN_IF_ERROR(set_field(out, name + "." + trimmed(arguments[i].substr(0, equals)),
-                                  trimmed(arguments[i].substr(equals + 1))));
+  const bool has_file = needed || !begins_with_option(inside);
+  const size_t end = has_file ? end_of_file(inside) : 0;
+  const std::string file = trimmed(std::string_view(inside).substr(0, end));
+  if (needed && file.empty()) return refuse("has no file for " + name);
+  if (!file.empty()) DEX_RETURN_IF_ERROR(set_field(out, name + ".file", file));
+  const size_t options = has_file ? std::min(end + 1, inside.size()) : 0;
+  for (const std::string& option : options_of(std::string_view(inside).substr(options))) {
+    const size_t equals = option.find('=');
+    DEX_RETURN_IF_ERROR(set_field(out, name + "." + trimmed(option.substr(0, equals)),
+                                  trimmed(option.substr(equals + 1))));
   }
   return {};
 }
 
 base::Status set_dims(const std::string& text, const std::string& inside, v1::Gate& gate) {
-  for (const std::string& dim : arguments_of(inside)) {
+  for (const std::string& dim : options_of(inside)) {
     const size_t equals = dim.find('=');
     if (equals == 0 || equals == std::string::npos)
       return refused(text, "has [" + dim + "], which is not dim=value");

@@ -16,7 +16,8 @@ namespace dex::cli {
 //
 // with its options as `dexctl evaluations create --set` takes them, lists with commas too:
 // "multi_needle(book.txt, lengths=1024,2048).accuracy[length=2048]>=-0.05". FILE is a file id or a
-// path, as it was given; multi_needle may leave it out: "multi_needle(lengths=1024)". OTHER is
+// path, as it was given; multi_needle may leave it out: "multi_needle(lengths=1024)", where a word
+// and '=' in front are an option, never a file's name (that is written file=…). OTHER is
 // base, absolute, an adapter's id, adapter (the one that the job goes on from), or "kvo_only ID" of
 // the adapter of the control. INVALID_FIELD, UNKNOWN_FIELD say what is wrong; which metrics there
 // are is the server's to say.

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "client/cli/names.h"
+#include "services/text/utf8.h"
 
 namespace dex::cli {
 
@@ -111,6 +112,11 @@ Status merge(Message& holder, const std::string& name, const nlohmann::json& val
 
 Status set_leaf(Message& holder, const FieldDescriptor& field, const std::string& path,
                 const std::string& text) {
+  // JSON and protobuf hold nothing else, though a file's name may.
+  if (const size_t bad = text::find_invalid_utf8(text); bad < text.size()) {
+    return base::invalid_argument(
+        "INVALID_FIELD", path + ": byte " + std::to_string(bad + 1) + " of the value is not UTF-8");
+  }
   if (field.is_map()) {
     const size_t equals = text.find('=');
     if (equals == std::string::npos || equals == 0) return bad_value(path, text, "key=value");

@@ -80,14 +80,20 @@ struct EndedJob {
 
 // What the book finds behind a request, which may have ended long ago, or what is made of it now.
 // One that was cancelled, or failed by no fault of the user's, before this command gets a
-// successor, which the book finds behind it from then on.
+// successor, which the book finds behind it from then on; so does one that was deleted, whose
+// request the server still knows.
 template <typename Request, typename Create, typename Get>
 Result<std::string> taken_up(Request& request, JobBook& book, const Create& create,
                              const Get& get) {
   request.set_request_id(request_id_of(request.spec()));
   while (true) {
     const std::string known = book.find(request.request_id());
-    DEX_ASSIGN_OR_RETURN(const auto found, known.empty() ? create(request) : get(known));
+    const auto answer = known.empty() ? create(request) : get(known);
+    if (!known.empty() && answer.status().code() == base::Code::kNotFound) {
+      request.set_request_id(request_id_after(request.request_id(), known));
+      continue;
+    }
+    DEX_ASSIGN_OR_RETURN(const auto found, answer);
     if (known.empty()) DEX_RETURN_IF_ERROR(book.put(request.request_id(), found.id()));
     if (!is_tried_again(found)) return found.id();
     request.set_request_id(request_id_after(request.request_id(), found.id()));

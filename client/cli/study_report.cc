@@ -80,6 +80,8 @@ void put_ratio(const char* key, const Spread& ratio, json& entry) {
 
 std::string verdict(const std::string& what, const Interval& difference) {
   std::string out = what + " " + text(difference, kDigits) + " nats a token: ";
+  if (difference.same)
+    return out + "these seeds show no spread, so they can't say what other seeds would give";
   if (!difference.known()) return out + "one seed says nothing about a difference";
   if (!difference.excludes_zero()) return out + "no difference that these seeds can show";
   return out + (difference.mean < 0 ? "better" : "worse");

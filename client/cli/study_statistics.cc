@@ -17,6 +17,10 @@ Interval t_interval(const std::vector<double>& values, double confidence) {
   const auto n = static_cast<double>(values.size());
   out.mean = std::accumulate(values.begin(), values.end(), 0.0) / n;
   out.low = out.high = std::numeric_limits<double>::quiet_NaN();
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  constexpr double kRounding = 1e-9;  // differences of figures are rounded, far below this
+  out.same =
+      out.n >= 2 && *most - *least <= kRounding * std::max(std::abs(*least), std::abs(*most));
   if (!out.known()) return out;
   double squares = 0;
   for (const double value : values) squares += (value - out.mean) * (value - out.mean);
@@ -30,6 +34,7 @@ Interval t_interval(const std::vector<double>& values, double confidence) {
 
 std::string text(const Interval& interval, int digits) {
   const std::string mean = fixed(interval.mean, digits);
+  if (interval.same) return mean + " (the same in all " + std::to_string(interval.n) + ")";
   if (!interval.known()) return mean + " (one run)";
   // A range that may begin with a minus is written with "to".
   const char* between = interval.low < 0 ? " to " : "–";
@@ -39,6 +44,7 @@ std::string text(const Interval& interval, int digits) {
 nlohmann::json to_json(const Interval& interval) {
   nlohmann::json out = {{"n", interval.n}};
   if (interval.n > 0) out["value"] = interval.mean;
+  if (interval.same) out["same"] = true;
   if (interval.known()) {
     out["low"] = interval.low;
     out["high"] = interval.high;

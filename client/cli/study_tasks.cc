@@ -174,7 +174,8 @@ void write_tasks(std::ostream& out, const StudyPlan& plan, const std::vector<Met
   if (!any) return;
   out << "Tasks as `dexctl evaluations` measures them, on base and result over the same items: "
          "mean over seeds with its 95 % Student interval, differences paired by seed; higher or "
-         "lower is better as the metric has it. ≠: the interval over the seeds leaves out 0. What "
+         "lower is better as the metric has it. ≠: the interval over the seeds leaves out 0; "
+         "differences that are the same in all seeds have none, and are not called one. What "
          "chance in the items does is in the intervals of the evaluations themselves.\n\n";
 }
 

@@ -455,6 +455,47 @@ Result<v1::Health> Client::health() {
               options_.timeout);
 }
 
+Result<v1::Quota> Client::quota(const std::string& tenant) {
+  v1::GetQuotaRequest request;
+  request.set_tenant(tenant);
+  return call(*admin_, &v1::AdminService::Stub::GetQuota, request, options_.timeout);
+}
+
+Result<v1::Quota> Client::set_quota(const v1::SetQuotaRequest& request) {
+  v1::SetQuotaRequest once = request;
+  if (once.request_id().empty()) once.set_request_id(new_request_id());
+  return call(*admin_, &v1::AdminService::Stub::SetQuota, once, options_.timeout);
+}
+
+Result<v1::ListWorkersResponse> Client::list_workers() {
+  v1::ListWorkersRequest request;
+  request.set_page_size(1000);
+  v1::ListWorkersResponse all;
+  while (true) {
+    DEX_ASSIGN_OR_RETURN(const auto page, call(*admin_, &v1::AdminService::Stub::ListWorkers,
+                                               request, options_.timeout));
+    all.MergeFrom(page);
+    all.clear_next_page_token();
+    if (page.next_page_token().empty()) return all;
+    request.set_page_token(page.next_page_token());
+  }
+}
+
+Result<v1::Worker> Client::update_worker(const std::string& id, bool draining) {
+  v1::UpdateWorkerRequest request;
+  request.set_id(id);
+  request.set_draining(draining);
+  request.set_request_id(new_request_id());
+  return call(*admin_, &v1::AdminService::Stub::UpdateWorker, request, options_.timeout);
+}
+
+Result<v1::Queue> Client::queue(const std::string& pool, int count) {
+  v1::GetQueueRequest request;
+  request.set_pool(pool);
+  request.set_count(count);
+  return call(*admin_, &v1::AdminService::Stub::GetQueue, request, options_.timeout);
+}
+
 Result<v1::ServerCapabilities> Client::capabilities() {
   return call(*models_, &v1::ModelService::Stub::GetServerCapabilities,
               v1::GetServerCapabilitiesRequest(), options_.timeout);

@@ -123,8 +123,13 @@ class Client {
   Result<v1::ListPresetsResponse> list_presets();
   Result<v1::Preset> get_preset(const std::string& name, const std::string& model);
   Result<v1::ServerCapabilities> capabilities();
-  // The platform examined just now; for operators.
+  // The platform examined just now; for operators, as all below.
   Result<v1::Health> health();
+  Result<v1::Quota> quota(const std::string& tenant);  // empty: the caller's
+  Result<v1::Quota> set_quota(const v1::SetQuotaRequest& request);
+  Result<v1::ListWorkersResponse> list_workers();  // all of them
+  Result<v1::Worker> update_worker(const std::string& id, bool draining);
+  Result<v1::Queue> queue(const std::string& pool, int count);  // empty: every pool; 0: 20 jobs
 
  private:
   template <typename Stub, typename Request, typename Reply>

@@ -6,6 +6,7 @@
 #include "scheduler/server/tar_reader.h"
 #include "scheduler/store/alphabet.h"
 #include "services/base/files.h"
+#include "services/base/json_depth.h"
 #include "services/base/sha256.h"
 
 namespace dex::server {
@@ -16,7 +17,8 @@ constexpr const char* kUploadedConfig = "adapter_config.json";
 constexpr const char* kUploadedTensors = "adapter_model.safetensors";
 constexpr const char* kUploadedSums = "checksums.json";
 constexpr const char* kDropped = "README.md";
-constexpr int64_t kLargestUploadedJson = 16 << 20;
+// A tree of JSON may take sixty times its text, and this process serves everybody.
+constexpr int64_t kLargestUploadedJson = 1 << 20;
 
 base::Status sum_mismatch(const std::string& file, const std::string& what) {
   return base::bad_field("CHECKSUM_MISMATCH", file, what);
@@ -83,6 +85,9 @@ base::Result<nlohmann::json> uploaded_object(const std::filesystem::path& folder
                                              const std::string& name) {
   DEX_ASSIGN_OR_RETURN(const std::string text,
                        base::read_file(folder / name, kLargestUploadedJson));
+  if (base::nests_deeper(text)) {
+    return base::invalid_field(name, "is nested deeper than " + std::to_string(base::kDeepestJson));
+  }
   nlohmann::json object = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!object.is_object()) return base::invalid_field(name, "is not a JSON object");
   return object;

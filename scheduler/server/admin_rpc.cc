@@ -18,4 +18,39 @@ grpc::ServerUnaryReactor* AdminRpc::GetHealth(grpc::CallbackServerContext* ctx,
                   [this](rpc::Call& call) { return diagnosis_.health(call.principal()); });
 }
 
+grpc::ServerUnaryReactor* AdminRpc::GetQuota(grpc::CallbackServerContext* ctx,
+                                             const v1::GetQuotaRequest* in, v1::Quota* out) {
+  return rpc::run(room_, ctx, in, out,
+                  [=, this](rpc::Call& call) { return operations_.quota(call.principal(), *in); });
+}
+
+grpc::ServerUnaryReactor* AdminRpc::SetQuota(grpc::CallbackServerContext* ctx,
+                                             const v1::SetQuotaRequest* in, v1::Quota* out) {
+  return rpc::run(room_, ctx, in, out, [=, this](rpc::Call& call) {
+    return marked(call, operations_.set_quota(call.principal(), *in));
+  });
+}
+
+grpc::ServerUnaryReactor* AdminRpc::ListWorkers(grpc::CallbackServerContext* ctx,
+                                                const v1::ListWorkersRequest* in,
+                                                v1::ListWorkersResponse* out) {
+  return rpc::run(room_, ctx, in, out, [=, this](rpc::Call& call) {
+    return operations_.list_workers(call.principal(), *in);
+  });
+}
+
+grpc::ServerUnaryReactor* AdminRpc::UpdateWorker(grpc::CallbackServerContext* ctx,
+                                                 const v1::UpdateWorkerRequest* in,
+                                                 v1::Worker* out) {
+  return rpc::run(room_, ctx, in, out, [=, this](rpc::Call& call) {
+    return marked(call, operations_.update_worker(call.principal(), *in));
+  });
+}
+
+grpc::ServerUnaryReactor* AdminRpc::GetQueue(grpc::CallbackServerContext* ctx,
+                                             const v1::GetQueueRequest* in, v1::Queue* out) {
+  return rpc::run(room_, ctx, in, out,
+                  [=, this](rpc::Call& call) { return operations_.queue(call.principal(), *in); });
+}
+
 }  // namespace dex::server

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "proto/worker_features.h"
 #include "scheduler/core/evaluation_spec.h"
 #include "scheduler/server/artefact_tar.h"
 #include "scheduler/server/evaluation_comparison.h"
@@ -142,7 +143,7 @@ base::Result<store::NewJob> Evaluations::new_job(const std::string& tenant,
   job.id = parts_.ids.make("eval-");
   job.kind = kEvaluationKind;
   job.pool = options_.pool;
-  job.base_model = model.name();
+  job.base_model = proto::model_and_feature(model.name(), proto::needed_feature(spec));
   job.cost_gpu_seconds = core::evaluation_seconds(spec, model, bytes);
   job.spec = spec.SerializeAsString();
   job.queued_message = "The evaluation is queued.";

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "proto/gate_tasks.h"
+#include "proto/worker_features.h"
 #include "scheduler/core/gate_tasks.h"
 #include "scheduler/core/presets.h"
 #include "scheduler/server/file_view.h"
@@ -203,7 +204,8 @@ base::Result<store::NewJob> FineTuningJobs::new_job(const std::string& tenant, c
   store::NewJob job;
   job.id = parts_.ids.make("ftjob-");
   job.pool = spec.pool();
-  job.base_model = core::base_model_of(spec.model());
+  job.base_model =
+      proto::model_and_feature(core::base_model_of(spec.model()), proto::needed_feature(spec));
   job.priority = static_cast<int>(spec.has_priority() ? spec.priority() : 4);
   job.max_fail = static_cast<int>(spec.has_max_retries() ? spec.max_retries() : 2);
   job.cost_gpu_seconds = plan.estimate.expected_duration_seconds();

@@ -6,6 +6,7 @@
 
 #include "scheduler/server/model_shape.h"
 #include "services/base/files.h"
+#include "services/base/json_depth.h"
 
 namespace dex::server {
 
@@ -18,7 +19,8 @@ constexpr int64_t kLargestConfigBytes = 1 << 20;
 
 base::Result<json> read_json(const fs::path& path) {
   DEX_ASSIGN_OR_RETURN(const std::string text, base::read_file(path, kLargestConfigBytes));
-  json value = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  json value =
+      base::nests_deeper(text) ? json() : json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!value.is_object()) {
     return base::invalid_argument("INVALID_FIELD", path.string() + " is not a JSON object");
   }

@@ -82,6 +82,7 @@ struct Scheduler::Parts {
   store::FileRepository files{store};
   store::AdapterRepository adapters{store};
   store::WorkerRepository workers{store};
+  store::OperatorRepository operators{store};
   DataLayout layout;
   BlobStore blobs{layout, files};
   JobEvents job_events{jobs, layout};
@@ -109,6 +110,7 @@ struct Scheduler::Parts {
       {options.beat_ms, on_change}};
 
   Diagnosis diagnosis{{store, workers, catalog, layout, clock}};
+  Operations operations{{operators, ids}, on_change};
 
   // Long polls look once a second for jobs of other replicas (jobs.md §4), watches more often.
   Waiters claims{std::chrono::seconds(1)};
@@ -118,7 +120,7 @@ struct Scheduler::Parts {
 
   FineTuningRpc job_rpc{room,          job_logic,   change_logic, job_watches,
                         preview_logic, probe_logic, watches};
-  AdminRpc admin_rpc{room, change_logic, diagnosis};
+  AdminRpc admin_rpc{room, change_logic, diagnosis, operations};
   EvaluationRpc evaluation_rpc{room, evaluation_logic, job_watches};
   FileRpc file_rpc{room, file_logic};
   AdapterRpc adapter_rpc{room, adapter_logic, adapter_job_logic, watches};

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "proto/worker_features.h"
 #include "scheduler/core/memory_fit.h"
 #include "scheduler/core/warm_start.h"
 #include "scheduler/server/job_id.h"
@@ -41,10 +42,23 @@ base::Status check_pools(const Pools& pools) {
 template <typename Models>
 base::Status check_models(const Models& models) {
   for (const std::string& name : models) {
-    if (name.empty() || name.size() > 64 || name.find_first_of(" \t\r\n") != std::string::npos)
+    if (name.empty() || name.size() > 64 || name.find_first_of(" \t\r\n+") != std::string::npos)
       return base::invalid_field("models", "must be names of base models, got '" + name + "'");
   }
   return {};
+}
+
+template <typename Features>
+base::Status check_features(const Features& features) {
+  constexpr int kMost = 16;
+  bool good = features.size() <= kMost;
+  for (const std::string& name : features) {
+    good = good && !name.empty() && name.size() <= 32 &&
+           std::all_of(name.begin(), name.end(),
+                       [](char c) { return (c >= 'a' && c <= 'z') || c == '_'; });
+  }
+  if (good) return {};
+  return base::invalid_field("features", "must be at most 16 words of a-z and _");
 }
 
 const char* word(iv1::Outcome outcome) {
@@ -144,6 +158,7 @@ base::Result<iv1::RegisterResponse> Workers::enlist(const iv1::RegisterRequest& 
   DEX_RETURN_IF_ERROR(check_name("worker_id", request.worker_id(), 64));
   DEX_RETURN_IF_ERROR(check_pools(request.pools()));
   DEX_RETURN_IF_ERROR(check_models(request.models()));
+  DEX_RETURN_IF_ERROR(check_features(request.features()));
   store::WorkerRecord worker;
   worker.id = request.worker_id();
   worker.host = request.host();
@@ -151,6 +166,10 @@ base::Result<iv1::RegisterResponse> Workers::enlist(const iv1::RegisterRequest& 
   worker.pools.assign(request.pools().begin(), request.pools().end());
   worker.slots = static_cast<int>(request.slots());
   worker.models.assign(request.models().begin(), request.models().end());
+  for (const std::string& feature : request.features()) {
+    for (const std::string& model : request.models())
+      worker.models.push_back(proto::model_and_feature(model, feature));
+  }
   worker.info = request.SerializeAsString();
   DEX_RETURN_IF_ERROR(parts_.workers.enlist(worker).status());
   spdlog::info("worker {} on {} registered, version {}", worker.id, worker.host, worker.version);

@@ -97,4 +97,19 @@ void append_checkpoint(const Checkpoint& checkpoint, std::vector<std::string>& a
                            std::to_string(checkpoint.step), checkpoint.of_training ? "1" : "0"});
 }
 
+WorkerRecord worker_from(const Fields& f) {
+  WorkerRecord worker;
+  worker.id = text(f, "id");
+  worker.host = text(f, "host");
+  worker.version = text(f, "version");
+  worker.state = text(f, "state");
+  worker.pools = split_words(text(f, "pools"));
+  worker.slots = static_cast<int>(number(f, "slots"));
+  worker.models = split_words(text(f, "models"));
+  worker.info = text(f, "info");
+  worker.live = text(f, "live");
+  if (f.contains("clock_ahead_ms")) worker.clock_ahead_ms = number(f, "clock_ahead_ms");
+  return worker;
+}
+
 }  // namespace dex::store

@@ -18,6 +18,7 @@ std::vector<std::string> split_words(const std::string& text);
 std::string join_words(const std::vector<std::string>& words);
 
 JobRecord job_from(const Fields& fields);
+WorkerRecord worker_from(const Fields& fields);
 // One stream entry: {"<sequence>-0", {field, value, …}}.
 LogEntry log_from(const Reply& entry);
 // As read_events() of lib.lua wants them.

@@ -13,21 +13,6 @@ namespace {
 constexpr size_t kWorkerPage = 50;  // a worker's record may have kilobytes of what its engines hold
 constexpr size_t kAdapterPage = 500;
 
-WorkerRecord worker_from(const Fields& f) {
-  WorkerRecord worker;
-  worker.id = text(f, "id");
-  worker.host = text(f, "host");
-  worker.version = text(f, "version");
-  worker.state = text(f, "state");
-  worker.pools = split_words(text(f, "pools"));
-  worker.slots = static_cast<int>(number(f, "slots"));
-  worker.models = split_words(text(f, "models"));
-  worker.info = text(f, "info");
-  worker.live = text(f, "live");
-  if (f.contains("clock_ahead_ms")) worker.clock_ahead_ms = number(f, "clock_ahead_ms");
-  return worker;
-}
-
 }  // namespace
 
 base::Result<WorkerRepository::Sign> WorkerRepository::sign(std::vector<std::string> args) {

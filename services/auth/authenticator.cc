@@ -8,7 +8,7 @@ namespace {
 constexpr uint32_t kAllScopes = (1U << (static_cast<uint32_t>(Scope::kAdmin) + 1)) - 1;
 }  // namespace
 
-Authenticator::Authenticator() : tenant_("default"), scopes_(kAllScopes) {}
+Authenticator::Authenticator() : tenant_(kOperatorTenant), scopes_(kAllScopes) {}
 
 Authenticator::Authenticator(std::string tenant, std::initializer_list<Scope> scopes)
     : tenant_(std::move(tenant)), scopes_(0) {

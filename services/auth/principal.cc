@@ -36,6 +36,19 @@ bool Principal::has(Scope scope) const {
   return (scopes_ >> static_cast<uint32_t>(scope) & 1U) != 0;
 }
 
+bool is_operator(const Principal& principal) {
+  return principal.has(Scope::kAdmin) && principal.tenant() == kOperatorTenant;
+}
+
+base::Status require_operator(const Principal& principal) {
+  DEX_RETURN_IF_ERROR(require(principal, Scope::kAdmin));
+  if (is_operator(principal)) return {};
+  return base::Status(base::Code::kPermissionDenied, "SCOPE_MISSING",
+                      "this call is the operator's: it needs the scope 'admin' in the tenant '" +
+                          std::string(kOperatorTenant) + "', not in '" + principal.tenant() + "'")
+      .with_metadata("scope", std::string(name(Scope::kAdmin)));
+}
+
 base::Status require(const Principal& principal, Scope scope) {
   if (principal.has(scope)) return {};
   const std::string wanted(name(scope));

@@ -42,6 +42,13 @@ class Principal {
   uint32_t scopes_;  // bit n = Scope n
 };
 
+// The tenant of this machine. Its admins are the platform's operators; those of other tenants
+// administer theirs.
+inline constexpr std::string_view kOperatorTenant = "default";
+bool is_operator(const Principal& principal);
+// PERMISSION_DENIED `SCOPE_MISSING`, or OK.
+base::Status require_operator(const Principal& principal);
+
 // PERMISSION_DENIED `SCOPE_MISSING` naming the scope, or OK.
 base::Status require(const Principal& principal, Scope scope);
 

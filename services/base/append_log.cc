@@ -45,16 +45,24 @@ class LogReader {
   [[nodiscard]] int64_t position() const { return position_; }
 
  private:
-  // A line of a mark and a number.
+  // A line of a mark and a number. What is longer than Redis writes one, or names more than a word
+  // of Redis can have, is no such line: nothing is kept of it, and nothing computed with it.
   Piece number(char mark, int64_t& value) {
+    constexpr int64_t kMost = int64_t{512} << 20;  // proto-max-bulk-len, and far more words
+    constexpr size_t kLongest = 24;
     std::string line;
-    std::getline(log_, line);
+    int c = std::istream::traits_type::eof();
+    while (line.size() < kLongest && (c = log_.get()) != std::istream::traits_type::eof() &&
+           c != '\n')
+      line += static_cast<char>(c);
     if (log_.eof()) return line.empty() ? Piece::kEnd : Piece::kTorn;
     position_ += static_cast<int64_t>(line.size()) + 1;
-    if (line.size() < 3 || line.front() != mark || line.back() != '\r') return Piece::kForeign;
+    if (c != '\n' || line.size() < 3 || line.front() != mark || line.back() != '\r')
+      return Piece::kForeign;
     const char* end = line.data() + line.size() - 1;
     const auto [at, error] = std::from_chars(line.data() + 1, end, value);
-    return error == std::errc() && at == end && value >= 0 ? Piece::kCommand : Piece::kForeign;
+    return error == std::errc() && at == end && value >= 0 && value <= kMost ? Piece::kCommand
+                                                                             : Piece::kForeign;
   }
 
   // A word of so many bytes and its CR LF.

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "services/base/files.h"
+#include "services/base/json_depth.h"
 
 namespace dex::text {
 
@@ -24,6 +25,10 @@ bool is_there(const fs::path& path) {
 base::Result<json> read_object(const fs::path& path) {
   if (!is_there(path)) return json::object();
   DEX_ASSIGN_OR_RETURN(const std::string content, base::read_file(path, kMaxConfigBytes));
+  if (base::nests_deeper(content)) {
+    return base::invalid_argument("INVALID_FIELD", path.string() + " is nested deeper than " +
+                                                       std::to_string(base::kDeepestJson));
+  }
   json value = json::parse(content, nullptr, /*allow_exceptions=*/false);
   if (!value.is_object()) {
     return base::invalid_argument("INVALID_FIELD", path.string() + " must be a JSON object");

@@ -206,6 +206,18 @@ TEST(StudyTest, GoesOnWhereItWasAndGivesTheSameNumbersElsewhere) {
       EXPECT_NE(run_of(report_in(out), "dex", 2).at("job").get<std::string>(), cancelled);
     }
 
+    // An evaluation that somebody deleted is made anew, once; the study does not fail on its id.
+    const auto deleted = run_of(report, "dex", 1).at("evaluation").get<std::string>();
+    ASSERT_EQ(place.platform.ctl({"evaluations", "delete", deleted, "--yes"}).code, 0);
+    const size_t left = place.evaluations();
+    for (int i = 0; i < 2; ++i) {
+      const Outcome tried = place.study("dex", out, 0, task);
+      ASSERT_EQ(tried.code, 0) << tried.err;
+      EXPECT_EQ(tried.out.find("tasks not measured"), std::string::npos) << tried.out;
+      EXPECT_NE(run_of(report_in(out), "dex", 1).at("evaluation").get<std::string>(), deleted);
+    }
+    EXPECT_EQ(place.evaluations(), left + 2) << "its successor, and that of the job tried again";
+
     // The preset's sign is plus: dex:plus would be dex compared with itself.
     const Outcome itself = place.study("dex,dex:plus", directory / "itself");
     EXPECT_EQ(itself.code, 3) << itself.err;

@@ -18,6 +18,7 @@ NOTE = 'printf "%s\\n" "$(basename "$0") $*" >>"$CALLS"\n'
 CTEST = NOTE + r"""
 [[ $* != *--print-labels* ]] || { printf 'All Labels:\n  unit\n  integration\n'; seq -f '  label-%g' 20000; exit; }
 printf 'LONG=%s FIGURES=%s\n' "$DEX_LONG" "$DEX_FIGURES" >>"$CALLS"
+[[ -z $DEX_FIGURES_COMMIT ]] || echo "of $DEX_FIGURES_COMMIT" >>"$CALLS"
 [[ -z $FIGURE ]] || echo "$FIGURE" >>"$DEX_FIGURES"
 [[ -z $REPORT ]] || { path=${ASAN_OPTIONS##*log_path=\'}; echo "$REPORT" >"${path%%\'*}.77"; }
 printf 'Test #1: some_test\n\n%s tests passed, 0 tests failed out of 1\n\nTotal Test time (real) = 1 sec\n' "${PASSED:-100%}"
@@ -88,6 +89,21 @@ class CheckTest(unittest.TestCase):
         self.assertLess(lines.index("Test #1: some_test"), lines.index(figure))
         self.assertIn("-B ROOT/build -DDEX_DEPS_DIR=ROOT/.deps -DDEX_TEST_PATIENCE=30 -DDEX_SLOW_TESTS=ON\n", self.calls)
         self.assertIn("LONG=1 FIGURES=ROOT/build/figures.jsonl\n", self.calls)
+
+    def test_figures_of_the_long_form_say_of_which_commit_they_are(self):
+        def git(*words):
+            who = ["-c", "user.name=a", "-c", "user.email=a@b"]
+            return subprocess.run(["git", "-C", str(self.root), *who, *words], check=True, capture_output=True, text=True).stdout
+        git("init", "-q")
+        git("add", "deploy")
+        git("commit", "-qm", "one")
+        commit = git("rev-parse", "--short=7", "HEAD").strip()
+        self.check("--long")
+        self.assertIn(f"\nof {commit}\n", self.calls)
+        with open(self.root / "deploy/tidy.sh", "a", encoding="utf-8") as file:
+            file.write("# changed\n")
+        self.check("--long")
+        self.assertIn(f"\nof {commit}+\n", self.calls)
 
     def test_the_long_form_fails_with_a_test_and_with_a_promise(self):
         code, lines = self.check("--long", PASSED="50%")

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -113,12 +114,14 @@ class PromisesTest(unittest.TestCase):
         figures = self.write("figures.jsonl", "\n".join([
             '{"promise":"P1","name":"kills","value":200}',
             '{"promise":"P1","name":"recovery_max_s","value":2.5}',
-            '{"promise":"queue","name":"attempts_per_second","value":1300}',
-            '{"promise":"queue","name":"attempts_per_second","value":1200.5}', ""]))
+            '{"promise":"queue","name":"attempts_per_second","value":1300,"date":"2026-11-29","commit":"0123456"}',
+            '{"promise":"queue","name":"attempts_per_second","value":1200.5,"date":"2026-11-28","commit":"abcdef0"}', ""]))
+        today = time.strftime("%Y-%m-%d", time.gmtime())
         code, lines, _ = self.call(figures)
         self.assertEqual(code, 0)
-        self.assertTrue(lines[2].endswith("| kills 200<br>recovery_max_s 2.5 |"), lines[2])
-        self.assertTrue(lines[-1].endswith("| attempts_per_second 1200.5 to 1300, 2 times |"), lines[-1])
+        self.assertTrue(lines[2].endswith(f"| kills 200<br>recovery_max_s 2.5<br>at an unknown commit, {today} |"), lines[2])
+        newest = "| attempts_per_second 1200.5 to 1300, 2 times<br>at 0123456, 2026-11-29 |"
+        self.assertTrue(lines[-1].endswith(newest), lines[-1])
         self.assertEqual(self.call(figures=figures)[1], lines)
 
     def test_a_line_that_is_no_figure_is_a_fault(self):
@@ -126,6 +129,11 @@ class PromisesTest(unittest.TestCase):
         wrong = self.refused(figures)
         self.assertIn("figures.jsonl:1: no figure", wrong)
         self.assertIn("figures.jsonl:2: P99 is not promised", wrong)
+        figures = self.write("figures.jsonl", '{"promise":"P1","name":"kills","value":1,"date":"today","commit":"0123456"}\n'
+                             '{"promise":"P1","name":"kills","value":1,"date":"2026-11-29","commit":"main"}\n')
+        wrong = self.refused(figures)
+        self.assertIn("figures.jsonl:1: no commit or no day", wrong)
+        self.assertIn("figures.jsonl:2: no commit or no day", wrong)
 
     def test_missing_figures_are_a_fault_but_of_the_check_no_matter(self):
         missing = str(self.root / "nowhere.jsonl")
@@ -134,20 +142,43 @@ class PromisesTest(unittest.TestCase):
         self.assertEqual(self.call("--check", figures=missing)[0], 0)
 
     def test_the_readme_keeps_what_was_measured_until_it_is_measured_again(self):
-        figures = self.write("figures.jsonl", '{"promise":"P2","name":"kills","value":7}\n')
+        figures = self.write("figures.jsonl",
+                             '{"promise":"P2","name":"kills","value":7,"date":"2026-11-29","commit":"0123456+"}\n')
         self.assertEqual(self.call(figures, "--write")[0], 0)
+        self.assertEqual(self.call("--check")[0], 0)
         first = self.readme()
         self.assertTrue(first.startswith("# tests\n\nbefore\n<!-- promises: written") and first.endswith("<!-- promises: end -->\nbehind\n"))
-        self.assertIn("| P2 | text | `KillTest.NothingIsLost` | kills 7 |", first)
-        self.assertIn("\nMeasured on 2", first)
+        self.assertIn("| P2 | text | `KillTest.NothingIsLost` | kills 7<br>at 0123456+, 2026-11-29 |", first)
+        self.assertIn("\nThe newest of these were measured on 2", first)
         self.assertEqual(self.call("--write")[0], 0)
         self.assertEqual(self.readme(), first)
         self.write("tests/promises.toml", promises({"P2": 'promise = "new"\ntests = ["KillTest.NothingIsLost"]'}))
         self.call("--write")
-        self.assertIn("| P2 | new | `KillTest.NothingIsLost` | kills 7 |", self.readme())
-        self.write("figures.jsonl", '{"promise":"P3","name":"kills","value":8}\n')
+        kept = "| P2 | new | `KillTest.NothingIsLost` | kills 7<br>at 0123456+, 2026-11-29 |"
+        self.assertIn(kept, self.readme())
+        # What another session measured stands beside it.
+        self.write("figures.jsonl", '{"promise":"P3","name":"kills","value":8,"date":"2026-12-01","commit":"abcdef0"}\n')
         self.call(figures, "--write")
-        self.assertIn("| P2 | new | `KillTest.NothingIsLost` | – |", self.readme())
+        self.assertIn(kept, self.readme())
+        self.assertIn("| P3 | text | `KillTest.NothingIsLost` | kills 8<br>at abcdef0, 2026-12-01 |", self.readme())
+        self.assertEqual(self.readme().count("The newest of these"), 1)
+
+    def test_a_measured_cell_says_how_old_it_is(self):
+        self.call("--write")
+        text = self.readme()
+        self.write("tests/README.md", text.replace("| P2 | text | `KillTest.NothingIsLost` | – |",
+                                                   "| P2 | text | `KillTest.NothingIsLost` | kills 7 |"))
+        self.assertIn("P2 doesn't say of which commit and day", self.refused("--check"))
+
+    def test_a_fuzz_target_is_a_test(self):
+        row = {"P15": 'promise = "text"\ntests = ["KillTest.NothingIsLost", "fuzz_jsonl"]'}
+        self.write("tests/promises.toml", promises(row))
+        self.assertIn("P15: there is no test fuzz_jsonl", self.refused())
+        (self.root / "tests/fuzz").mkdir()
+        self.write("tests/fuzz/CMakeLists.txt", "dex_fuzz(NAME jsonl LIBS dex::data)\n# dex_fuzz(NAME tar)\n")
+        self.assertEqual(self.call()[0], 0)
+        self.write("tests/promises.toml", promises({"P15": row["P15"].replace("jsonl", "tar")}))
+        self.assertIn("P15: there is no test fuzz_tar", self.refused())
 
     def test_a_readme_of_yesterday_is_a_fault(self):
         self.assertIn("does not show the promises as they are", self.refused("--check"))

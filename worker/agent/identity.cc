@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include "proto/worker_features.h"
 #include "services/base/version.h"
 
 namespace dex::agent {
@@ -26,6 +27,7 @@ iv1::RegisterRequest identity(const AgentOptions& options,
   request.set_slots(options.pools.empty() ? 0 : options.slots);
   *request.add_devices() = cpu_device(options.worker_id);
   for (const auto& model : models) request.add_models(model.name);
+  for (const auto& feature : proto::worker_features()) request.add_features(feature);
   for (const auto& model : served) {
     auto& entry = *request.add_bases();
     entry.set_name(model.name);

@@ -5,6 +5,7 @@
 
 #include "services/base/files.h"
 #include "services/base/ids.h"
+#include "services/base/json_depth.h"
 
 namespace dex::agent {
 
@@ -21,7 +22,9 @@ std::string text_of(const nlohmann::json& object, const char* key) {
 
 base::Result<std::vector<BaseModelEntry>> read_model_list(const std::filesystem::path& file) {
   DEX_ASSIGN_OR_RETURN(const auto text, base::read_file(file, kLargestList_bytes));
-  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto json = base::nests_deeper(text)
+                        ? nlohmann::json()
+                        : nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("models") || !json["models"].is_array()) {
     return base::invalid_argument("INVALID_FIELD",
                                   file.string() +

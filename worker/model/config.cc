@@ -245,6 +245,12 @@ Config parse_config(std::string_view json, const std::string& source) {
   }
   if (config.head_dim % 2 != 0)
     fields.fail("head_dim", "an even number", std::to_string(config.head_dim));
+  if (config.heads * config.head_dim > kMaxWidth) {
+    fields.fail("head_dim",
+                "at most " + std::to_string(kMaxWidth / config.heads) + " with " +
+                    std::to_string(config.heads) + " heads",
+                std::to_string(config.head_dim));
+  }
   config.max_position_embeddings = fields.integer("max_position_embeddings", 1, kMaxPositions);
   config.rms_norm_eps = positive(fields, "rms_norm_eps");
   read_rope(fields, config);

@@ -33,7 +33,8 @@ void require(const base::Status& status, const fs::path& path) {
 // What config.json of a child says otherwise than the base's.
 struct ConfigChange {
   at::ScalarType dtype;
-  std::string second_map;  // the version; empty: as the base
+  std::string second_map;        // the version; empty: as the base
+  bool keeps_each_type = false;  // tensors stay in the types they have; else all become `dtype`
 };
 
 std::string changed_config(const std::string& text, const ConfigChange& change) {
@@ -68,7 +69,8 @@ void copy_companions(base::AtomicDirectory& out, const fs::path& base_dir,
 base::AtomicDirectory begin_checkpoint(const fs::path& out, const fs::path& base_dir,
                                        const Weights& weights, const ConfigChange& change) {
   NamedTensors tensors = named_weights(weights);
-  for (auto& [name, tensor] : tensors) tensor = tensor.detach().to(change.dtype);
+  for (auto& [name, tensor] : tensors)
+    tensor = change.keeps_each_type ? tensor.detach() : tensor.detach().to(change.dtype);
   auto directory = base::AtomicDirectory::create(out);
   require(directory.status(), out);
   auto writer = directory->open("model.safetensors");
@@ -112,7 +114,7 @@ void export_folded(const fs::path& out, const fs::path& base_dir, const Config& 
 
 void export_converted(const fs::path& out, const fs::path& base_dir, const Weights& weights,
                       at::ScalarType dtype, const std::string& conversion) {
-  auto directory = begin_checkpoint(out, base_dir, weights, {dtype, ""});
+  auto directory = begin_checkpoint(out, base_dir, weights, {dtype, "", true});
   require(directory.commit(kConversionFile, conversion), out);
 }
 

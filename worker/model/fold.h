@@ -54,8 +54,8 @@ void export_folded(const std::filesystem::path& out, const std::filesystem::path
                    const Config& config, const Adaptation& adaptation, at::ScalarType dtype,
                    const Certificate& certificate);
 
-// Weights that were made of another layout, as such a checkpoint in `dtype`; conversion.json, text
-// of JSON, says of which.
+// Weights that were made of another layout, as such a checkpoint, each tensor in the type that it
+// has; conversion.json, text of JSON, says of which. `dtype` is what config.json says of them.
 void export_converted(const std::filesystem::path& out, const std::filesystem::path& base_dir,
                       const Weights& weights, at::ScalarType dtype, const std::string& conversion);
 

@@ -136,9 +136,12 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
       return refuse("data_offsets end before they begin: " + std::to_string(info.begin) + ", " +
                     std::to_string(info.end));
     }
+    // The strides too, which an extent of 0 does not make smaller.
     uint64_t bytes = c10::elementSize(info.dtype);
+    int64_t strides = static_cast<int64_t>(bytes);
     for (const int64_t extent : info.shape) {
-      if (__builtin_mul_overflow(bytes, static_cast<uint64_t>(extent), &bytes)) {
+      if (__builtin_mul_overflow(bytes, static_cast<uint64_t>(extent), &bytes) ||
+          __builtin_mul_overflow(strides, std::max<int64_t>(extent, 1), &strides)) {
         return refuse("shape's product does not fit 64 bits");
       }
     }

@@ -12,7 +12,8 @@ namespace dex::model {
 // num_key_value_heads = 2k), and *.safetensors with transformers' names, but in each
 // model.layers.{i}.self_attn unilm's own: q_proj, k_proj, v_proj, out_proj, lambda_q1, lambda_k1,
 // lambda_q2, lambda_k2, subln.weight. Whatever else lies there is copied. Weights are computed in
-// fp32 and written in the type that they are stored in. conversion.json keeps the source's hash.
+// fp32 and each written in the type that it is stored in; `dtype` is the embedding's, which
+// config.json then names. conversion.json keeps the source's hash.
 //
 // Returns {"folder", "dtype", "weights_sha256"} as one line of JSON, without its end. Throws
 // std::runtime_error with a sentence for what can't be said in a DiffLlama, that is biases and an

@@ -1,8 +1,12 @@
 #include "worker/train/train_state.h"
 
+#include <concepts>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <utility>
+
+#include "services/base/json_depth.h"
 
 namespace dex::train {
 namespace {
@@ -27,13 +31,32 @@ json masks_json(const HeadMasks::Table& table) {
   return out;
 }
 
+// A whole number that its place can hold: nlohmann would cast what is none, and what is too large.
+template <std::integral Number>
+Number whole_value(const json& value, const std::string& key) {
+  const bool fits = value.is_number_unsigned()
+                        ? std::in_range<Number>(value.get<uint64_t>())
+                        : value.is_number_integer() && std::in_range<Number>(value.get<int64_t>());
+  if (!fits) {
+    throw std::runtime_error("[state_from_json] " + key +
+                             " must be a whole number in range, found " +
+                             value.dump().substr(0, 60));
+  }
+  return value.get<Number>();
+}
+
+template <std::integral Number>
+void get_whole(const json& in, const char* key, Number& out) {
+  out = whole_value<Number>(in.at(key), key);
+}
+
 HeadMasks::Table masks_value(const json& value) {
   HeadMasks::Table table;
   for (const json& layer : value) {
     std::vector<HeadMasks::Head> heads;
     for (const json& head : layer) {
-      heads.push_back(
-          {head.at(0).get<double>(), head.at(1).get<double>(), head.at(2).get<int64_t>()});
+      heads.push_back({head.at(0).get<double>(), head.at(1).get<double>(),
+                       whole_value<int64_t>(head.at(2), "masks")});
     }
     table.push_back(std::move(heads));
   }
@@ -51,11 +74,11 @@ json early_json(const EarlyStopping::State& s) {
 
 EarlyStopping::State early_value(const json& in) {
   EarlyStopping::State s;
-  in.at("evaluations").get_to(s.evaluations);
-  in.at("in_row").get_to(s.in_row);
+  get_whole(in, "evaluations", s.evaluations);
+  get_whole(in, "in_row", s.in_row);
   s.reference = optional_value(in.at("reference"));
   s.best_loss = optional_value(in.at("best_loss"));
-  in.at("best_step").get_to(s.best_step);
+  get_whole(in, "best_step", s.best_step);
   in.at("stopped").get_to(s.stopped);
   return s;
 }
@@ -105,34 +128,37 @@ std::string to_json(const TrainState& s) {
 }
 
 TrainState state_from_json(const std::string& text) try {
+  if (base::nests_deeper(text))
+    throw std::runtime_error("[state_from_json] nested deeper than " +
+                             std::to_string(base::kDeepestJson));
   const json in = json::parse(text);
   TrainState s;
-  in.at("step").get_to(s.step);
-  in.at("trained_tokens").get_to(s.trained_tokens);
+  get_whole(in, "step", s.step);
+  get_whole(in, "trained_tokens", s.trained_tokens);
   const json& watchdog = in.at("watchdog");
-  watchdog.at("non_finite_in_row").get_to(s.watchdog.non_finite_in_row);
-  watchdog.at("above_in_row").get_to(s.watchdog.above_in_row);
-  watchdog.at("rollbacks").get_to(s.watchdog.rollbacks);
-  watchdog.at("skipped").get_to(s.watchdog.skipped);
+  get_whole(watchdog, "non_finite_in_row", s.watchdog.non_finite_in_row);
+  get_whole(watchdog, "above_in_row", s.watchdog.above_in_row);
+  get_whole(watchdog, "rollbacks", s.watchdog.rollbacks);
+  get_whole(watchdog, "skipped", s.watchdog.skipped);
   watchdog.at("recent").get_to(s.watchdog.recent);
   s.masks = masks_value(in.at("masks"));
   // Checkpoints from before early stopping have neither, and their jobs did not ask for it.
   if (in.contains("early_stopping")) s.early = early_value(in.at("early_stopping"));
   if (in.contains("best_masks")) s.best_masks = masks_value(in.at("best_masks"));
   in.at("selection").get_to(s.selection);
-  in.at("last_evaluation").get_to(s.last_evaluation);
+  get_whole(in, "last_evaluation", s.last_evaluation);
   s.base_loss = optional_value(in.at("base_loss"));
   s.valid_loss = optional_value(in.at("valid_loss"));
   s.best_loss = optional_value(in.at("best_loss"));
-  in.at("best_step").get_to(s.best_step);
+  get_whole(in, "best_step", s.best_step);
   in.at("branch_ratio").get_to(s.branch_ratio);
   in.at("valid_losses").get_to(s.valid_losses);
   in.at("train_losses").get_to(s.train_losses);
   in.at("window_loss").get_to(s.window_loss);
-  in.at("window_updates").get_to(s.window_updates);
+  get_whole(in, "window_updates", s.window_updates);
   in.at("pass_loss").get_to(s.pass_loss);
-  in.at("pass_updates").get_to(s.pass_updates);
-  in.at("pass_tokens").get_to(s.pass_tokens);
+  get_whole(in, "pass_updates", s.pass_updates);
+  get_whole(in, "pass_tokens", s.pass_tokens);
   in.at("recent_losses").get_to(s.recent_losses);
   in.at("recent_norms").get_to(s.recent_norms);
   if (in.contains("grad_norms")) s.grad_norms = numbers_or_nan(in.at("grad_norms"));

@@ -115,8 +115,10 @@ local function ring_sync(t, pool)
   if waiting and not spent and running(t) < limits.max_running then
     if present then return true end
     local own = num(call('HGET', P .. 'tenant:' .. t, 'vt:' .. pool))
+    -- Never below where the last one was served: the first in the ring may wait there for a worker that is busy, far behind those
+    -- whose workers are not, and whoever came in at its place would be paid for its waiting.
     local first = call('ZRANGE', ring, 0, 0, 'WITHSCORES')
-    local floor = first[2] and num(first[2]) or num(call('HGET', CFG, 'vt:' .. pool))
+    local floor = math.max(num(first[2]), num(call('HGET', CFG, 'vt:' .. pool)))
     local start = fmt6(math.max(own, floor))
     call('HSET', P .. 'tenant:' .. t, 'vt:' .. pool, start)
     call('ZADD', ring, start, t)
@@ -127,7 +129,7 @@ local function ring_sync(t, pool)
 end
 
 -- A tenant of the ring that nobody present can serve keeps up with those who are served: it has its turn once a worker for its
--- jobs comes, and no back pay for the time before. Else it would also be the floor at which others enter (ring_sync).
+-- jobs comes, and no back pay for the time before.
 local function keep_up(t, pool, vt)
   if num(call('HGET', P .. 'tenant:' .. t, 'vt:' .. pool)) >= vt then return end
   call('HSET', P .. 'tenant:' .. t, 'vt:' .. pool, fmt6(vt))
@@ -397,6 +399,16 @@ local function stop(j, code, text, who)
     ring_sync(j.tenant, j.pool)
   end
   return j.state
+end
+
+-- How many ms the job waits that waits longest, of those at the head of a tenant in the ring.
+local function oldest_ready(pool)
+  local oldest = 0
+  for _, t in ipairs(call('ZRANGE', P .. 'ring:' .. pool, 0, 199)) do
+    local id = call('ZRANGE', P .. 'rq:' .. pool .. ':' .. t, 0, 0)[1]
+    if id then oldest = math.max(oldest, now - num(call('HGET', P .. 'job:' .. id, 'enter_ms'))) end
+  end
+  return oldest
 end
 
 -- The base models that the workers of a pool which take jobs can run together, as a set, and how many such workers there are; nil:

@@ -16,12 +16,7 @@ end
 
 local pools = {}
 for _, pool in ipairs(call('SMEMBERS', P .. 'pools')) do
-  local oldest = 0
-  for _, t in ipairs(call('ZRANGE', P .. 'ring:' .. pool, 0, 199)) do
-    local id = call('ZRANGE', P .. 'rq:' .. pool .. ':' .. t, 0, 0)[1]
-    if id then oldest = math.max(oldest, now - num(call('HGET', P .. 'job:' .. id, 'enter_ms'))) end
-  end
-  pools[#pools + 1] = {pool, fmt6(oldest / 1000)}
+  pools[#pools + 1] = {pool, fmt6(oldest_ready(pool) / 1000)}
   count(call('ZCARD', P .. 'ready:' .. pool), pool, 'READY', '', '', '')
 end
 for set, state in pairs({lease = 'RUNNING', delayed = 'DELAYED', paused = 'PAUSED'}) do

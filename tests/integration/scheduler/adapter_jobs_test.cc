@@ -199,6 +199,13 @@ TEST_F(AdapterJobsTest, WhatCanBeSeenWithoutAWorkerIsRefusedAtOnce) {
           "adapter_config.json");
   refused({{"adapter_config.json", "{}"}, {"adapter_model.safetensors", "w"}}, "INVALID_FIELD",
           "checksums.json");
+  const std::string deep(40, '[');
+  refused({{"adapter_config.json", "{\"r\":" + deep + std::string(40, ']') + "}"},
+           {"adapter_model.safetensors", "w"}},
+          "INVALID_FIELD", "adapter_config.json");
+  // A tree of JSON takes many times its text, in the process of all tenants.
+  refused({{"adapter_config.json", "{\"r\":\"" + std::string(1 << 20, 'x') + "\"}"}}, "TOO_LARGE",
+          "adapter_config.json");
   refused({{"adapter_model.bin", "pickle"}}, "INVALID_FIELD", "adapter_model.bin");
   refused({{"config.json", "{}"}}, "INVALID_FIELD", "config.json");
   refused({{"adapter_config.json", kLora}, {"adapter_config.json", kLora}}, "INVALID_FIELD",

@@ -20,6 +20,30 @@ TEST_F(EvaluationTest, IsOnlyGivenToAWorkerThatHasItsModel) {
   EXPECT_EQ(claim("w2").job().job_id(), made.id());
 }
 
+// An agent of before reads the text from a file that there is none of, and would fail it.
+TEST_F(EvaluationTest, NeedlesWithoutAFileWaitForAWorkerThatHasTheText) {
+  v1::CreateEvaluationRequest request;
+  request.mutable_spec()->add_subjects()->set_model("small-model");
+  request.mutable_spec()->add_tasks()->mutable_multi_needle();
+  const auto made = create_evaluation(request);
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  enlist("w1", {"small-model"});
+  EXPECT_FALSE(claim("w1").has_job());
+  EXPECT_EQ(get_evaluation(made->id())->waiting_reason(), v1::WAITING_REASON_MODEL);
+  iv1::RegisterRequest newer;
+  newer.set_worker_id("w2");
+  newer.add_pools("cpu");
+  newer.set_slots(1);
+  newer.add_models("small-model");
+  newer.add_features("shipped_text");
+  newer.add_features("of_a_later_version");
+  ASSERT_TRUE(call(*workers_, &iv1::WorkerService::Stub::Register, newer).ok());
+  EXPECT_EQ(claim("w2").job().job_id(), made->id());
+  newer.add_features("no feature");
+  EXPECT_EQ(call(*workers_, &iv1::WorkerService::Stub::Register, newer).status().reason(),
+            "INVALID_FIELD");
+}
+
 TEST_F(EvaluationTest, CreateClaimBeatFinishGet) {
   const std::string adapter = train_adapter();
   const auto file = upload_evals("some text\n", "wiki.raw");

@@ -8,6 +8,7 @@
 
 #include "scheduler/store/adapter_repository.h"
 #include "scheduler/store/file_repository.h"
+#include "scheduler/store/operator_repository.h"
 #include "scheduler/store/script.h"
 #include "tests/integration/scheduler_scale/full_store.h"
 #include "tests/support/figures.h"
@@ -45,7 +46,8 @@ class ScriptsTest : public FullStoreTest {
         jobs_(*store_),
         files_(*store_),
         adapters_(*store_),
-        workers_(*store_) {}
+        workers_(*store_),
+        operators_(*store_) {}
 
   void enlist(const std::string& worker) {
     store::WorkerRecord record;
@@ -133,6 +135,9 @@ class ScriptsTest : public FullStoreTest {
     }
     for (int i = 0; i < 5; ++i) {
       EXPECT_TRUE(store_->stats().ok());
+      EXPECT_TRUE(operators_.workers("", 100).ok());
+      EXPECT_TRUE(operators_.queue(pool_name(i % kPools), 100).ok());
+      EXPECT_TRUE(operators_.quota(tenant_name(i)).ok());
       EXPECT_TRUE(workers_.routes().ok());
       EXPECT_TRUE(jobs_.finished(-1, "", 100).ok());
       fill(*filled_->server, 64, 64, "r" + std::to_string(round_ * 5 + i) + "x",
@@ -327,6 +332,7 @@ class ScriptsTest : public FullStoreTest {
   store::FileRepository files_;
   store::AdapterRepository adapters_;
   store::WorkerRepository workers_;
+  store::OperatorRepository operators_;
   std::vector<store::ClaimedJob> ended_;
   int made_ = 0, round_ = 0;
 };
@@ -359,7 +365,8 @@ TEST_F(ScriptsTest, NoScriptIsLong) {
   }
   std::istringstream expected(
       "submit claim beat finish cancel pause resume redrive reprio purge sweep list read stats "
-      "routes finished tenant worker adapter file checkpoint archived known sweep_of_six_kinds "
+      "routes finished tenant worker workers queue quota adapter file checkpoint archived known "
+      "sweep_of_six_kinds "
       "claim_passing_256 submit_64_of_32_kib");
   for (std::string script; expected >> script;)
     EXPECT_TRUE(best.contains(script)) << script << " was not measured";

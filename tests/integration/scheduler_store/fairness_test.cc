@@ -109,6 +109,21 @@ TEST_F(FairnessTest, WhoWaitsForABusyWorkerKeepsItsTurn) {
   EXPECT_LE(served.at("b"), 6);
 }
 
+// Its place is its own: others who come, for workers that are free, do not enter there.
+TEST_F(FairnessTest, WhoWaitsForABusyWorkerLetsNobodyElseIn) {
+  enlist("w1", {"x"});
+  enlist("w2", {"y"});
+  for (const char* tenant : {"a", "b", "c"}) limits(tenant, 1);
+  fill("a", 30, "x");
+  fill("b", 20, "y");
+  ASSERT_EQ(claim("w2").job.tenant, "b");
+  EXPECT_EQ(serve_many(10)["a"], 10);
+  fill("c", 20, "x");
+  const auto served = serve_many(10);
+  EXPECT_LE(served.at("c"), 6);
+  EXPECT_GE(served.at("c"), 4);
+}
+
 // A tenant with one job that can run is served, and pays, whatever its other jobs wait for.
 TEST_F(FairnessTest, OneJobThatCanRunIsATurn) {
   enlist("w1", {"x"});

@@ -79,6 +79,13 @@ std::vector<TenantRow> tenant_rows() {
 
       {"AdminService.GetHealth", "", Meets::kNothing},
       {"AdminService.RedriveFineTuningJob", R"(id: "$failed")"},
+      // Numbers of a tenant by its name, which only the operator may say (operations_test.cc).
+      {"AdminService.GetQuota", R"(tenant: "default")", Meets::kNothing},
+      {"AdminService.SetQuota", R"(tenant: "default" max_queued: 20)", Meets::kNothing},
+      {"AdminService.ListWorkers", "", Meets::kInAList, Code::kOk, "$running"},
+      {"AdminService.UpdateWorker", R"(id: "w1" draining: false)", Meets::kNothing},
+      // What was redriven waits.
+      {"AdminService.GetQueue", "", Meets::kInAList, Code::kOk, "$failed"},
 
       {"EvaluationService.CreateEvaluation",
        R"(spec { subjects { model: "small-model" } tasks { perplexity { file: "$evals" } } })"},

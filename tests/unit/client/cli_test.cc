@@ -131,9 +131,9 @@ TEST(JobViewTest, TablesShowWordsNotNamesOfEnums) {
   EXPECT_THAT(render(job_table({job}), Terminal{}), HasSubstr("queued (for a worker)"));
   job.set_waiting_reason(v1::WAITING_REASON_MODEL);
   EXPECT_THAT(render(job_table({job}), Terminal{}),
-              HasSubstr("queued (no worker has its base model)"));
+              HasSubstr("queued (no worker has its base model and knows its tasks)"));
   EXPECT_THAT(render(job_details(job), Terminal{}),
-              HasSubstr("queued (no worker has its base model)"));
+              HasSubstr("queued (no worker has its base model and knows its tasks)"));
   job.set_waiting_reason(v1::WAITING_REASON_UNSPECIFIED);  // as of what does not wait
   job.set_state(v1::JOB_STATE_RUNNING);
   job.set_phase(v1::JOB_PHASE_LOADING_MODEL);

@@ -46,6 +46,15 @@ TEST(SetFieldTest, SetsScalarsEnumsListsAndMaps) {
   EXPECT_EQ(filter.states_size(), 2);
 }
 
+// As the name of a file may be.
+TEST(SetFieldTest, BytesThatAreNoTextAreRefused) {
+  v1::FineTuningJobSpec spec;
+  const auto status = set_field(spec, "suffix", "caf\xE9");
+  EXPECT_EQ(status.reason(), "INVALID_FIELD");
+  EXPECT_THAT(status.message(), HasSubstr("suffix: byte 4 of the value is not UTF-8"));
+  EXPECT_EQ(parse_gate("perplexity(caf\xE9.txt).loss<=0").status().reason(), "INVALID_FIELD");
+}
+
 TEST(SetFieldTest, ErrorsNamePlaceValueAndWhatThereIs) {
   v1::FineTuningJobSpec spec;
   const auto unknown = set_field(spec, "dex.lamda.end", "0.5");
@@ -190,6 +199,17 @@ TEST(PromoteIfTest, ATaskHasItsFileItsOptionsAndItsDims) {
   EXPECT_EQ(shipped->evaluation().multi_needle().lengths_size(), 2);
   EXPECT_EQ(shipped->evaluation().multi_needle().n_queries(), 1U);
   EXPECT_TRUE(parse_gate("multi_needle().accuracy>=0").ok());
+  const auto misspelt = parse_gate("multi_needle(length=1024).accuracy>=0").status();
+  EXPECT_EQ(misspelt.reason(), "UNKNOWN_FIELD") << "no file of that name";
+  EXPECT_THAT(misspelt.message(), HasSubstr("lengths"));
+  EXPECT_EQ(parse_gate("multi_needle(file=a=b.txt, chat=true).accuracy>=0")
+                ->evaluation()
+                .multi_needle()
+                .file(),
+            "a=b.txt");
+  EXPECT_EQ(parse_gate("perplexity(length=1024).loss<=0")->evaluation().perplexity().file(),
+            "length=1024")
+      << "of a task that has a file";
 
   for (const char* bad :
        {"perplexity().loss<=0", "perplexity(f)loss<=0", "perplexity(f.loss<=0", "perplexity(f).<=0",

@@ -25,10 +25,26 @@ TEST(StudyStatisticsTest, StudentIntervals) {
   EXPECT_FALSE(one.known());
   EXPECT_FALSE(one.excludes_zero());
   EXPECT_EQ(text(one, 4), "2.5000 (one run)");
-  EXPECT_EQ(text(t_interval({-0.2, -0.2}), 1), "-0.2 (-0.2 to -0.2)");
+  EXPECT_EQ(text(t_interval({-0.2, -0.4}), 1), "-0.3 (-1.6 to 1.0)");
   EXPECT_EQ(median({3, 1, 2}), 2);
   EXPECT_EQ(median({4, 1, 2, 3}), 2.5);
   EXPECT_TRUE(std::isnan(median({})));
+}
+
+// Equal values have no interval: one of no width would call any difference a real one.
+TEST(StudyStatisticsTest, ValuesWithoutASpreadSayNothingOfOthers) {
+  for (const auto& values :
+       {std::vector<double>{0.02, 0.02, 0.02}, {0.30 - 0.28, 0.40 - 0.38, 0.50 - 0.48}}) {
+    const Interval same = t_interval(values);
+    EXPECT_NEAR(same.mean, 0.02, 1e-12);
+    EXPECT_FALSE(same.known());
+    EXPECT_FALSE(same.excludes_zero());
+    EXPECT_EQ(text(same, 2), "0.02 (the same in all 3)");
+    EXPECT_EQ(to_json(same).at("same"), true);
+    EXPECT_FALSE(to_json(same).contains("low"));
+  }
+  EXPECT_EQ(text(t_interval({0, 0}), 1), "0.0 (the same in all 2)");
+  EXPECT_TRUE(t_interval({0.02, 0.02, 0.0201}).excludes_zero());
 }
 
 StudyPlan plan() {
@@ -221,10 +237,10 @@ TEST(StudyReportTest, DifferencesArePairedBySeed) {
   // Seeds differ far more than methods do; paired, the difference is exact.
   const std::vector<RunResult> results = {run("dex", 1, 2.10), run("kvo_only", 1, 2.11),
                                           run("dex", 2, 2.30), run("kvo_only", 2, 2.31),
-                                          run("dex", 3, 2.20), run("kvo_only", 3, 2.21)};
+                                          run("dex", 3, 2.20), run("kvo_only", 3, 2.211)};
   const auto rows = summarise(plan(), results);
   ASSERT_EQ(rows.size(), 2u);
-  EXPECT_NEAR(rows[0].against_control.mean, -0.01, 1e-9);
+  EXPECT_NEAR(rows[0].against_control.mean, -0.031 / 3, 1e-9);
   EXPECT_TRUE(rows[0].against_control.excludes_zero());
   EXPECT_EQ(rows[1].against_control.n, 0u) << "the control is not compared with itself";
   EXPECT_NEAR(rows[0].against_base.mean, -0.3, 1e-9);
@@ -232,9 +248,19 @@ TEST(StudyReportTest, DifferencesArePairedBySeed) {
 
   const std::string report = markdown("code.train.jsonl", "dexctl study …", plan(), rows);
   EXPECT_THAT(report, HasSubstr("| `dex` | 2.2000 (1.9516–2.4484) |"));
-  EXPECT_THAT(report, HasSubstr("`dex` against `kvo_only`: -0.0100 (-0.0100 to -0.0100) nats a "
+  EXPECT_THAT(report, HasSubstr("`dex` against `kvo_only`: -0.0103 (-0.0118 to -0.0089) nats a "
                                 "token: better"));
   EXPECT_THAT(report, HasSubstr("    dexctl study …"));
+}
+
+TEST(StudyReportTest, EqualDifferencesAreNoVerdict) {
+  const std::vector<RunResult> results = {run("dex", 1, 2.10), run("kvo_only", 1, 2.11),
+                                          run("dex", 2, 2.30), run("kvo_only", 2, 2.31),
+                                          run("dex", 3, 2.20), run("kvo_only", 3, 2.21)};
+  const std::string report = markdown("d", "c", plan(), summarise(plan(), results));
+  EXPECT_THAT(report,
+              HasSubstr("`dex` against `kvo_only`: -0.0100 (the same in all 3) nats a token: "
+                        "these seeds show no spread"));
 }
 
 TEST(StudyReportTest, SaysEachMethodsLearningRatesOnce) {

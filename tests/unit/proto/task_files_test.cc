@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "proto/worker_features.h"
+
 namespace dex::proto {
 namespace {
 
@@ -58,6 +60,23 @@ TEST(TaskFilesTest, FilesAreReadAndSetByTheirFields) {
   EXPECT_EQ(task.multiple_choice().file(), "questions.csv");
   EXPECT_EQ(task.multiple_choice().shots_file(), "file-2");
   EXPECT_EQ(task.multiple_choice().n_shot(), 5U);
+}
+
+TEST(WorkerFeaturesTest, NeedlesWithoutAFileAskForWorkersThatHaveTheText) {
+  dex::v1::EvaluationSpec spec;
+  spec.add_tasks()->mutable_perplexity();
+  spec.add_tasks()->mutable_multi_needle()->set_file("file-1");
+  EXPECT_EQ(needed_feature(spec), "");
+  spec.add_tasks()->mutable_multi_needle();
+  EXPECT_EQ(needed_feature(spec), kShippedText);
+  dex::v1::FineTuningJobSpec job;
+  job.add_gates()->set_task("held_out");
+  EXPECT_EQ(needed_feature(job), "");
+  job.add_gates()->mutable_evaluation()->mutable_multi_needle();
+  EXPECT_EQ(needed_feature(job), kShippedText);
+  EXPECT_EQ(model_and_feature("small", ""), "small");
+  EXPECT_TRUE(is_plain_model("small"));
+  EXPECT_FALSE(is_plain_model(model_and_feature("small", kShippedText)));
 }
 
 }  // namespace

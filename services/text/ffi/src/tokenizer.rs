@@ -103,6 +103,13 @@ impl Handle {
             encoding = processor
                 .process(encoding, None, true)
                 .map_err(|e| e.to_string())?;
+            // The post-processor writes its ids out; nobody held them against the vocabulary.
+            if let Some(bad) = encoding.get_ids().iter().find(|id| self.token(**id).is_none()) {
+                return Err(format!(
+                    "the post-processor adds id {bad}, which is not in the vocabulary of {} ids",
+                    self.kind.len()
+                ));
+            }
         }
         let offsets = encoding.get_offsets().iter();
         let starts = offsets.map(|(start, _)| *start as u32).collect();

@@ -58,6 +58,10 @@ TEST(AppendLogTest, AnotherFormatAndAnOldTearAreNobodysToCut) {
   EXPECT_EQ(torn(half + kWhole.substr(0, kWhole.size() - 3)), std::nullopt);
   EXPECT_EQ(torn("REDIS0010 and more\n"), std::nullopt);
   EXPECT_EQ(torn(half + "+OK\r\n"), std::nullopt);
+  // Lengths that Redis never writes: nobody's log, and no number to compute with.
+  EXPECT_EQ(torn(half + "*1\r\n$9223372036854775807\r\nSET\r\n"), std::nullopt);
+  EXPECT_EQ(torn(half + "*9223372036854775807\r\n$3\r\nSET\r\n"), std::nullopt);
+  EXPECT_EQ(torn(half + "*" + std::string(1000, '1')), std::nullopt);
   EXPECT_EQ(torn(half + "*1\r\n:5\r\n"), std::nullopt);
   EXPECT_EQ(torn(half + "*x\r\n"), std::nullopt);
 }

@@ -1,6 +1,7 @@
 // A tokenizer.json that lies must give an error that names the fault, never a crash.
 #include <filesystem>
 
+#include "tests/support/temporary_directory.h"
 #include "tests/unit/services/text/fixtures.h"
 
 namespace dex::text {
@@ -35,6 +36,19 @@ TEST(HostileTokenizerTest, RefusesDeepNestingBeforeAnyParser) {
   EXPECT_NE(fault_of(deep.dump()).find("deeper than 32"), std::string::npos);
 }
 
+// The files beside tokenizer.json are copied level by level.
+TEST(HostileTokenizerTest, RefusesDeepNestingOfItsNeighbours) {
+  const support::TemporaryDirectory folder;
+  const std::string deep(2'000'000, '[');
+  for (const char* name : {"tokenizer_config.json", "generation_config.json"}) {
+    const fs::path path = folder / name;
+    std::ofstream(path) << R"({"eos_token_id": )" << deep << std::string(deep.size(), ']') << "}";
+    const auto config = ModelTextConfig::load(folder.path());
+    EXPECT_NE(config.status().message().find("nested deeper than 32"), std::string::npos) << name;
+    fs::remove(path);
+  }
+}
+
 TEST(HostileTokenizerTest, RefusesDuplicateAndHugeIds) {
   json twice = sound();
   twice["model"]["vocab"]["aa"] = 7;
@@ -61,6 +75,17 @@ TEST(HostileTokenizerTest, RefusesMergesOfUnknownTokensAndSurvivesCyclicOnes) {
   const auto tokenizer = Tokenizer::from_json(cyclic.dump(), {});
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().to_string();
   EXPECT_EQ(*(*tokenizer)->decode(*(*tokenizer)->encode("ababab", false), false), "ababab");
+}
+
+// Such an id would be looked up in the model's embedding.
+TEST(HostileTokenizerTest, RefusesAPostProcessorThatAddsIdsOfNoToken) {
+  json adding = sound();
+  for (const int64_t id : {int64_t{259}, int64_t{4294967295}}) {
+    adding["post_processor"]["special_tokens"]["<s>"]["ids"] = {id};
+    EXPECT_NE(fault_of(adding.dump()).find("the post-processor adds id " + std::to_string(id)),
+              std::string::npos)
+        << id;
+  }
 }
 
 TEST(HostileTokenizerTest, CatchesPanicsOfTheLibrary) {

@@ -20,6 +20,7 @@ TEST(IdentityTest, ModelsAreTheAllowListBasesWhatIsServed) {
   EXPECT_EQ(request.bases(0).name(), "large");
   EXPECT_EQ(request.bases(0).weights_sha256(), "bb");
   EXPECT_EQ(request.slots(), 2U);
+  EXPECT_THAT(request.features(), ElementsAre("shipped_text"));
   EXPECT_EQ(request.inference_address(), "127.0.0.1:7");
 
   options.advertise = "worker.example:9";

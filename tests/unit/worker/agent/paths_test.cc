@@ -57,5 +57,12 @@ TEST_F(ModelListTest, RefusesWhatIsNoListAndNamesThatAreNone) {
   EXPECT_EQ(read_model_list(directory_ / "none").status().reason(), "FILE_MISSING");
 }
 
+// A wrong entry is shown, level by level: this one is deeper than the stack.
+TEST_F(ModelListTest, RefusesWhatIsNestedTooDeep) {
+  const std::string deep(400'000, '[');
+  EXPECT_EQ(read("{\"models\": [" + deep + std::string(deep.size(), ']') + "]}").status().reason(),
+            "INVALID_FIELD");
+}
+
 }  // namespace
 }  // namespace dex::agent

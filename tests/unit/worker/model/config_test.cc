@@ -55,6 +55,16 @@ TEST(ConfigTest, OptionalKeysHaveTheirUsualMeaning) {
   EXPECT_EQ(c.bos_token_id, -1);
 }
 
+// Each by itself is in range; their number of parameters would be beyond 64 bits.
+TEST(ConfigTest, HeadsAreNoWiderThanAModel) {
+  nlohmann::json json = good();
+  json["num_attention_heads"] = json["num_key_value_heads"] = 4096;
+  json["head_dim"] = 1 << 20;
+  EXPECT_NE(refusal(json).find("key \"head_dim\", expected at most 256 with 4096 heads"),
+            std::string::npos)
+      << refusal(json);
+}
+
 TEST(ConfigTest, RefusalsNameTheKey) {
   for (const char* key : {"model_type", "vocab_size", "hidden_size", "intermediate_size",
                           "num_hidden_layers", "num_attention_heads", "max_position_embeddings",

@@ -160,6 +160,8 @@ TEST_F(SafetensorsTest, RefusesHostileFiles) {
        one(R"({"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,4]})", 4)},
       {"does not fit 64 bits",
        one(R"({"dtype":"F32","shape":[4294967296,4294967296,0],"data_offsets":[0,0]})", 0)},
+      {"does not fit 64 bits",
+       one(R"({"dtype":"F32","shape":[0,4294967296,4294967296],"data_offsets":[0,0]})", 0)},
       {"need 8 bytes, data_offsets span 4",
        one(R"({"dtype":"F32","shape":[2],"data_offsets":[0,4]})", 4)},
       {"rank above 8",

@@ -90,6 +90,28 @@ TEST_P(UnilmModelTest, KeepsTheTypeThatItsWeightsAreStoredIn) {
   EXPECT_LT(((o - was).abs() / was.abs().clamp_min(1e-3)).max().item<double>(), 0.02);
 }
 
+TEST_P(UnilmModelTest, EachTensorKeepsItsOwnType) {
+  testing::write_unilm(base, dir / "short", at::kBFloat16);
+  const std::string norm = "model.layers.0.input_layernorm.weight";
+  const WeightFiles files = WeightFiles::open(dir / "short");
+  NamedTensors mixed;
+  for (const std::string& name : files.names()) {
+    const bool wide = name == norm || name.ends_with("out_proj.weight");
+    mixed.emplace_back(name, wide ? files.tensor(name).to(at::kFloat) : files.tensor(name).clone());
+  }
+  std::filesystem::create_directories(dir / "mixed");
+  std::filesystem::copy_file(base / "config.json", dir / "mixed" / "config.json");
+  write_safetensors(dir / "mixed" / "model.safetensors", mixed);
+  const auto report = nlohmann::json::parse(convert_unilm(dir / "mixed", dir / "out"));
+  EXPECT_EQ(report.at("dtype"), "bfloat16") << "the embedding's";
+  const WeightFiles written = WeightFiles::open(dir / "out");
+  EXPECT_EQ(written.info(norm).dtype, at::kFloat);
+  EXPECT_TRUE(written.tensor(norm).equal(files.tensor(norm).to(at::kFloat)));
+  EXPECT_EQ(written.info("model.layers.1.self_attn.o_proj.weight").dtype, at::kFloat);
+  EXPECT_EQ(written.info("model.layers.0.mlp.up_proj.weight").dtype, at::kBFloat16);
+  EXPECT_EQ(written.info("model.embed_tokens.weight").dtype, at::kBFloat16);
+}
+
 TEST_P(UnilmModelTest, RefusesWhatADiffLlamaCannotSay) {
   EXPECT_THAT(refusal_with("model_type", "llama"),
               HasSubstr("expected that of the diffllama to be made"));

@@ -67,6 +67,27 @@ TEST(TrainStateTest, AStateWithoutEarlyStoppingIsThatOfAJobWithoutIt) {
   EXPECT_EQ(read.early, EarlyStopping::State{});
 }
 
+// A cast would make some step of them, and the job would go on from there.
+TEST(TrainStateTest, NumbersThatAreNoneOrTooLargeAreRefusedByTheirKey) {
+  const auto refusal = [](const std::string& key, const nlohmann::json& value) {
+    auto state = nlohmann::json::parse(to_json(TrainState{}));
+    (key == "rollbacks" ? state["watchdog"] : state)[key] = value;
+    try {
+      state_from_json(state.dump());
+    } catch (const std::runtime_error& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_THAT(refusal("step", 1e300), ::testing::HasSubstr("step must be a whole number"));
+  EXPECT_THAT(refusal("trained_tokens", 1.5), ::testing::HasSubstr("trained_tokens must be"));
+  EXPECT_THAT(refusal("step", UINT64_MAX), ::testing::HasSubstr("found 18446744073709551615"));
+  EXPECT_THAT(refusal("rollbacks", int64_t{1} << 40), ::testing::HasSubstr("rollbacks must be"));
+  EXPECT_THAT(refusal("masks", nlohmann::json::parse("[[[0, 1, 0.5]]]")),
+              ::testing::HasSubstr("masks must be"));
+  EXPECT_EQ(refusal("step", 7), "accepted");
+}
+
 TEST(TrainStateTest, NormsOfSkippedUpdatesComeBackAsSuch) {
   TrainState state;
   state.grad_norms = {1.5, std::nan(""), 0.25};
