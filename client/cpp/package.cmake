@@ -3,6 +3,8 @@
 #   cmake --install build --component dex_client --prefix PREFIX
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
+find_package(gRPC CONFIG REQUIRED)
+find_package(Protobuf REQUIRED)
 
 # All of these archives, since users call any message and stub; what they use of other rooms comes along by need.
 file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/dex_client.cc CONTENT "// libdex_client.so is made of archives: package.cmake.\n")
