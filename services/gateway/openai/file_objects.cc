@@ -1,5 +1,7 @@
 #include "services/gateway/openai/file_objects.h"
 
+#include <map>
+
 #include "services/gateway/openai/proto_json.h"
 
 namespace dex::gateway::openai {

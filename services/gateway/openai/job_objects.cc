@@ -108,6 +108,12 @@ json data_of(const v1::FineTuningEvent& event) {
   return data;
 }
 
+// The id that the job's adapter has or will have (api.md §1).
+std::string adapter_id(const v1::FineTuningJob& job, const std::string& organization) {
+  return "ft:" + job.base_model() + ":" + organization + ":" + lower_name(job.suffix(), "") + ":" +
+         job.id().substr(job.id().find('-') + 1);
+}
+
 }  // namespace
 
 const char* status_word(v1::JobState state) {
@@ -172,7 +178,8 @@ json event_object(const v1::FineTuningEvent& event) {
            {{"type", event.type()}, {"sequence", event.sequence()}, {"attempt", event.attempt()}}}};
 }
 
-json checkpoint_object(const v1::Checkpoint& checkpoint, const v1::FineTuningJob& job) {
+json checkpoint_object(const v1::Checkpoint& checkpoint, const v1::FineTuningJob& job,
+                       const std::string& organization) {
   json metrics = {{"step", checkpoint.step()}};
   if (checkpoint.has_train_loss()) metrics["train_loss"] = checkpoint.train_loss();
   // Held-out rows are measured whole or up to evaluation.max_tokens: the same figure under both of
@@ -185,8 +192,9 @@ json checkpoint_object(const v1::Checkpoint& checkpoint, const v1::FineTuningJob
   }
   const bool usable = !job.fine_tuned_model().empty() && job.metrics().has_served_step() &&
                       job.metrics().served_step() == checkpoint.step();
-  const std::string step = std::to_string(checkpoint.step());
-  const std::string model = usable ? job.fine_tuned_model() : job.id() + ":ckpt-step-" + step;
+  const std::string model =
+      usable ? job.fine_tuned_model()
+             : adapter_id(job, organization) + ":ckpt-step-" + std::to_string(checkpoint.step());
   return {{"id", checkpoint.id()},
           {"object", "fine_tuning.job.checkpoint"},
           {"created_at", unix_seconds(checkpoint.create_time())},

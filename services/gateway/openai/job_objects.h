@@ -23,6 +23,7 @@ json event_object(const v1::FineTuningEvent& event);
 // {id, object: "fine_tuning.job.checkpoint", …}. `job` is the one that it belongs to. The model
 // that a checkpoint names can be called only where it is the published one (dex.usable): training
 // states of other steps are no adapters.
-json checkpoint_object(const v1::Checkpoint& checkpoint, const v1::FineTuningJob& job);
+json checkpoint_object(const v1::Checkpoint& checkpoint, const v1::FineTuningJob& job,
+                       const std::string& organization);
 
 }  // namespace dex::gateway::openai

@@ -2,6 +2,7 @@
 
 #include <google/protobuf/descriptor.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "services/gateway/openai/proto_json.h"
