@@ -96,6 +96,8 @@ class Exchange {
   // Called once when the server starts to drain and the answer is not complete. Unary answers go
   // on; a stream that could last ends itself with a reason within the grace.
   virtual void on_drain(std::function<void()> drain) = 0;
+  // Called once after this time, unless the answer is complete or the client gone by then.
+  virtual void after(std::chrono::milliseconds time, std::function<void()> then) = 0;
 };
 
 using ExchangePtr = std::shared_ptr<Exchange>;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "services/base/status.h"
 #include "services/gateway/http/exchange.h"
@@ -27,7 +28,7 @@ struct MultipartEvent {
   std::string data;  // kData, never empty
 };
 
-// Takes a body apart as it comes, in any split, holding no more than a boundary's length of it
+// Takes a body apart as it comes, in any split, holding back no more than a boundary's length of it
 // (RFC 7578, RFC 2046 §5.1). Pure. At most 64 parts, 8 KiB of lines a part.
 class MultipartParser {
  public:
@@ -44,17 +45,21 @@ class MultipartParser {
 
  private:
   enum class State : std::uint8_t { kPreamble, kAfterBoundary, kLines, kData, kEpilogue };
-  bool step(std::deque<MultipartEvent>& events, base::Status& fault);
-  base::Status begin_part(std::string_view lines, std::deque<MultipartEvent>& events);
+  // One step on; false: more bytes are needed, or it is over.
+  base::Result<bool> step(std::deque<MultipartEvent>& events);
+  base::Result<bool> find_boundary(std::deque<MultipartEvent>& events);
+  base::Result<bool> after_boundary(std::deque<MultipartEvent>& events);
+  base::Result<bool> read_lines(std::deque<MultipartEvent>& events);
 
   const std::string delimiter_;  // "\r\n--boundary"
   State state_ = State::kPreamble;
-  std::string held_;  // bytes that can't be judged yet
+  std::string held_ = "\r\n";  // bytes that can't be judged yet; a form may start with its boundary
   int parts_ = 0;
 };
 
 // The parts of an exchange's body, one event at a time; the socket is read only when an event is
-// asked for. One next() at a time; callbacks as Exchange::read's.
+// asked for. One next() or read_part() at a time; callbacks as Exchange::read's. An instance keeps
+// itself alive while one is on the way.
 class MultipartReader : public std::enable_shared_from_this<MultipartReader> {
  public:
   // Fails as boundary_of for a request that is no form.
@@ -63,12 +68,14 @@ class MultipartReader : public std::enable_shared_from_this<MultipartReader> {
   using OnEvent = std::function<void(base::Result<MultipartEvent>)>;
   void next(OnEvent on_event);
   // The whole of a small part whose kPart has just come; fails `TOO_LARGE` above `most` bytes.
-  void read_part(size_t most, std::function<void(base::Result<std::string>)> on_value);
+  using OnValue = std::function<void(base::Result<std::string>)>;
+  void read_part(size_t most, OnValue on_value);
 
  private:
   MultipartReader(ExchangePtr exchange, const std::string& boundary)
       : exchange_(std::move(exchange)), parser_(boundary) {}
-  void on_chunk(base::Result<std::string> chunk, OnEvent on_event);
+  base::Status take(base::Result<std::string> chunk);
+  void read_on(size_t most, const std::shared_ptr<std::string>& value, OnValue on_value);
 
   const ExchangePtr exchange_;
   MultipartParser parser_;

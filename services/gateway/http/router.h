@@ -24,9 +24,10 @@ enum class Body : std::uint8_t {
 struct RouteOptions {
   Body body = Body::kWhole;
   uint64_t body_bytes = 4ULL << 20;  // raised for uploads
-  // May be asked by a page of another origin, and under any Host, also when nobody is authenticated
-  // (GET routes that only read are so by default; see origin.h).
+  // Refused when nobody is authenticated and a page of another origin asks (origin.h).
   bool changes_state = true;
+  // Answered under any Host and while the server drains: health, pages without data.
+  bool open = false;
 };
 
 inline constexpr uint64_t kUploadBytes = (8ULL << 30) + (1U << 20);  // a file and its form's lines
@@ -50,8 +51,8 @@ class Router {
   // handler for the same method and pattern: a fault of the program.
   void add(std::string method, std::string pattern, Handler handler);
   void add(std::string method, std::string pattern, Handler handler, RouteOptions options);
-  // Answers GETs that no pattern matches (pages of the dashboard); `pattern` is their name in
-  // metrics.
+  // Answers GETs that no pattern matches (pages of the dashboard: open to all); `pattern` is their
+  // name in metrics.
   void set_fallback(std::string pattern, Handler handler);
 
   struct Match {

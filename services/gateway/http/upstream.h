@@ -3,8 +3,6 @@
 #include <google/protobuf/message.h>
 #include <grpcpp/channel.h>
 #include <grpcpp/support/byte_buffer.h>
-#include <grpcpp/support/proto_buffer_reader.h>
-#include <grpcpp/support/proto_buffer_writer.h>
 #include <grpcpp/support/status.h>
 
 #include <chrono>
@@ -18,7 +16,7 @@
 namespace dex::gateway::http {
 
 // How a call ended: its status, its message (only when OK) and the server's metadata, leading and
-// trailing ones together ("dex-replayed": "true").
+// trailing ones together ({"dex-replayed", "true"}).
 template <typename M>
 struct Answer {
   grpc::Status status;
@@ -32,8 +30,8 @@ struct CallOptions {
 };
 
 // A call on its way, for who wants to steer it. Thread-safe; all functions return at once.
-// Callbacks of one call come one after another, never inside one of these functions, on gRPC's
-// threads.
+// Callbacks of one call come one after another, on gRPC's threads. When the last handle is let go,
+// without a next() on the way or before done(), the call is cancelled: nobody would read or end it.
 class ServerStream {
  public:
   virtual ~ServerStream() = default;
@@ -46,36 +44,42 @@ class ClientStream {
   // One at a time: the next when on_sent(true) has come. false: the call has ended, its answer is
   // on the way.
   virtual void send(grpc::ByteBuffer message, std::function<void(bool ok)> on_sent) = 0;
-  virtual void done() = 0;  // nothing more is sent
+  virtual void done() = 0;  // nothing more is sent; not while a send is on the way
   virtual void cancel() = 0;
 };
 
 // Calls of HTTP requests to the gateway's own gRPC front, over an in-process channel: so one code
 // authenticates, routes, limits and counts both doors. All asynchronous: no call keeps a thread.
 //
-// Each call carries the request's authorization, x-request-id, traceparent and tracestate, and a
+// Each call carries the request's authorization, x-request-id, traceparent, tracestate and a
 // deadline; it is cancelled when the exchange's client goes away. Paths: "/dex.v1.X/Y".
-// Thread-safe; outlives its calls.
+// Thread-safe.
 class Upstream {
  public:
-  explicit Upstream(std::shared_ptr<grpc::Channel> channel) : channel_(std::move(channel)) {}
+  explicit Upstream(std::shared_ptr<grpc::Channel> channel);
+  // Waits until every call has ended and its handles are let go: the server that answers them must
+  // have stopped, or their clients be gone.
+  ~Upstream();
+  Upstream(const Upstream&) = delete;
+  Upstream& operator=(const Upstream&) = delete;
 
   // In bytes.
   using OnAnswer = std::function<void(Answer<grpc::ByteBuffer>)>;
   void unary(const ExchangePtr& exchange, const std::string& path, grpc::ByteBuffer request,
              const CallOptions& options, OnAnswer on_answer);
-  // The first message is asked for at once, each further one by next().
+  // The first message is asked for at once, each further one by stream->next(), from on_message or
+  // later.
+  using StreamPtr = std::shared_ptr<ServerStream>;
   struct OnStream {
-    std::function<void(grpc::ByteBuffer)> on_message;
+    std::function<void(const StreamPtr& stream, grpc::ByteBuffer)> on_message;
     std::function<void(grpc::Status, Headers metadata)> on_end;  // once, the last
   };
-  std::shared_ptr<ServerStream> server_stream(const ExchangePtr& exchange, const std::string& path,
-                                              grpc::ByteBuffer request, const CallOptions& options,
-                                              OnStream handlers);
+  void server_stream(const ExchangePtr& exchange, const std::string& path, grpc::ByteBuffer request,
+                     const CallOptions& options, OnStream handlers);
   std::shared_ptr<ClientStream> client_stream(const ExchangePtr& exchange, const std::string& path,
                                               const CallOptions& options, OnAnswer on_answer);
 
-  // The same with generated messages. A reply that is not a `R` is INTERNAL.
+  // The same with generated messages. A reply that is no `R` is INTERNAL.
   //   upstream.call<v1::File>(exchange, "/dex.v1.FileService/GetFile", request,
   //       [exchange](Answer<v1::File> answer) {
   //         if (!answer.status.ok()) return refuse(*exchange, answer.status);
@@ -86,14 +90,20 @@ class Upstream {
             const google::protobuf::Message& request, std::function<void(Answer<R>)> on_answer,
             const CallOptions& options = {});
   template <typename R>
-  std::shared_ptr<ServerStream> watch(const ExchangePtr& exchange, const std::string& path,
-                                      const google::protobuf::Message& request,
-                                      std::function<void(R)> on_message,
-                                      std::function<void(grpc::Status, Headers)> on_end,
-                                      const CallOptions& options);
+  void watch(const ExchangePtr& exchange, const std::string& path,
+             const google::protobuf::Message& request,
+             std::function<void(const StreamPtr& stream, R)> on_message,
+             std::function<void(grpc::Status, Headers)> on_end, const CallOptions& options);
 
  private:
-  const std::shared_ptr<grpc::Channel> channel_;
+  struct Shared;
+  class Call;
+  class Reader;
+  class Writer;
+  std::shared_ptr<Call> open(const ExchangePtr& exchange, const std::string& path,
+                             const CallOptions& options);
+
+  const std::unique_ptr<Shared> shared_;
 };
 
 // Puts the header Idempotency-Key into the message's `request_id`, in the one of `header` for
@@ -121,19 +131,23 @@ void Upstream::call(const ExchangePtr& exchange, const std::string& path,
 }
 
 template <typename R>
-std::shared_ptr<ServerStream> Upstream::watch(const ExchangePtr& exchange, const std::string& path,
-                                              const google::protobuf::Message& request,
-                                              std::function<void(R)> on_message,
-                                              std::function<void(grpc::Status, Headers)> on_end,
-                                              const CallOptions& options) {
-  // Bytes that are no R count as an empty one: our own server wrote them.
-  return server_stream(exchange, path, to_bytes(request), options,
-                       {[on_message = std::move(on_message)](grpc::ByteBuffer bytes) {
-                          R message;
-                          if (!from_bytes(std::move(bytes), message)) message.Clear();
-                          on_message(std::move(message));
-                        },
-                        std::move(on_end)});
+void Upstream::watch(const ExchangePtr& exchange, const std::string& path,
+                     const google::protobuf::Message& request,
+                     std::function<void(const StreamPtr& stream, R)> on_message,
+                     std::function<void(grpc::Status, Headers)> on_end,
+                     const CallOptions& options) {
+  auto bad = std::make_shared<bool>(false);  // callbacks come one after another
+  server_stream(
+      exchange, path, to_bytes(request), options,
+      {[on_message = std::move(on_message), bad](const StreamPtr& stream, grpc::ByteBuffer bytes) {
+         R message;
+         *bad = !from_bytes(std::move(bytes), message);
+         if (*bad) return stream->cancel();
+         on_message(stream, std::move(message));
+       },
+       [on_end = std::move(on_end), bad](grpc::Status status, Headers metadata) {
+         on_end(*bad ? bad_reply(R::descriptor()->full_name()) : status, std::move(metadata));
+       }});
 }
 
 }  // namespace dex::gateway::http
