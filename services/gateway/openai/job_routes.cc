@@ -12,7 +12,7 @@ using http::ExchangePtr;
 
 const std::string kJobs = "/dex.v1.FineTuningService/";
 
-std::function<json(const v1::FineTuningJob&)> shown(const Door& door) {
+std::function<json(const v1::FineTuningJob&)> as_job(const Door& door) {
   return [organization = door.organization](const v1::FineTuningJob& job) {
     return job_object(job, organization);
   };
@@ -24,7 +24,7 @@ void create_job(const DoorPtr& door, const ExchangePtr& exchange) {
     if (!request.ok()) return http::refuse(*exchange, request.status());
     if (!identify(*door, exchange, exchange->request().body, request.value())) return;
     answer_with<v1::FineTuningJob>(*door, exchange, kJobs + "CreateFineTuningJob", request.value(),
-                                   shown(*door));
+                                   as_job(*door));
   });
 }
 
@@ -32,7 +32,7 @@ void get_job(const DoorPtr& door, const ExchangePtr& exchange) {
   v1::GetFineTuningJobRequest request;
   request.set_id(exchange->request().parameter("id"));
   answer_with<v1::FineTuningJob>(*door, exchange, kJobs + "GetFineTuningJob", request,
-                                 shown(*door));
+                                 as_job(*door));
 }
 
 // Cancel, pause, resume: an id in, the job out. OpenAI's clients post nothing or an empty object.
@@ -53,7 +53,7 @@ http::Handler change(const DoorPtr& door, const char* rpc) {
     Request request;
     request.set_id(exchange->request().parameter("id"));
     if (!identify(*door, exchange, text, request)) return;
-    answer_with<v1::FineTuningJob>(*door, exchange, path, request, shown(*door));
+    answer_with<v1::FineTuningJob>(*door, exchange, path, request, as_job(*door));
   };
 }
 

@@ -10,7 +10,7 @@ namespace {
 constexpr int kDeepest = 64;
 constexpr size_t kMostNamed = 20;  // faults of one answer
 
-std::string shown(const json& value) {
+std::string excerpt(const json& value) {
   std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
   if (text.size() <= 60) return text;
   size_t end = 57;
@@ -74,7 +74,7 @@ base::Result<json> parse_object(std::string_view body) {
     return base::invalid_field("body", "the body is no JSON; send one object as UTF-8 text");
   }
   if (!value.is_object()) {
-    return base::invalid_field("body", "the body must be a JSON object, got " + shown(value));
+    return base::invalid_field("body", "the body must be a JSON object, got " + excerpt(value));
   }
   return value;
 }
@@ -91,7 +91,7 @@ const json* ObjectReader::take(std::string_view key) {
 
 void ObjectReader::wrong_type(std::string_view key, std::string_view wanted, const json& got) {
   faults_.add("INVALID_FIELD", path_of(key),
-              "must be " + std::string(wanted) + ", got " + shown(got));
+              "must be " + std::string(wanted) + ", got " + excerpt(got));
 }
 
 std::optional<std::string> ObjectReader::text(std::string_view key) {
@@ -140,7 +140,7 @@ std::optional<int64_t> ObjectReader::integer(std::string_view key, int64_t least
     return std::nullopt;
   }
   if (*number >= least && *number <= most) return number;
-  faults_.add("VALUE_OUT_OF_RANGE", path_of(key), range(least, most) + ", got " + shown(*value));
+  faults_.add("VALUE_OUT_OF_RANGE", path_of(key), range(least, most) + ", got " + excerpt(*value));
   return std::nullopt;
 }
 
@@ -175,7 +175,7 @@ std::optional<std::vector<int64_t>> ObjectReader::integers(std::string_view key,
     const auto number = whole(item);
     if (!number || *number < least || *number > most) {
       faults_.add("VALUE_OUT_OF_RANGE", path_of(key) + "[" + std::to_string(numbers.size()) + "]",
-                  range(least, most) + ", got " + shown(item));
+                  range(least, most) + ", got " + excerpt(item));
       return std::nullopt;
     }
     numbers.push_back(*number);
