@@ -52,6 +52,7 @@ void add_openai_routes(http::Router& router, http::Upstream& upstream) {
   add_event_routes(router, door);
   add_model_routes(router, door);
   add_generation_routes(router, door);
+  add_tokenizer_routes(router, door);
   add_other_routes(router);
   router.add("GET", "/openapi.json", [](const http::ExchangePtr& exchange) {
     http::Reply reply;
