@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "services/base/nearest.h"
 #include "services/base/sha256.h"
-#include "services/data/nearest.h"
 #include "services/data/text_scan.h"
 
 namespace dex::data {
@@ -209,7 +209,7 @@ void RowParser::read_common(Value root, Row& row) {
                   ", expected a string");
       }
     } else if (std::ranges::find(known, key) == known.end()) {
-      const std::string_view close = nearest(key, known);
+      const std::string_view close = base::nearest(key, known);
       warning("unknown_key", value, "$." + std::string(key.substr(0, 80)),
               "the key \"" + std::string(key.substr(0, 80)) + "\" is not used by rows of format " +
                   std::string(name(row.content.format)),

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <array>
 
-#include "services/data/nearest.h"
+#include "services/base/nearest.h"
 #include "services/data/row_parser.h"
 
 // The chat half of RowParser: messages, roles, weights.
@@ -22,7 +22,7 @@ std::string_view usual_role(std::string_view role) {
   if (role == "gpt" || role == "bot" || role == "ai" || role == "model" || role == "chatgpt")
     return "assistant";
   if (role == "function") return "tool";
-  return nearest(role, kRoles);
+  return base::nearest(role, kRoles);
 }
 
 // Empty if the order is the usual one: system first, then user and assistant in turn, tool after
@@ -109,7 +109,7 @@ text::Message RowParser::read_message(size_t index, Value value) {
     } else if (key == "weight") {
       read_weight(path + ".weight", member, message);
     } else if (std::ranges::find(kMessageKeys, key) == std::end(kMessageKeys)) {
-      const std::string_view close = nearest(key, kMessageKeys);
+      const std::string_view close = base::nearest(key, kMessageKeys);
       warning("unknown_key", member, path + "." + std::string(key.substr(0, 80)),
               "the key \"" + std::string(key.substr(0, 80)) + "\" of a message is not used",
               key == "tool_calls" || key == "function_call"

@@ -3,38 +3,16 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <charconv>
 #include <thread>
 
 #include "services/monitor/http_session.h"
+#include "services/monitor/listen.h"
 
 namespace dex::monitor {
 
 namespace {
 
 using boost::asio::ip::tcp;
-
-base::Result<tcp::endpoint> parse(const std::string& address) {
-  const auto bad = [&] {
-    return base::invalid_field("address", "'" + address +
-                                              "' is not host:port with an IP address or localhost, "
-                                              "such as 127.0.0.1:8080 or [::1]:0");
-  };
-  const auto colon = address.rfind(':');
-  if (colon == std::string::npos) return bad();
-  std::string host = address.substr(0, colon);
-  if (host == "localhost") host = "127.0.0.1";
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
-    host = host.substr(1, host.size() - 2);
-  }
-  boost::system::error_code error;
-  const auto ip = boost::asio::ip::make_address(host, error);
-  uint16_t port = 0;
-  const char* end = address.data() + address.size();
-  const auto read = std::from_chars(address.data() + colon + 1, end, port);
-  if (error || read.ec != std::errc() || read.ptr != end) return bad();
-  return tcp::endpoint(ip, port);
-}
 
 }  // namespace
 
@@ -50,20 +28,10 @@ class HttpServer::Impl {
     if (thread_.joinable()) thread_.join();
   }
 
-  base::Status listen(const tcp::endpoint& endpoint) {
-    boost::system::error_code error;
-    acceptor_.open(endpoint.protocol(), error);
-    if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
-    if (!error) acceptor_.bind(endpoint, error);
-    if (!error) acceptor_.listen(tcp::acceptor::max_listen_connections, error);
-    if (error) {
-      return base::unavailable(
-          "INTERNAL", "cannot listen on '" + shared_->options.address + "': " + error.message());
-    }
-    const auto real = acceptor_.local_endpoint();
-    port_ = real.port();
-    const std::string host = real.address().to_string();
-    address_ = (real.address().is_v6() ? "[" + host + "]" : host) + ":" + std::to_string(port_);
+  base::Status listen() {
+    DEX_ASSIGN_OR_RETURN(acceptor_, listen_at(io_, shared_->options.address));
+    port_ = acceptor_.local_endpoint().port();
+    address_ = address_of(acceptor_);
     accept();
     thread_ = std::jthread([this] { io_.run(); });
     return {};
@@ -102,9 +70,8 @@ HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 HttpServer::~HttpServer() = default;
 
 base::Result<std::unique_ptr<HttpServer>> HttpServer::start(Options options, Handler handler) {
-  DEX_ASSIGN_OR_RETURN(const auto endpoint, parse(options.address));
   auto impl = std::make_unique<Impl>(std::move(options), std::move(handler));
-  DEX_RETURN_IF_ERROR(impl->listen(endpoint));
+  DEX_RETURN_IF_ERROR(impl->listen());
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
 }
 

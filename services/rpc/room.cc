@@ -45,10 +45,14 @@ std::vector<std::shared_ptr<LiveCall>> Room::open() const {
 base::Result<auth::Principal> Room::admit(const grpc::CallbackServerContext& context,
                                           const google::protobuf::Message* request) {
   if (draining_) return server_draining();
-  DEX_ASSIGN_OR_RETURN(auto principal,
-                       authenticator_.authenticate(header_of(context, "authorization")));
+  DEX_ASSIGN_OR_RETURN(auto principal, authenticate(header_of(context, "authorization")));
   if (request != nullptr) DEX_RETURN_IF_ERROR(check_known_fields(*request));
   return principal;
+}
+
+base::Result<auth::Principal> Room::authenticate(
+    std::optional<std::string_view> authorization) const {
+  return authenticator_.authenticate(authorization);
 }
 
 void Room::add(const std::shared_ptr<LiveCall>& call) {

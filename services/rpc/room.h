@@ -8,6 +8,8 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -63,6 +65,9 @@ class Room {
   // be null: checked later, message by message).
   base::Result<auth::Principal> admit(const grpc::CallbackServerContext& context,
                                       const google::protobuf::Message* request);
+  // Who calls, by the value of a header `authorization`: for doors other than gRPC.
+  [[nodiscard]] base::Result<auth::Principal> authenticate(
+      std::optional<std::string_view> authorization) const;
   base::ThreadPool& unary_threads() { return unary_; }
   base::ThreadPool& stream_threads() { return streams_; }
   base::ThreadPool& transfer_threads() { return transfers_; }

@@ -5,6 +5,7 @@
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server_builder.h>
+#include <grpcpp/support/channel_arguments.h>
 
 #include <mutex>
 
@@ -82,6 +83,12 @@ base::Result<std::unique_ptr<Server>> Server::start(const Options& options, Room
 
 Server::~Server() {
   stop(std::chrono::milliseconds(500));
+}
+
+std::shared_ptr<grpc::Channel> Server::in_process_channel() {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kLargestMessageBytes);
+  return server_->InProcessChannel(arguments);
 }
 
 void Server::set_serving(const std::string& service, bool serving) {

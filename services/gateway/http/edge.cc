@@ -1,39 +1,37 @@
 #include "services/gateway/http/edge.h"
 
-#include <nlohmann/json.hpp>
+#include <utility>
 
-#include "services/rpc/call.h"
+#include "services/gateway/http/http_error.h"
 
-namespace dex::gateway {
+namespace dex::gateway::http {
 
-monitor::HttpResponse openai_error(int status, const std::string& code,
-                                   const std::string& message) {
-  const nlohmann::json body = {{"error",
-                                {{"message", message},
-                                 {"type", status < 500 ? "invalid_request_error" : "server_error"},
-                                 {"param", nullptr},
-                                 {"code", code}}}};
-  monitor::HttpResponse response;
-  response.status = status;
-  response.content_type = "application/json";
-  // A path may hold any bytes; they come back as the replacement character.
-  response.body = body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-  return response;
-}
-
-monitor::HttpServer::Handler edge_handler(monitor::Registry& metrics,
-                                          monitor::Readiness readiness) {
-  return [&metrics, readiness = std::move(readiness)](const monitor::HttpRequest& request) {
-    auto known = monitor::answer_monitor_route(request, metrics, readiness);
-    monitor::HttpResponse response =
-        known ? std::move(*known)
-              : openai_error(404, "ROUTE_NOT_FOUND",
-                             "there is no route " + request.method + " " +
-                                 request.path.substr(0, 200) +
-                                 " on this server; use gRPC, or /healthz, /readyz, /metrics");
-    response.headers.emplace_back(rpc::kRequestIdHeader, rpc::new_request_id());
-    return response;
+void add_edge_routes(Router& router, rpc::Room& room, monitor::Registry& metrics,
+                     monitor::Readiness readiness) {
+  RouteOptions options;
+  options.body = Body::kNone;
+  options.changes_state = false;
+  options.open = true;
+  const auto answer = [&metrics, readiness = std::move(readiness)](const ExchangePtr& exchange) {
+    const monitor::HttpRequest asked{"GET", exchange->request().route, "", ""};
+    auto known = monitor::answer_monitor_route(asked, metrics, readiness);
+    Reply reply;
+    reply.status = known->status;
+    reply.content_type = std::move(known->content_type);
+    reply.body = std::move(known->body);
+    exchange->reply(std::move(reply));
   };
+  router.add("GET", "/healthz", answer, options);
+  router.add("GET", "/readyz", answer, options);
+  router.add(
+      "GET", "/metrics",
+      [&room, answer](const ExchangePtr& exchange) {
+        const auto caller = room.authenticate(exchange->request().header("authorization"));
+        const base::Status allowed =
+            caller.ok() ? auth::require(*caller, auth::Scope::kMetricsRead) : caller.status();
+        allowed.ok() ? answer(exchange) : refuse(*exchange, allowed);
+      },
+      options);
 }
 
-}  // namespace dex::gateway
+}  // namespace dex::gateway::http

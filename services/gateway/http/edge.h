@@ -1,16 +1,16 @@
 #pragma once
 
-#include "services/monitor/http_server.h"
+#include "services/gateway/http/router.h"
 #include "services/monitor/monitor_server.h"
+#include "services/monitor/registry.h"
+#include "services/rpc/room.h"
 
-namespace dex::gateway {
+namespace dex::gateway::http {
 
-// An error body in OpenAI's shape: {"error": {"message", "type", "param", "code"}}. `code` is the
-// reason word of api.md §1.
-monitor::HttpResponse openai_error(int status, const std::string& code, const std::string& message);
+// GET /healthz (alive) and /readyz (serves, else 503 with the reason), both for everybody and while
+// the server drains; /metrics for keys with `metrics:read`. What is passed outlives the router;
+// `readiness` must not block.
+void add_edge_routes(Router& router, rpc::Room& room, monitor::Registry& metrics,
+                     monitor::Readiness readiness);
 
-// What the public HTTP port answers: /healthz, /readyz, /metrics, and a 404 `ROUTE_NOT_FOUND` in
-// OpenAI's error shape for the rest. Every reply has an x-request-id.
-monitor::HttpServer::Handler edge_handler(monitor::Registry& metrics, monitor::Readiness readiness);
-
-}  // namespace dex::gateway
+}  // namespace dex::gateway::http

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <utility>
 
 #include "services/rpc/call.h"
 #include "services/rpc/channel.h"
@@ -76,11 +77,11 @@ class Upstream::Call final : public grpc::ClientBidiReactor<grpc::ByteBuffer, gr
     if (open_) StartWritesDone();
   }
 
-  void next() {
+  bool next() {  // false: nothing is read any more
     const std::lock_guard lock(mutex_);
-    if (!open_ || reading_) return;
-    reading_ = true;
-    StartRead(&incoming_);
+    if (!open_) return false;
+    if (!std::exchange(reading_, true)) StartRead(&incoming_);
+    return true;
   }
 
   void cancel() {
@@ -159,7 +160,7 @@ class Upstream::Reader final : public ServerStream, public std::enable_shared_fr
       const std::lock_guard lock(mutex_);
       kept_ = shared_from_this();
     }
-    call_->next();
+    if (!call_->next()) take();
   }
   void cancel() override { call_->cancel(); }
   std::shared_ptr<Reader> take() {
@@ -238,10 +239,12 @@ void Upstream::server_stream(const ExchangePtr& exchange, const std::string& pat
   const auto reader = std::make_shared<Reader>(call);
   reader->keep(reader);
   const std::weak_ptr<Reader> weak = reader;
-  call->on_message = [weak, on_message = std::move(handlers.on_message)](grpc::ByteBuffer message) {
+  call->on_message = [weak, call = call.get(),
+                      on_message = std::move(handlers.on_message)](grpc::ByteBuffer message) {
     const auto known = weak.lock();
     const auto handle = known ? known->take() : nullptr;
-    if (handle) on_message(handle, std::move(message));
+    if (handle) return on_message(handle, std::move(message));
+    call->next();  // it was cancelled: what still comes is read to the end
   };
   call->on_end = [weak, on_end = std::move(handlers.on_end)](grpc::Status status, grpc::ByteBuffer,
                                                              Headers metadata) {

@@ -1,10 +1,10 @@
-#include "services/data/nearest.h"
+#include "services/base/nearest.h"
 
 #include <algorithm>
 #include <numeric>
 #include <vector>
 
-namespace dex::data {
+namespace dex::base {
 
 namespace {
 
@@ -39,4 +39,4 @@ std::string_view nearest(std::string_view word, std::span<const std::string_view
   return best;
 }
 
-}  // namespace dex::data
+}  // namespace dex::base

@@ -1,0 +1,16 @@
+#include "services/gateway/http/routes.h"
+
+#include "services/gateway/http/adapter_files.h"
+#include "services/gateway/http/edge.h"
+#include "services/gateway/http/rpc_bridge.h"
+
+namespace dex::gateway::http {
+
+void add_routes(Router& router, const RouteParts& parts) {
+  add_edge_routes(router, parts.room, parts.metrics, parts.readiness);
+  add_rpc_bridge(router, parts.upstream);
+  add_adapter_files(router, parts.upstream);
+  add_pages(router, parts.pages);
+}
+
+}  // namespace dex::gateway::http
