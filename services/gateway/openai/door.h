@@ -11,19 +11,25 @@
 #include "services/gateway/http/upstream.h"
 #include "services/gateway/openai/json_body.h"
 #include "services/gateway/openai/repeats.h"
+#include "services/rpc/room.h"
 
 // What the routes of this folder share.
 namespace dex::gateway::openai {
 
 // Kept by the handlers, which the router keeps. Thread-safe.
 struct Door {
-  explicit Door(http::Upstream& upstream) : upstream(upstream) {}
+  Door(http::Upstream& upstream, const rpc::Room& room) : upstream(upstream), room(room) {}
 
-  http::Upstream& upstream;  // outlives the server
+  http::Upstream& upstream;  // both outlive the server
+  const rpc::Room& room;
   const base::SystemClock clock;
   Repeats repeats{clock, {}};
-  // The tenant that jobs belong to, told as organization_id. Without keys there is one (api.md §1).
-  const std::string organization = "default";
+
+  // The tenant that asks, which jobs tell as organization_id; empty: the call will be refused.
+  [[nodiscard]] std::string tenant_of(const http::Exchange& exchange) const {
+    const auto caller = room.authenticate(exchange.request().header("authorization"));
+    return caller.ok() ? caller.value().tenant() : std::string();
+  }
 };
 using DoorPtr = std::shared_ptr<Door>;
 

@@ -12,9 +12,10 @@ using http::ExchangePtr;
 
 const std::string kJobs = "/dex.v1.FineTuningService/";
 
-std::function<json(const v1::FineTuningJob&)> as_job(const Door& door) {
-  return [organization = door.organization](const v1::FineTuningJob& job) {
-    return job_object(job, organization);
+std::function<json(const v1::FineTuningJob&)> as_job(const Door& door,
+                                                     const ExchangePtr& exchange) {
+  return [tenant = door.tenant_of(*exchange)](const v1::FineTuningJob& job) {
+    return job_object(job, tenant);
   };
 }
 
@@ -24,7 +25,7 @@ void create_job(const DoorPtr& door, const ExchangePtr& exchange) {
     if (!request.ok()) return http::refuse(*exchange, request.status());
     if (!identify(*door, exchange, exchange->request().body, request.value())) return;
     answer_with<v1::FineTuningJob>(*door, exchange, kJobs + "CreateFineTuningJob", request.value(),
-                                   as_job(*door));
+                                   as_job(*door, exchange));
   });
 }
 
@@ -32,7 +33,7 @@ void get_job(const DoorPtr& door, const ExchangePtr& exchange) {
   v1::GetFineTuningJobRequest request;
   request.set_id(exchange->request().parameter("id"));
   answer_with<v1::FineTuningJob>(*door, exchange, kJobs + "GetFineTuningJob", request,
-                                 as_job(*door));
+                                 as_job(*door, exchange));
 }
 
 // Cancel, pause, resume: an id in, the job out. OpenAI's clients post nothing or an empty object.
@@ -53,7 +54,7 @@ http::Handler change(const DoorPtr& door, const char* rpc) {
     Request request;
     request.set_id(exchange->request().parameter("id"));
     if (!identify(*door, exchange, text, request)) return;
-    answer_with<v1::FineTuningJob>(*door, exchange, path, request, as_job(*door));
+    answer_with<v1::FineTuningJob>(*door, exchange, path, request, as_job(*door, exchange));
   };
 }
 
@@ -98,7 +99,8 @@ void list_jobs(const DoorPtr& door, const ExchangePtr& exchange) {
   each_page<v1::ListFineTuningJobsRequest, v1::ListFineTuningJobsResponse>(
       door, exchange, kJobs + "ListFineTuningJobs", request, take, [door, exchange, list] {
         json data = json::array();
-        for (const auto& job : list->jobs) data.push_back(job_object(job, door->organization));
+        for (const auto& job : list->jobs)
+          data.push_back(job_object(job, door->tenant_of(*exchange)));
         exchange->reply(http::json_reply(list_object(std::move(data), list->has_more)));
       });
 }
@@ -119,10 +121,11 @@ void list_checkpoints(const DoorPtr& door, const ExchangePtr& exchange) {
         if (!job.status.ok()) return http::refuse(*exchange, job.status);
         answer_with<v1::ListFineTuningCheckpointsResponse>(
             *door, exchange, kJobs + "ListFineTuningCheckpoints", request,
-            [door, job = job.message](const v1::ListFineTuningCheckpointsResponse& page) {
+            [tenant = door->tenant_of(*exchange),
+             job = job.message](const v1::ListFineTuningCheckpointsResponse& page) {
               json data = json::array();
               for (const auto& checkpoint : page.checkpoints())
-                data.push_back(checkpoint_object(checkpoint, job, door->organization));
+                data.push_back(checkpoint_object(checkpoint, job, tenant));
               return list_object(std::move(data), page.has_more());
             });
       });

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "services/base/nearest.h"
+
 namespace dex::gateway::openai {
 
 namespace {
@@ -207,26 +209,8 @@ void ObjectReader::end() {
 }
 
 std::string nearest(std::string_view word, const std::set<std::string, std::less<>>& candidates) {
-  if (word.size() > 100) return {};
-  size_t least = word.size() / 3 + 1;
-  std::string found;
-  for (const std::string& candidate : candidates) {
-    std::vector<size_t> row(candidate.size() + 1);
-    for (size_t i = 0; i < row.size(); ++i) row[i] = i;
-    for (size_t w = 1; w <= word.size(); ++w) {
-      size_t diagonal = std::exchange(row[0], w);
-      for (size_t c = 1; c < row.size(); ++c) {
-        const size_t exchanged = diagonal + (word[w - 1] == candidate[c - 1] ? 0 : 1);
-        diagonal = row[c];
-        row[c] = std::min({exchanged, row[c] + 1, row[c - 1] + 1});
-      }
-    }
-    if (row.back() < least) {
-      least = row.back();
-      found = candidate;
-    }
-  }
-  return found;
+  const std::vector<std::string_view> list(candidates.begin(), candidates.end());
+  return std::string(base::nearest(word.substr(0, 100), list));
 }
 
 }  // namespace dex::gateway::openai

@@ -73,8 +73,7 @@ class ObjectReader {
   std::set<std::string, std::less<>> known_;
 };
 
-// The one of `candidates` that differs least from `word` in letters added, left out or exchanged;
-// empty if none is within a third of its length.
+// base::nearest, of a set.
 std::string nearest(std::string_view word, const std::set<std::string, std::less<>>& candidates);
 
 }  // namespace dex::gateway::openai

@@ -45,8 +45,8 @@ void add_other_routes(http::Router& router) {
   }
 }
 
-void add_openai_routes(http::Router& router, http::Upstream& upstream) {
-  const auto door = std::make_shared<Door>(upstream);
+void add_openai_routes(http::Router& router, http::Upstream& upstream, const rpc::Room& room) {
+  const auto door = std::make_shared<Door>(upstream, room);
   add_file_routes(router, door);
   add_job_routes(router, door);
   add_event_routes(router, door);
