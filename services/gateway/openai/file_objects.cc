@@ -20,14 +20,18 @@ const char* status_word(v1::FileState state) {
 // "line 3, $.messages[0].role: unknown_role: …; in all unknown_role 12, blank_line 2"
 json status_details(const v1::File& file) {
   if (file.state() != v1::FILE_STATE_INVALID) return nullptr;
-  std::string text;
+  const v1::Finding* first = nullptr;
   for (const auto& finding : file.findings()) {
     if (finding.severity() != v1::Finding::SEVERITY_ERROR) continue;
-    if (finding.line() > 0) text += "line " + std::to_string(finding.line()) + ", ";
-    if (!finding.json_path().empty()) text += finding.json_path() + ": ";
-    text += finding.code() + ": " + finding.message();
-    if (!finding.hint().empty()) text += " (" + finding.hint() + ")";
-    break;
+    // One of a line says more than what follows from it for the file as a whole.
+    if (first == nullptr || (first->line() == 0 && finding.line() > 0)) first = &finding;
+  }
+  std::string text;
+  if (first != nullptr) {
+    if (first->line() > 0) text += "line " + std::to_string(first->line()) + ", ";
+    if (!first->json_path().empty()) text += first->json_path() + ": ";
+    text += first->code() + ": " + first->message();
+    if (!first->hint().empty()) text += " (" + first->hint() + ")";
   }
   std::string counts;
   for (const auto& [code, count] :
