@@ -1,5 +1,7 @@
 #include <atomic>
-#include <set>
+#include <map>
+#include <memory>
+#include <thread>
 
 #include "tests/integration/openai/openai_fixture.h"
 
@@ -122,14 +124,13 @@ TEST_F(OpenAiGenerationsTest, AFailureInAStreamIsItsLastEventWithoutDone) {
 }
 
 TEST_F(OpenAiGenerationsTest, AClientThatLeavesEndsItsGenerations) {
-  std::atomic<bool> stopped{false}, begun{false};
-  worker_.stream = [&](const FakeWorker::Stream& out) {
+  const auto stopped = std::make_shared<std::atomic<bool>>(false);
+  worker_.stream = [stopped](const FakeWorker::Stream& out) {
     out->push(started("gen-1"));
     out->push(delta("a"));
-    begun = true;
-    std::thread([out, &stopped] {
+    std::thread([out, stopped] {
       while (!out->call().stop().stop_requested()) std::this_thread::yield();
-      stopped = true;
+      *stopped = true;
       out->finish({});
     }).detach();
   };
@@ -144,9 +145,8 @@ TEST_F(OpenAiGenerationsTest, AClientThatLeavesEndsItsGenerations) {
     EXPECT_THAT(connection.read_until("\"a\""), HasSubstr("text/event-stream"));
   }
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (!stopped && std::chrono::steady_clock::now() < end) std::this_thread::yield();
-  EXPECT_TRUE(begun);
-  EXPECT_TRUE(stopped);
+  while (!*stopped && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  EXPECT_TRUE(*stopped);
 }
 
 TEST_F(OpenAiGenerationsTest, WhatIsNotThereSaysSo) {
