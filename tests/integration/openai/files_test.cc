@@ -114,7 +114,7 @@ TEST_F(OpenAiFilesTest, FormsThatAreNoneAreRefusedByName) {
 TEST_F(OpenAiFilesTest, TheSchedulersRefusalIsTheAnswer) {
   const auto reply = send(
       "POST", "/v1/files",
-      form({{"purpose", "", "fine-tune"}, {"file", "refused.jsonl", std::string(3 << 20, 'x')}}),
+      form({{"purpose", "", "fine-tune"}, {"file", "refused.jsonl", std::string(200 << 10, 'x')}}),
       kForm);
   EXPECT_EQ(reply.status, 429);
   EXPECT_EQ(reply.error(), "insufficient_quota");
