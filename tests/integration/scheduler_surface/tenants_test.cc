@@ -131,6 +131,7 @@ std::vector<TenantRow> tenant_rows() {
       {"FineTuningService.ListFineTuningJobs", "", Meets::kInAList, Code::kOk, "$ended"},
       {"FineTuningService.GetFineTuningJob", R"(id: "$ended")"},
       {"FineTuningService.ListFineTuningEvents", R"(id: "$ended")"},
+      {"FineTuningService.ListFineTuningCheckpoints", R"(job: "$ended")"},
       {"FineTuningService.WatchFineTuningJob", R"(id: "$ended")"},
       {"FineTuningService.UpdateFineTuningJob", R"(id: "$running" display_name: "hers")"},
       {"FineTuningService.PauseFineTuningJob", R"(id: "$running")"},
@@ -145,6 +146,13 @@ std::vector<TenantRow> tenant_rows() {
       {"InferenceService.Generate", R"(model: "small-model" adapter: "$adapter" prompt: "x")",
        Meets::kById, Code::kUnavailable},
       {"InferenceService.GenerateStream", R"(model: "$adapter" prompt: "x")", Meets::kById,
+       Code::kUnavailable},
+
+      {"InferenceService.Tokenize", R"(model: "$adapter" text: "x")", Meets::kById,
+       Code::kUnavailable},
+      {"InferenceService.Detokenize", R"(model: "$adapter" ids: 1)", Meets::kById,
+       Code::kUnavailable},
+      {"InferenceService.GetTokenizerInfo", R"(model: "$adapter")", Meets::kById,
        Code::kUnavailable},
 
       // The operator's models and the presets are everybody's.
