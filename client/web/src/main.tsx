@@ -1,0 +1,7 @@
+import './style/all.css';
+import { render } from 'preact';
+import { App } from './app';
+import { startTheme } from './ui/theme';
+
+startTheme();
+render(<App />, document.getElementById('app')!);
