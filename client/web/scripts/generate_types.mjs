@@ -19,7 +19,7 @@ const options = [
   'useDate=string',
   'useOptionals=messages', // scalars are always printed, messages and `optional` fields may be absent
   'outputServices=none',
-  'esModuleInterop=true',
+  'exportCommonSymbols=false',
   'importSuffix=',
 ].join(',');
 

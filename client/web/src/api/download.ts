@@ -29,7 +29,7 @@ export async function save<K extends Downloads>(
   let total = 0;
   try {
     await stream(name, request, async (messages) => {
-      for (const message of messages as { chunk: string }[]) {
+      for (const message of messages as unknown as { chunk: string }[]) {
         const bytes = bytesOf(message.chunk);
         total += bytes.length;
         if (sink) await sink.write(bytes);

@@ -19,7 +19,7 @@ export function keyIsStored(): boolean {
   return stored() !== '';
 }
 
-export function useKey(key: string, remember: boolean) {
+export function takeKey(key: string, remember: boolean) {
   try {
     if (remember && key) localStorage.setItem(storageKey, key);
     else localStorage.removeItem(storageKey);

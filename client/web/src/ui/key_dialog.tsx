@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks';
-import { apiKey, keyIsStored, useKey } from '@/api/session';
+import { apiKey, keyIsStored, takeKey } from '@/api/session';
 import { Dialog } from './dialog';
 import { Check, Note, TextInput } from './parts';
 
@@ -8,7 +8,7 @@ export function KeyDialog({ wanted, onClose }: { wanted: boolean; onClose: () =>
   const [remember, setRemember] = useState(keyIsStored());
   return (
     <Dialog title="API key" onClose={onClose}>
-      <form class="stack" onSubmit={(event) => (event.preventDefault(), useKey(key.trim(), remember), onClose())}>
+      <form class="stack" onSubmit={(event) => (event.preventDefault(), takeKey(key.trim(), remember), onClose())}>
         {wanted && <Note tone="warn">{apiKey.get() ? 'The gateway does not accept this key.' : 'This gateway asks for a key.'} The first admin key lies in <code>admin.key</code> of dexd’s data folder.</Note>}
         <p class="muted">On this machine, dexd needs none unless it was started with <code>--auth on</code>.</p>
         <TextInput label="Key" type="password" value={key} onValue={setKey} placeholder="dex_…" />

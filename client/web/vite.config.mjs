@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
 
-const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
+const here = (path) => fileURLToPath(new URL(path, import.meta.url));
 
 // The gateway's Content-Security-Policy is default-src 'self': nothing may be inlined, neither scripts nor data: addresses.
 export default defineConfig({
