@@ -1,4 +1,4 @@
-import { asRpcError, type RpcError } from './error';
+import { asRpcError, RpcError } from './error';
 import type { Streams } from './methods';
 import { stream } from './rpc';
 import type { Loose } from './types';
@@ -65,7 +65,10 @@ export async function follow<K extends Watched>(
       return;
     } catch (cause) {
       if (signal.aborted) return;
-      const error = asRpcError(cause);
+      // What this page's own code throws, trying again won't mend; it would only lose messages.
+      if (!(cause instanceof RpcError) && !attempt.signal.aborted) console.error(cause);
+      const error = cause instanceof RpcError || attempt.signal.aborted ? asRpcError(cause)
+        : new RpcError(`This page could not read what the gateway sent: ${String(cause)}`, 0, 'page_fault', 'USER', false);
       const hopeless = error.category === 'USER' && !error.retryable;
       onWatch({ live: false, ended: hopeless, since, error });
       if (hopeless) return;

@@ -76,7 +76,7 @@ export function CellMap(props: CellMapProps) {
         <div class="row apart">
           <Scale low={low} high={high} format={format} diverging={props.diverging ?? false} />
           <span class="readout" aria-hidden="true">
-            {at ? <>{rowName} {rows[at[0]]}, {columnName} {columns[at[1]]}: <b>{Number.isFinite(value) ? format(value) : 'none'}</b>
+            {at ? <>{rowName && `${rowName} ${rows[at[0]]}, `}{columnName} {columns[at[1]]}: <b>{Number.isFinite(value) ? format(value) : 'none'}</b>
               {marked?.[at[0]]?.[at[1]] ? ` · ${props.markName ?? 'chosen'}` : ''}</> : marked ? <>○ {props.markName ?? 'chosen'}</> : ''}
           </span>
         </div>

@@ -34,7 +34,7 @@ interface Props {
   xLabel?: string;
 }
 
-const height = 210;
+const height = 200;
 
 // Lines over one axis. Drawn with four points a column of pixels at most, so that 100,000 points cost what a few thousand
 // do; drag to zoom in, double-click or the button to see all.
@@ -66,7 +66,7 @@ export function LineChart({ title, summary, lines, version, format, zoom, sync, 
       width, height, legend: { show: false },
       cursor: { sync: { key: sync }, drag: { x: true, y: false, setScale: false }, points: { size: 7 }, y: false },
       scales: { x: { time: false }, y: { auto: true } },
-      axes: [{ ...axis, values: (_, splits) => splits.map((value) => count(value)), space: 70 },
+      axes: [{ ...axis, values: (_, splits) => splits.map((value) => count(value)), space: 46, size: 30 },
         { ...axis, size: 62, values: (_, splits) => splits.map((value) => format(value)) }],
       series: [{}, ...current.current.lines.map((line): uPlot.Series => ({
         label: line.label, stroke: colour(line.colour), width: line.width ?? 1.6, spanGaps: true,

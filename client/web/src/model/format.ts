@@ -59,7 +59,10 @@ export function figure(value: Numeric, digits = 4): string {
   if (!Number.isFinite(n)) return n > 0 ? '∞' : '−∞';
   if (n === 0) return '0';
   const size = Math.abs(n);
-  if (size < 1e-4 || size >= 1e6) return minus(n.toExponential(Math.max(0, digits - 2)).replace('e-', 'e−').replace('e+', 'e'));
+  if (size < 1e-4 || size >= 1e6) {
+    const [mantissa, power] = n.toExponential(Math.max(0, digits - 2)).split('e') as [string, string];
+    return minus(`${Number(mantissa)}e${minus(power.replace('+', ''))}`);
+  }
   return minus(String(Number(n.toPrecision(digits))));
 }
 
@@ -80,7 +83,7 @@ function minus(text: string): string {
 
 export function percent(ratio: Numeric, digits = 0): string {
   const n = num(ratio);
-  return Number.isFinite(n) ? `${(n * 100).toFixed(digits)} %` : dash;
+  return Number.isFinite(n) ? minus(`${(n * 100).toFixed(digits)} %`) : dash;
 }
 
 export function time(value: string | undefined): Date | undefined {

@@ -115,5 +115,5 @@ export function commandOf(recipe: Recipe): string {
   flag('base-guard', recipe.base_guard);
   if (recipe.promote) parts.push(`--promote-if 'held_out.loss<=0'`);
   if (recipe.hold) parts.push('--hold');
-  return parts.join(' ');
+  return parts.join(' \\\n  ');
 }

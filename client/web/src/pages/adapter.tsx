@@ -100,7 +100,7 @@ function Fold({ adapter }: { adapter: Adapter }) {
     <div class="stack tight">
       <h2 class="page-end">As one plain model</h2>
       <p class="muted small">Folds the adapter into its base: a Hugging Face folder that any program loads, at no cost in speed. It comes with a certificate of how far it is from base and adapter.</p>
-      <div class="row">
+      <div class="row end-on">
         <div style={{ width: '190px' }}><Select label="Weights in" value={dtype} onValue={setDtype} options={[['DTYPE_UNSPECIFIED', 'the base’s type'], ['DTYPE_FP32', 'float32'], ['DTYPE_BF16', 'bfloat16']]} /></div>
         <Act icon="adapters" busy={busy === 'fold'} onClick={() => run('fold', async () => {
           const request = { adapter: adapter.id, kind: 'KIND_FOLDED_SAFETENSORS', request_id: requestId(), ...(dtype === 'DTYPE_UNSPECIFIED' ? {} : { dtype: dtype as 'DTYPE_FP32' }) } as const;
@@ -123,10 +123,17 @@ function Fold({ adapter }: { adapter: Adapter }) {
 function LayerEffect({ adapter }: { adapter: Adapter }) {
   const layers = adapter.branch_effect?.per_layer ?? [];
   if (layers.length === 0) return null;
-  const values = [layers.map((layer) => num(layer.lambda)), layers.map((layer) => num(layer.ratio))];
-  const lambda = values[0]!.filter(Number.isFinite);
+  const rows = [
+    { title: 'λ by layer', values: layers.map((layer) => num(layer.lambda)), format: (v: number) => figure(v, 2), text: 'How strongly each layer subtracts' },
+    { title: 'Branch ratio by layer', values: layers.map((layer) => num(layer.ratio)), format: (v: number) => percent(v, 1), text: 'Share of the heads’ output that the branch changes; grey: no chosen head' },
+  ];
   return (
-    <CellMap title="What it does, layer by layer" summary={`λ from ${figure(Math.min(...lambda), 3)} to ${figure(Math.max(...lambda), 3)}. The second row is the share of the heads’ output that the branch changes; a dash has no chosen head.`}
-      rows={['λ', 'ratio']} columns={layers.map((_, i) => String(i))} rowName="" columnName="layer" values={values} format={(v) => figure(v, 3)} cell={34} numbers low={0} />
+    <div class="grid wide">
+      {rows.map(({ title, values, format, text }) => {
+        const finite = values.filter(Number.isFinite);
+        return <CellMap key={title} title={title} summary={`${text}: ${format(Math.min(...finite))} to ${format(Math.max(...finite))}.`} rows={['']} columns={layers.map((_, i) => String(i))} rowName="" columnName="layer"
+          values={[values]} format={format} cell={44} low={0} />;
+      })}
+    </div>
   );
 }

@@ -26,7 +26,7 @@ function TaskResult({ result, base }: { result: EvaluationResult; base: string }
   const [all, setAll] = useState(false);
   const figures = figuresOf(result);
   const overall = figures.filter((one) => Object.keys(one.dims).length === 0);
-  const shown = all ? figures : figures.slice(0, rowsAtOnce);
+  const shown = all ? figures : overall.length > 0 ? overall : figures.slice(0, rowsAtOnce);
   const compared = (overall.length > 0 ? overall : figures.slice(0, 8)).filter((one) => one.rows.length > 1);
   return (
     <section class="card stack" aria-label={taskName(result.task)}>
@@ -38,25 +38,29 @@ function TaskResult({ result, base }: { result: EvaluationResult; base: string }
         <Intervals rows={compared.flatMap((one) => one.rows.slice(1).map((row) => ({ label: label(one, row), base: side(one.rows[0]!), adapted: side(row), verdict: row.verdict })))} />
       </>}
       {needleGrids(result).map((grid) => <Needles key={grid.needles} grid={grid} base={base} />)}
-      {result.head_tables.filter((table) => !table.pairs).map((table, i) => <Heads key={i} table={table} />)}
+      <div class="grid wide">{result.head_tables.filter((table) => !table.pairs).map((table, i) => <Heads key={i} table={table} />)}</div>
       <div class="scroll-x">
         <table>
           <caption class="hidden">{taskName(result.task)}: every number</caption>
-          <thead><tr><th scope="col">Measured</th><th scope="col">Subject</th><th scope="col" class="number">Value</th><th scope="col" class="number">Interval</th><th scope="col" class="number">Against {base}</th><th scope="col">Verdict</th><th scope="col" class="number">Over</th></tr></thead>
-          <tbody>{shown.flatMap((one) => one.rows.map((row) => (
+          <thead><tr><th scope="col">Measured</th><th scope="col">Subject</th><th scope="col" class="number">Value</th><th scope="col" class="number">{base}</th><th scope="col" class="number">Difference</th><th scope="col">Verdict</th><th scope="col" class="number">Over</th></tr></thead>
+          <tbody>{shown.flatMap((one) => (one.rows.length > 1 ? one.rows.slice(1) : one.rows).map((row) => (
             <tr key={`${one.metric} ${dimsText(one.dims)} ${row.subject}`}>
               <th scope="row">{one.metric.replace(/_/g, ' ')}{Object.keys(one.dims).length > 0 && <span class="muted"> ({dimsText(one.dims)})</span>}</th>
-              <td>{row.subject}</td><td class="number">{figure(row.value)}</td>
-              <td class="number">{row.low !== undefined ? `${figure(row.low)} to ${figure(row.high)}` : '–'}</td>
+              <td>{row.subject}</td><td class="number"><Value row={row} /></td>
+              <td class="number">{row !== one.rows[0] && <Value row={one.rows[0]!} />}</td>
               <td class="number">{row.delta !== undefined ? <>{signed(row.delta)}{row.delta_low !== undefined && <span class="muted"> ({signed(row.delta_low)} to {signed(row.delta_high)})</span>}</> : ''}</td>
               <td><VerdictBadge verdict={row.verdict} /></td><td class="number">{count(row.n)}</td>
             </tr>
           )))}</tbody>
         </table>
       </div>
-      {figures.length > shown.length && <p><button type="button" class="button" onClick={() => setAll(true)}>Show all {count(figures.length)} figures</button></p>}
+      {figures.length > shown.length && <p><button type="button" class="button" onClick={() => setAll(true)}>Show all {count(figures.length)} figures, by {Object.keys(figures[figures.length - 1]!.dims).join(' and ')}</button></p>}
     </section>
   );
+}
+
+function Value({ row }: { row: EvaluationRow }) {
+  return <>{figure(row.value)}{row.low !== undefined && <span class="muted"> ({figure(row.low)} to {figure(row.high)})</span>}</>;
 }
 
 const label = (one: Figure, row: EvaluationRow) => `${one.metric.replace(/_/g, ' ')}${Object.keys(one.dims).length > 0 ? `, ${dimsText(one.dims)}` : ''}: ${row.subject}`;

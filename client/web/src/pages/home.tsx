@@ -44,6 +44,7 @@ export function HomePage() {
             </div>
           ))}
         </section>
+        <div class="stack">
         <section class="card stack tight" aria-label="Newest adapters">
           <div class="row apart"><h2>Newest adapters</h2><a href={to(['adapters'])}>all adapters</a></div>
           {adapters.data?.adapters.length === 0 && <p class="muted">None yet.</p>}
@@ -58,6 +59,7 @@ export function HomePage() {
             : bad.length === 0 ? <p class="row"><SeverityOf severity="SEVERITY_OK" />{count(health.data.checks.length)} checks, all fine.</p>
               : bad.slice(0, 4).map((check) => <p class="row" key={check.name}><SeverityOf severity={check.severity} /><span class="grow">{check.name}: {check.finding}</span></p>)}
         </section>
+        </div>
       </div>
     </div>
   );

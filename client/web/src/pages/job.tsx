@@ -27,7 +27,7 @@ export function JobPage({ id, tab }: { id: string; tab: string }) {
   // running job has reached since.
   const over = live.job ? isTerminal(live.job.state) : false;
   const whole = usePoll(`job ${id} ${live.job?.state} ${round}`, (signal) => call('FineTuningService/GetFineTuningJob', { id, with_head_selection: over }, signal), over ? 0 : 3000);
-  const job = latest(whole.data, live.job);
+  const job = withLatestStep(latest(whole.data, live.job), live);
   if (!job) {
     const error = whole.error ?? live.watch.error;
     return error ? <ErrorNote error={error} retry={() => (whole.refresh(), setRound(round + 1))} /> : <Loading what="the job" />;
@@ -61,6 +61,15 @@ function latest(whole: FineTuningJob | undefined, snapshot: FineTuningJob | unde
   if (!whole || !snapshot) return whole ?? snapshot;
   const newer = (snapshot.update_time ?? '') > (whole.update_time ?? '') ? snapshot : whole;
   return { ...newer, effective_config: newer.effective_config ?? whole.effective_config, head_selection: newer.head_selection ?? whole.head_selection };
+}
+
+// What the newest event says, which is later than any record.
+function withLatestStep(job: FineTuningJob | undefined, { series }: JobLive): FineTuningJob | undefined {
+  const step = series.step.last();
+  if (!job?.progress || isTerminal(job.state) || !(step > job.progress.step)) return job;
+  const percentage = (100 * step) / Math.max(1, job.progress.total_steps);
+  const evaluated = series.eval_step.length > 0 ? { valid_loss: series.valid_loss.last(), branch_ratio: series.branch_ratio.last() } : {};
+  return { ...job, progress: { ...job.progress, step, progress_percentage: percentage, train_loss: series.train_loss.last(), tokens_per_second: series.tokens_per_second.last(), ...evaluated } };
 }
 
 function JobHead({ job, onChanged }: { job: FineTuningJob; onChanged: () => void }) {
@@ -130,8 +139,8 @@ function Standing({ job, live }: { job: FineTuningJob; live: JobLive }) {
       {trains && <Bar percentage={progress.progress_percentage} label="Progress" {...(job.state === 'JOB_STATE_SUCCEEDED' ? { tone: 'good' as const } : {})} />}
       <Figures items={[
         ...(over ? [['Took', duration(seconds)] as [string, string]] : [['Time left', trains && num(progress.estimated_remaining_seconds) > 0 ? duration(progress.estimated_remaining_seconds) : '–'] as [string, string]]),
-        ['Loss on training rows', loss(progress?.train_loss)],
-        ['Loss on held-out rows', loss(job.metrics?.valid_loss ?? progress?.valid_loss), job.metrics?.base_valid_loss !== undefined ? `base ${loss(job.metrics.base_valid_loss)}` : undefined],
+        ['Training loss', loss(progress?.train_loss)],
+        ['Held-out loss', loss(job.metrics?.valid_loss ?? progress?.valid_loss), job.metrics?.base_valid_loss !== undefined ? `base ${loss(job.metrics.base_valid_loss)}` : undefined],
         ['Speed', `${count(job.metrics?.tokens_per_second || progress?.tokens_per_second)}`, 'tokens/s'],
         ['Branch ratio', percent(progress?.branch_ratio, 2)],
         ['Memory, most', bytes(progress?.host_memory_bytes)],

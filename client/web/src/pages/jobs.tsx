@@ -12,7 +12,7 @@ import { ask } from '@/ui/dialog';
 import { isCommand } from '@/ui/help';
 import { Icon } from '@/ui/icons';
 import { say } from '@/ui/messages';
-import { Act, Ago, Badge, Bar, Empty, ErrorNote, Head, Loading, Select, Stale, StateBadge } from '@/ui/parts';
+import { Act, Ago, Badge, Bar, Empty, ErrorNote, Head, Loading, Stale, StateBadge } from '@/ui/parts';
 import { go, route, setQuery, to } from '@/ui/route';
 import { jobsStore } from './jobs_store';
 
@@ -78,6 +78,8 @@ export function JobsPage() {
             <input class="input search" type="search" aria-label="Search jobs" placeholder="Search by name, id, model, metadata …  ( / )" value={filter.text}
               onInput={(event) => setFilter({ text: event.currentTarget.value })} />
           </div>
+          {models.length > 1 && <Pick label="Model" all="all models" value={filter.model} onValue={(model) => setFilter({ model })} values={models} />}
+          <Pick label="Preset" all="all presets" value={filter.preset} onValue={(preset) => setFilter({ preset })} values={(presets.data?.presets ?? []).map((preset) => preset.name)} />
         </div>
         <div class="row">
           <div class="chips" role="group" aria-label="State">
@@ -88,11 +90,6 @@ export function JobsPage() {
               </button>
             ))}
           </div>
-          <div class="grow" />
-          {models.length > 1 && <div style={{ width: '210px' }}><Select label="Model" value={filter.model} onValue={(model) => setFilter({ model })}
-            options={[['', 'all'], ...models.map((model): [string, string] => [model, model])]} /></div>}
-          <div style={{ width: '170px' }}><Select label="Preset" value={filter.preset} onValue={(preset) => setFilter({ preset })}
-            options={[['', 'all'], ...(presets.data?.presets ?? []).map((preset): [string, string] => [preset.name, preset.name])]} /></div>
         </div>
       </div>
       {state.since === 0 ? (state.error ? <ErrorNote error={state.error} /> : <Loading what="jobs" />) : <>
@@ -122,6 +119,15 @@ export function JobsPage() {
         </div>
       )}
     </div>
+  );
+}
+
+function Pick({ label, all, value, values, onValue }: { label: string; all: string; value: string; values: string[]; onValue: (value: string) => void }) {
+  return (
+    <select class="input" style={{ width: '180px' }} aria-label={label} value={value} onChange={(event) => onValue(event.currentTarget.value)}>
+      <option value="">{all}</option>
+      {values.map((one) => <option key={one} value={one}>{one}</option>)}
+    </select>
   );
 }
 
@@ -214,16 +220,16 @@ function JobRow({ job, index, top, picked, onToggle, onFocus }: {
 
 function ProgressCell({ job }: { job: FineTuningJob }) {
   const progress = job.progress;
-  const trains = progress && progress.total_steps > 0;
+  const trains = progress && progress.total_steps > 0 && (progress.step > 0 || job.state === 'JOB_STATE_RUNNING');
   if (isTerminal(job.state)) {
-    if (job.error) return <span class="sub" style={{ display: 'block' }} title={job.error.message}>{job.error.code}: {job.error.message}</span>;
+    if (job.error) return <span class="sub two" title={job.error.message}>{job.error.code}: {job.error.message}</span>;
     return <span class="sub" style={{ display: 'block' }}>{trains ? `${count(progress.step)} of ${plural(progress.total_steps, 'update')}` : ''}</span>;
   }
   const left = num(progress?.estimated_remaining_seconds);
   return (
     <span style={{ display: 'block' }}>
       {trains && <Bar slim percentage={progress.progress_percentage} label={`Progress of ${titleOf(job)}`} />}
-      <span class="sub num" style={{ display: 'block' }}>
+      <span class={`sub num${trains ? '' : ' two'}`} style={{ display: 'block' }} title={standing(job)}>
         {[standing(job), trains ? `${count(progress.step)}/${count(progress.total_steps)}` : '', trains && left > 0 && job.state === 'JOB_STATE_RUNNING' ? `${duration(left)} left` : '']
           .filter(Boolean).join(' · ')}
       </span>
@@ -234,7 +240,7 @@ function ProgressCell({ job }: { job: FineTuningJob }) {
 function ResultCell({ job }: { job: FineTuningJob }) {
   const effect = word(job.branch_effect?.verdict, 'VERDICT');
   const before = job.metrics?.base_valid_loss;
-  const after = job.metrics?.valid_loss ?? job.progress?.valid_loss;
+  const after = job.metrics?.valid_loss ?? (job.progress?.step ? job.progress.valid_loss : undefined);
   return (
     <span class="small num">
       {after !== undefined && <span style={{ display: 'block' }}>{before !== undefined ? `${loss(before)} → ` : 'loss '}{loss(after)}</span>}

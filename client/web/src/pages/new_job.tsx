@@ -168,7 +168,7 @@ export function NewJobPage({ query }: { query: URLSearchParams }) {
 }
 
 function fileOptions(files: { id: string; filename: string; statistics?: { rows_good: string } | undefined }[], chosen: string): [string, string][] {
-  const options = files.map((file): [string, string] => [file.id, `${file.filename} (${count(file.statistics?.rows_good)} rows, …${file.id.slice(-4)})`]);
+  const options = files.map((file): [string, string] => [file.id, `${file.filename}, ${count(file.statistics?.rows_good)} rows`]);
   if (chosen && !files.some((file) => file.id === chosen)) options.unshift([chosen, chosen]);
   return options;
 }

@@ -1,39 +1,58 @@
 import { usePoll } from '@/api/poll';
 import { call } from '@/api/rpc';
 import type { Preset } from '@/api/types';
-import { flatten, plainValue } from '@/model/flatten';
+import { flatten, plainValue, type Entry } from '@/model/flatten';
+import { figure } from '@/model/format';
 import { Badge, Choices, Loading } from '@/ui/parts';
 
-// The values by which presets differ, in words. Everything else is under Configuration of the job.
-const told: [path: string, name: string][] = [
-  ['dex.lambda.schedule', 'λ schedule'], ['dex.lambda.start', 'λ from'], ['dex.lambda.end', 'λ to'], ['dex.lambda.value', 'λ'], ['dex.head_selection.criterion', 'heads by'], ['dex.head_selection.fraction', 'share of heads'],
-  ['dex.head_selection.tau', 'τ'], ['dex.projection', 'projection'], ['hyperparameters.learning_rate', 'learning rate'], ['hyperparameters.branch_learning_rate', 'branch rate'],
-  ['hyperparameters.max_seq_length', 'tokens a row'], ['hyperparameters.truncation', 'long rows'], ['hyperparameters.group_by', 'rows drawn by'], ['hyperparameters.n_epochs', 'passes'],
-];
+const automatic: Preset = { name: 'auto', version: '', summary: 'By the size of the model. The one to begin with.', sources: {}, paper_method: false, spec: undefined };
 
+// A preset's card says in a line by what it differs; what the chosen one sets on this model stands below, whole.
 export function PresetCards({ presets, model, value, onValue }: { presets: Preset[] | undefined; model: string; value: string; onValue: (value: string) => void }) {
-  // With the model, what a job on it would start from.
-  const names = (presets ?? []).map((preset) => preset.name);
-  const resolved = usePoll(`presets for ${model} ${names.join()}`, async (signal) => {
-    const list = await Promise.all(names.map((name) => call('ModelService/GetPreset', { name, model }, signal).catch(() => undefined)));
-    return new Map(list.flatMap((preset, i) => (preset ? [[names[i]!, preset] as const] : [])));
-  });
   if (!presets) return <Loading what="the presets" />;
   const shown = presets.some((preset) => preset.name === 'auto') ? presets : [automatic, ...presets];
   return (
-    <Choices legend="Preset" value={value} onValue={onValue} choices={shown.map((preset) => ({
-      value: preset.name,
-      title: <>{preset.name === 'auto' ? 'auto (advised)' : preset.name.replace('_', ' ')}{preset.paper_method && <Badge tone="accent">as published</Badge>}</>,
-      more: <><span class="small muted">{preset.summary}</span><Sets preset={resolved.data?.get(preset.name) ?? preset} /></>,
-    }))} />
+    <div class="stack tight">
+      <Choices legend="Preset" value={value} onValue={onValue} choices={shown.map((preset) => ({
+        value: preset.name,
+        title: <>{preset.name === 'auto' ? 'auto' : preset.name.replace('_', ' ')}{preset.name === 'auto' && <Badge tone="good" icon="check">advised</Badge>}{preset.paper_method && <Badge tone="accent">as published</Badge>}</>,
+        more: <><span class="small muted">{preset.summary}</span><span class="small num">{gist(preset)}</span></>,
+      }))} />
+      <Sets name={value} model={model} listed={presets.find((preset) => preset.name === value)} />
+    </div>
   );
 }
 
-const automatic = { name: 'auto', version: '', summary: 'By the size of the model. The one to begin with.', sources: {}, paper_method: false, spec: undefined } satisfies Preset;
+const valuesOf = (preset: Preset) => new Map(flatten(preset.spec).map(({ path, value }) => [path, plainValue(path, value).toLowerCase().replace(/_/g, ' ')]));
 
-function Sets({ preset }: { preset: Preset }) {
-  const values = new Map(flatten(preset.spec).map(({ path, value }) => [path, plainValue(path, value)]));
-  const rows = told.flatMap(([path, name]) => (values.has(path) ? [[name, values.get(path)!.toLowerCase().replace(/_/g, ' ')] as const] : []));
-  if (rows.length === 0) return null;
-  return <ul class="preset-sets">{rows.map(([name, value]) => <li key={name}><span>{name}</span><b>{value}</b></li>)}</ul>;
+// "λ 0.05 → 0.65 · heads by threshold, τ 1.8 · rate 5e−5"
+function gist(preset: Preset): string {
+  const values = valuesOf(preset);
+  const start = values.get('dex.lambda.start'), end = values.get('dex.lambda.end');
+  const tau = values.get('dex.head_selection.tau'), fraction = values.get('dex.head_selection.fraction');
+  const heads = values.get('dex.head_selection.criterion');
+  const rate = values.get('hyperparameters.learning_rate');
+  return [
+    start !== undefined && end !== undefined ? `λ ${figure(start)} → ${figure(end)}` : values.get('dex.lambda.schedule') ? `λ by ${values.get('dex.lambda.schedule')}` : '',
+    heads ? `heads by ${heads}${tau ? `, τ ${figure(tau)}` : fraction ? `, ${figure(fraction)} of each layer` : ''}` : '',
+    rate ? `rate ${figure(rate)}` : '',
+  ].filter(Boolean).join(' · ');
+}
+
+function Sets({ name, model, listed }: { name: string; model: string; listed: Preset | undefined }) {
+  const asked = usePoll(`preset ${name} ${model}`, (signal) => call('ModelService/GetPreset', { name, model }, signal));
+  const preset = asked.data ?? listed;
+  if (!preset) return null;
+  const entries = flatten(preset.spec);
+  return (
+    <details class="more">
+      <summary>Everything that {preset.version || name} sets{model && asked.data ? ` on ${model}` : ''} ({entries.length} values)</summary>
+      <ul class="preset-sets">{entries.map((entry) => <Line key={entry.path} entry={entry} source={preset.sources[entry.path]} />)}</ul>
+    </details>
+  );
+}
+
+function Line({ entry, source }: { entry: Entry; source: string | undefined }) {
+  const from = { paper: 'from the paper', brief: 'from the project’s brief', ours: 'our choice' }[source ?? ''] ?? '';
+  return <li><code>{entry.path}</code><b>{plainValue(entry.path, entry.value).toLowerCase()} {from && <span class="muted small">({from})</span>}</b></li>;
 }

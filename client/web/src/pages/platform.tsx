@@ -43,18 +43,18 @@ function HealthTab({ health, error, retry }: { health: Health | undefined; error
         {names.map((topic) => (
           <section class="card" key={topic} aria-label={topics[topic] ?? topic}>
             <h2>{topics[topic] ?? topic}</h2>
-            <table><tbody>{health.checks.filter((check) => check.topic === topic).map((check) => (
-              <tr key={check.name}><th scope="row">{check.name}</th><td>{check.finding}</td><td><SeverityOf severity={check.severity} /></td></tr>
-            ))}</tbody></table>
+            <ul class="checks">{health.checks.filter((check) => check.topic === topic).map((check) => (
+              <li key={check.name}><div class="row apart"><strong>{check.name}</strong><SeverityOf severity={check.severity} /></div><p>{check.finding}</p></li>
+            ))}</ul>
           </section>
         ))}
       </div>
       {health.promises.length > 0 && (
         <section class="card" aria-label="Promises">
           <h2>What it promises, as it is set up</h2>
-          <table><tbody>{health.promises.map((promise) => (
-            <tr key={promise.text}><td><Badge tone={promise.kept ? 'good' : 'warn'} icon={promise.kept ? 'check' : 'warn'}>{promise.kept ? 'kept' : 'not kept'}</Badge></td><th scope="row" style={{ color: 'var(--text)' }}>{promise.text}</th><td class="muted small">{promise.reason}</td></tr>
-          ))}</tbody></table>
+          <ul class="checks">{health.promises.map((promise) => (
+            <li key={promise.text}><div class="row"><Badge tone={promise.kept ? 'good' : 'warn'} icon={promise.kept ? 'check' : 'warn'}>{promise.kept ? 'kept' : 'not kept'}</Badge><strong>{promise.text}</strong></div><p>{promise.reason}</p></li>
+          ))}</ul>
         </section>
       )}
     </div>

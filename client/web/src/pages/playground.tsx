@@ -87,7 +87,7 @@ function Playground({ models, adapters, wanted }: { models: Model[]; adapters: A
           {(props) => <textarea class="input" rows={4} value={settings.prompt} placeholder={settings.mode === 'chat' ? 'What is …?' : 'def read_lines(path):'}
             onInput={(event) => set({ prompt: event.currentTarget.value })} onKeyDown={(event) => (event.ctrlKey || event.metaKey) && event.key === 'Enter' && (event.preventDefault(), void ask())} {...props} />}
         </Field>
-        <div class="grid" style={{ gridTemplateColumns: 'repeat(auto-fill, minmax(130px, 1fr))' }}>
+        <div class="grid" style={{ gridTemplateColumns: 'repeat(auto-fill, minmax(min(100%, 108px), 1fr))' }}>
           <TextInput label="Tokens, at most" type="number" value={String(settings.max_tokens)} onValue={(value) => set({ max_tokens: Math.max(1, Math.min(2048, Number(value) || 1)) })} />
           <TextInput label="Temperature" type="number" value={String(settings.temperature)} hint="0: always the likeliest" onValue={(value) => set({ temperature: Math.max(0, Math.min(2, Number(value) || 0)) })} />
           <TextInput label="Top p" type="number" value={String(settings.top_p)} onValue={(value) => set({ top_p: Math.max(0.01, Math.min(1, Number(value) || 1)) })} />
@@ -128,7 +128,7 @@ function SideCard({ side, answer, same, first, models, adapters, settings, onCha
   const name = adapted ? `adapter ${shortName(side.source)}` : `base ${side.source}`;
   return (
     <section class={`card side-card ${adapted ? 'adapted' : 'base'}`} aria-label={name}>
-      <div class="row apart top">
+      <div class="row apart top keep">
         <div class="grow"><Select label={adapted ? 'Adapter' : 'Base model'} value={side.source} options={options}
           onValue={(source) => onChange({ source, scale: 1, branch: hasBranch(adapters.find((adapter) => adapter.id === source)) })} /></div>
         {onRemove && <button type="button" class="button slim quiet" onClick={onRemove}><Icon name="cross" size={16} label={`Remove ${name}`} /></button>}
