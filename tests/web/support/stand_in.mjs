@@ -67,15 +67,19 @@ export async function start({ root, jobs }) {
     response.on('drain', () => resume());
     response.on('close', () => ((gone = true), state.streams.delete(response), resume()));
     let text = '';
-    let printed = 0;
-    for (let next = first; !next.done && !gone; next = await iterator.next()) {
-      // A long history is printed as it is; its first messages have shown that they are what the contract says.
-      text += `data: ${JSON.stringify(printed++ < 300 ? print(method.output, next.value) : next.value)}\n\n`;
-      const metrics = next.value.event?.metrics && printed < 200_000 && printed % 100 !== 0; // curves come in larger pieces
-      if (text.length > 64_000 || !metrics || name.includes('Watch') === false) {
-        if (!response.write(text) && !gone) await new Promise((resolve) => (resume = resolve));
-        text = '';
-      }
+    let curves = 0;
+    const flush = async () => {
+      if (text !== '' && !response.write(text) && !gone) await new Promise((resolve) => (resume = resolve));
+      text = '';
+    };
+    for (let next = first; !next.done && !gone; ) {
+      // A long history's curves are printed as they are; the first of them are held against the contract.
+      const bare = next.value.event?.metrics !== undefined && curves++ > 300;
+      text += `data: ${JSON.stringify(bare ? next.value : print(method.output, next.value))}\n\n`;
+      const pending = iterator.next();
+      const late = text.length > 64_000 || (await Promise.race([pending.then(() => false), new Promise((resolve) => setImmediate(resolve, true))]));
+      if (late) await flush(); // nothing more for now, or enough
+      next = await pending;
     }
     if (!gone) response.end(`${text}event: end\ndata: {}\n\n`);
     await iterator.return?.();

@@ -1,5 +1,6 @@
 import { asRpcError, RpcError } from './error';
 import type { Streams } from './methods';
+import { isTerminal } from '@/model/states';
 import { stream } from './rpc';
 import type { Loose } from './types';
 
@@ -13,7 +14,7 @@ export interface Watch {
 
 interface Sequenced {
   event?: { sequence: string } | undefined;
-  heartbeat?: { last_sequence: string } | undefined;
+  snapshot?: { state: string } | undefined;
 }
 
 type Watched = 'FineTuningService/WatchFineTuningJob' | 'EvaluationService/WatchEvaluation';
@@ -38,6 +39,7 @@ export async function follow<K extends Watched>(
   let after = '0';
   let failures = 0;
   let since = Date.now();
+  let over = false; // the last snapshot says that it has ended
   while (!signal.aborted) {
     const attempt = new AbortController();
     const stop = () => attempt.abort();
@@ -45,13 +47,14 @@ export async function follow<K extends Watched>(
     let heard = Date.now();
     const guard = setInterval(() => Date.now() - heard > silence && attempt.abort(), 5000);
     try {
-      await stream(
+      const how = await stream(
         name,
         { id, after_sequence: after } as Loose<Streams[K][0]>,
         (messages) => {
           for (const message of messages as Sequenced[]) {
             const sequence = message.event?.sequence;
             if (sequence && BigInt(sequence) > BigInt(after)) after = sequence;
+            if (message.snapshot) over = isTerminal(message.snapshot.state);
           }
           failures = 0;
           since = Date.now();
@@ -61,8 +64,9 @@ export async function follow<K extends Watched>(
         attempt.signal,
         () => (heard = Date.now()),
       );
-      onWatch({ live: false, ended: true, since: Date.now() });
-      return;
+      const ended = how === 'end' || over;
+      onWatch({ live: false, ended, since: Date.now() });
+      if (ended) return;
     } catch (cause) {
       if (signal.aborted) return;
       // What this page's own code throws, trying again won't mend; it would only lose messages.

@@ -40,15 +40,16 @@ export async function call<K extends keyof Unary>(name: K, request: Loose<Unary[
   }
 }
 
-// Calls `onMessages` with what each piece of the stream brought, and returns when the stream has ended as it should. What
-// breaks off without an end is an error: half an answer is none.
+// Calls `onMessages` with what each piece of the stream brought, and returns when the stream has ended: with 'end' where
+// the gateway said so (an event `end`), with 'closed' where the body was whole and just stopped. A connection that breaks
+// is an error, and so is an event `error`, or one whose data is {"error": …}.
 export async function stream<K extends keyof Streams>(
   name: K,
   request: Loose<Streams[K][0]>,
   onMessages: (messages: Streams[K][1][]) => void | Promise<void>,
   signal?: AbortSignal,
   onBytes?: () => void,
-): Promise<void> {
+): Promise<'end' | 'closed'> {
   const headers = { 'content-type': 'application/json', accept: 'text/event-stream' };
   const response = await post(name, JSON.stringify(request), headers, signal);
   const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
@@ -59,19 +60,24 @@ export async function stream<K extends keyof Streams>(
         if (signal?.aborted) throw cause;
         throw unreachable(cause);
       });
-      if (done) throw new RpcError('The stream broke off.', 0, 'stream_broken');
+      if (done) return 'closed';
       onBytes?.();
       const messages: Streams[K][1][] = [];
       let ended = false;
       for (const event of parser.push(value)) {
-        if (event.event === 'end') ended = true;
-        else if (event.event === 'error') {
+        if (event.event === 'end') {
+          ended = true;
+          break;
+        }
+        const data = JSON.parse(event.data) as Streams[K][1] | { error: unknown };
+        if ('error' in data) {
           if (messages.length > 0) await onMessages(messages);
           refuse(errorOfBody(500, event.data));
-        } else messages.push(JSON.parse(event.data) as Streams[K][1]);
+        }
+        messages.push(data as Streams[K][1]);
       }
       if (messages.length > 0) await onMessages(messages);
-      if (ended) return;
+      if (ended) return 'end';
     }
   } finally {
     reader.cancel().catch(() => {});

@@ -24,7 +24,7 @@ export interface CellMapProps {
   bare?: boolean; // no card around it
 }
 
-const margin = { left: 44, top: 4, right: 2, bottom: 24 };
+const margin = { left: 44, top: 4, right: 14, bottom: 24 };
 
 // A matrix as coloured cells: heads by layer, layers over updates, needles by length and depth.
 export function CellMap(props: CellMapProps) {

@@ -10,7 +10,7 @@ export function mix([a, b, c]: [Rgb, Rgb, Rgb], share: number): { text: string; 
   const s = Math.max(0, Math.min(1, share));
   const [from, to, t] = s < 0.5 ? [a, b, s * 2] : [b, c, s * 2 - 1];
   const rgb = from.map((v, i) => Math.round(v + (to[i]! - v) * t)) as Rgb;
-  return { text: `rgb(${rgb.join(' ')})`, ink: luminance(rgb) > 0.36 ? '#14171f' : '#ffffff' };
+  return { text: `rgb(${rgb.join(' ')})`, ink: luminance(rgb) > 0.2 ? '#14171f' : '#ffffff' };
 }
 
 export function luminance(rgb: Rgb): number {

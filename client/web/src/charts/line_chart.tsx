@@ -14,9 +14,11 @@ export interface ChartLine {
   dash?: number[]; // beside the colour, what tells it from the others
   points?: boolean;
   width?: number;
+  faint?: boolean; // behind a smoothed one
 }
 export interface ChartMark {
   x: number;
+  often?: boolean; // left out where many are close together
   sign: string; // one character at the top
   text: string;
 }
@@ -69,8 +71,8 @@ export function LineChart({ title, summary, lines, version, format, zoom, sync, 
       axes: [{ ...axis, values: (_, splits) => splits.map((value) => count(value)), space: 46, size: 30 },
         { ...axis, size: 62, values: (_, splits) => splits.map((value) => format(value)) }],
       series: [{}, ...current.current.lines.map((line): uPlot.Series => ({
-        label: line.label, stroke: colour(line.colour), width: line.width ?? 1.6, spanGaps: true,
-        ...(line.dash ? { dash: line.dash } : {}), points: { show: line.points ?? false, size: 6, fill: colour('surface') },
+        label: line.label, stroke: colour(line.colour) + (line.faint ? '59' : ''), width: line.width ?? 1.6, spanGaps: true,
+        ...(line.dash ? { dash: line.dash } : {}), points: { show: (_, index) => current.current.lines[index - 1]?.points ?? false, size: 6, fill: colour('surface') },
       }))],
       hooks: {
         setSelect: [(u) => {
@@ -134,7 +136,7 @@ export function LineChart({ title, summary, lines, version, format, zoom, sync, 
 function Swatch({ line }: { line: ChartLine }) {
   return (
     <svg width="22" height="10" aria-hidden="true">
-      <line x1="1" x2="21" y1="5" y2="5" stroke={`var(--${line.colour})`} stroke-width={Math.max(2, line.width ?? 2)} stroke-dasharray={line.dash?.join(' ')} />
+      <line x1="1" x2="21" y1="5" y2="5" stroke={`var(--${line.colour})`} stroke-opacity={line.faint ? 0.45 : 1} stroke-width={Math.max(2, line.width ?? 2)} stroke-dasharray={line.dash?.join(' ')} />
       {line.points && <circle cx="11" cy="5" r="3" fill="var(--surface)" stroke={`var(--${line.colour})`} stroke-width="1.6" />}
     </svg>
   );
@@ -170,7 +172,7 @@ function drawMarks(u: uPlot, marks: ChartMark[]) {
   for (const mark of marks) {
     if (mark.x < low || mark.x > high) continue;
     const x = u.valToPos(mark.x, 'x', true);
-    if (x - previous < 12 * ratio) continue; // no room for its sign
+    if (mark.often && x - previous < 44 * ratio) continue; // no room for its sign
     previous = x;
     ctx.beginPath();
     ctx.moveTo(x, u.bbox.top + 12 * ratio);

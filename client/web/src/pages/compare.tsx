@@ -53,7 +53,7 @@ function Differences({ jobs }: { jobs: FineTuningJob[] }) {
   const specs = jobs.map((job) => new Map(flatten(job.effective_config?.spec).map(({ path, value }) => [path, plainValue(path, value)])));
   const paths = [...new Set(specs.flatMap((spec) => [...spec.keys()]))].filter((path) => new Set(specs.map((spec) => spec.get(path))).size > 1).sort();
   return (
-    <section class="card flush scroll-x" aria-label="Results and differing settings">
+    <section class="card flush scroll-x" tabIndex={0} aria-label="Results and differing settings">
       <table>
         <thead><tr><th scope="col">What</th>{jobs.map((job) => <th scope="col" key={job.id}><a href={to(['jobs', job.id])}>{titleOf(job)}</a></th>)}</tr></thead>
         <tbody>

@@ -15,7 +15,7 @@ export function Comparison({ a, b }: { a: string; b: string }) {
       <Head title="Two evaluations compared"><p><a href={to(['evaluations', a])}>…{a.slice(-8)}</a> (first) against <a href={to(['evaluations', b])}>…{b.slice(-8)}</a> (second), item by item.</p></Head>
       {!asked.data ? (asked.error ? <ErrorNote error={asked.error} retry={asked.refresh} /> : <Loading what="the comparison" />) : <>
         {asked.data.notes.map((note) => <Note key={note}>{note}</Note>)}
-        <section class="card flush scroll-x" aria-label="Differences">
+        <section class="card flush scroll-x" tabIndex={0} aria-label="Differences">
           <table>
             <thead><tr><th scope="col">Measured</th><th scope="col">First</th><th scope="col">Second</th><th scope="col" class="number">First</th><th scope="col" class="number">Second</th><th scope="col" class="number">Difference</th><th scope="col">Second is</th><th scope="col" class="number">Over</th></tr></thead>
             <tbody>{asked.data.differences.map((row, i) => (

@@ -39,7 +39,7 @@ function TaskResult({ result, base }: { result: EvaluationResult; base: string }
       </>}
       {needleGrids(result).map((grid) => <Needles key={grid.needles} grid={grid} base={base} />)}
       <div class="grid wide">{result.head_tables.filter((table) => !table.pairs).map((table, i) => <Heads key={i} table={table} />)}</div>
-      <div class="scroll-x">
+      <div class="scroll-x" tabIndex={0} role="region" aria-label={`${taskName(result.task)}: every number`}>
         <table>
           <caption class="hidden">{taskName(result.task)}: every number</caption>
           <thead><tr><th scope="col">Measured</th><th scope="col">Subject</th><th scope="col" class="number">Value</th><th scope="col" class="number">{base}</th><th scope="col" class="number">Difference</th><th scope="col">Verdict</th><th scope="col" class="number">Over</th></tr></thead>

@@ -34,7 +34,7 @@ export function EvaluationsPage() {
       {!first.data ? (first.error ? <ErrorNote error={first.error} retry={first.refresh} /> : <Loading what="the evaluations" />)
         : pages.items.length === 0 ? <div class="card"><Empty icon="evaluate" title="Nothing measured yet"><p>Measure an adapter against its base: perplexity on your text, facts hidden in long texts, multiple choice and more.</p>
           <a class="button primary" href={to(['evaluations', 'new'])}>New evaluation</a></Empty></div>
-          : <section class="card flush scroll-x" aria-label="Evaluations">
+          : <section class="card flush scroll-x" tabIndex={0} aria-label="Evaluations">
             <table>
               <thead><tr><th scope="col"><span class="hidden">Ticked</span></th><th scope="col">What is compared</th><th scope="col">Tasks</th><th scope="col">State</th><th scope="col">Created</th></tr></thead>
               <tbody>

@@ -23,7 +23,7 @@ export function FilesPage() {
       <Stale error={first.error} since={first.since} />
       {!first.data ? (first.error ? <ErrorNote error={first.error} retry={first.refresh} /> : <Loading what="the files" />)
         : pages.items.length === 0 ? <div class="card"><Empty icon="data" title="No files yet"><p>Drop one above. A hundred good rows are a start.</p></Empty></div>
-          : <section class="card flush scroll-x" aria-label="Data files">
+          : <section class="card flush scroll-x" tabIndex={0} aria-label="Data files">
             <table>
               <thead><tr><th scope="col">File</th><th scope="col">State</th><th scope="col">For</th><th scope="col">Form</th><th scope="col" class="number">Rows</th><th scope="col" class="number">Tokens, about</th><th scope="col" class="number">Size</th><th scope="col">Sent</th></tr></thead>
               <tbody>

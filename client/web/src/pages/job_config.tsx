@@ -30,7 +30,7 @@ export function JobConfig({ job }: { job: FineTuningJob }) {
             <button type="button" class="chip" aria-pressed={onlyOwn} onClick={() => setOnlyOwn(!onlyOwn)}>Only what differs from preset and defaults</button>
           </div>
         </div>
-        <div class="scroll-x">
+        <div class="scroll-x" tabIndex={0} role="region" aria-label="Settings">
           <table>
             <thead><tr><th scope="col">Setting</th><th scope="col">Value</th><th scope="col">Decided by</th></tr></thead>
             <tbody>

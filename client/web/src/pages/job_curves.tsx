@@ -35,20 +35,23 @@ export function JobCurves({ live, job }: { live: JobLive; job: FineTuningJob }) 
 }
 
 function Curves({ series, version, zoom, sync }: { series: JobSeries; version: number; zoom: Store<Range>; sync: string }) {
-  const marks: ChartMark[] = series.marks.map((mark) => ({ x: mark.step, sign: signs[mark.kind], text: mark.text }));
+  const marks: ChartMark[] = series.marks.map((mark) => ({ x: mark.step, sign: signs[mark.kind], text: mark.text, often: mark.kind === 'checkpoint' || mark.kind === 'best' }));
   const common = { version, zoom, sync, marks };
   const step = series.step.view();
   const evals = series.eval_step.view();
   const valid = series.valid_loss.view();
   const train = series.train_loss.view();
   const many = step.length > 120;
-  const mean = useMemo(() => (many ? smooth(train, Math.min(200, step.length / 20)) : empty), [version, many]);
+  const span = Math.max(5, step.length / 50);
+  const mean = useMemo(() => (many ? smooth(train, span) : empty), [version, many]);
   const lossLines: ChartLine[] = [
-    { label: 'training rows', x: step, y: train, colour: 'muted', width: many ? 0.8 : 1.5, dash: many ? [] : [5, 4] },
+    { label: 'training rows', x: step, y: train, colour: 'muted', width: many ? 1 : 1.5, dash: many ? [] : [5, 4], faint: many },
     ...(many ? [{ label: 'smoothed', x: step, y: mean, colour: 'base', width: 2, dash: [7, 4] } satisfies ChartLine] : []),
-    { label: 'held-out rows', x: evals, y: valid, colour: 'accent', width: 2.4, points: evals.length < 80 },
+    { label: 'held-out rows', x: evals, y: valid, colour: 'accent', width: 2.4, points: evals.length < 40 },
   ];
   const one = (label: string, y: Float64Array): ChartLine[] => [{ label, x: step, y, colour: 'accent', width: 1.6 }];
+  const noisy = (label: string, y: Float64Array): ChartLine[] => (many
+    ? [{ label, x: step, y, colour: 'muted', width: 1, faint: true }, { label: 'smoothed', x: step, y: smooth(y, span), colour: 'accent', width: 2 }] : one(label, y));
   const best = valid.length > 0 ? Math.min(...valid.filter(Number.isFinite)) : NaN;
   const lambda = series.lambda_mean.view();
   const branch = series.branch_ratio.view();
@@ -60,13 +63,13 @@ function Curves({ series, version, zoom, sync }: { series: JobSeries; version: n
         {series.marks.some((m) => m.kind === 'warning') && ' · ! watchdog'}{series.marks.some((m) => m.kind === 'stopped') && ' · ■ early stop'}. Drag over a curve to look closer, double-click to see all.</p>}
       <div class="grid wide">
         <LineChart {...common} title="λ, mean over layers" format={(v) => figure(v, 3)} lines={one('λ', lambda)} summary={course('How strongly the subtraction acts', lambda, (v) => figure(v, 3))} />
-        <LineChart {...common} title="Branch ratio" format={(v) => percent(v, 2)} lines={[{ label: 'ratio', x: evals, y: branch, colour: 'accent', points: evals.length < 80, width: 2 }]}
+        <LineChart {...common} title="Branch ratio" format={(v) => percent(v, 2)} lines={[{ label: 'ratio', x: evals, y: branch, colour: 'accent', points: evals.length < 40, width: 2 }]}
           summary={course('Share of the heads’ output that the branch changes', branch, (v) => percent(v, 2))} />
         <LayerMap title="λ by layer" rows={series.layers} pick={(row) => row.lambda} format={(v) => figure(v, 3)} version={version} />
         <LayerMap title="Branch ratio by layer" rows={series.layers} pick={(row) => row.branch_ratio} format={(v) => percent(v, 2)} version={version} />
         <LineChart {...common} title="Learning rate" format={(v) => figure(v, 3)} lines={one('rate', series.learning_rate.view())} summary={course('Learning rate', series.learning_rate.view(), (v) => figure(v, 3))} />
-        <LineChart {...common} title="Gradient norm" format={(v) => figure(v, 3)} lines={one('norm', series.grad_norm.view())} summary={course('Gradient norm before clipping', series.grad_norm.view(), (v) => figure(v, 3))} />
-        <LineChart {...common} title="Speed, tokens a second" format={(v) => count(v)} lines={one('tokens/s', series.tokens_per_second.view())} summary={course('Speed', series.tokens_per_second.view(), count)} />
+        <LineChart {...common} title="Gradient norm" format={(v) => figure(v, 3)} lines={noisy('norm', series.grad_norm.view())} summary={course('Gradient norm before clipping', series.grad_norm.view(), (v) => figure(v, 3))} />
+        <LineChart {...common} title="Speed, tokens a second" format={(v) => count(v)} lines={noisy('tokens/s', series.tokens_per_second.view())} summary={course('Speed', series.tokens_per_second.view(), count)} />
       </div>
     </div>
   );

@@ -58,7 +58,7 @@ export function JobCheckpoints({ events, job }: { events: FineTuningEvent[]; job
   }
   const best = saved.find((row) => row.is_best);
   return (
-    <section class="card flush scroll-x" aria-label="Checkpoints">
+    <section class="card flush scroll-x" tabIndex={0} aria-label="Checkpoints">
       <table>
         <caption class="hidden">Checkpoints, newest first</caption>
         <thead><tr><th scope="col">Checkpoint</th><th scope="col" class="number">After update</th><th scope="col" class="number">Held-out loss</th><th scope="col" class="number">Size</th><th scope="col">Written</th><th scope="col">State</th></tr></thead>

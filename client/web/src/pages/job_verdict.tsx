@@ -56,7 +56,7 @@ export function JobVerdict({ job }: { job: FineTuningJob }) {
 
 export function Gates({ gates }: { gates: GateResult[] }) {
   return (
-    <div class="scroll-x">
+    <div class="scroll-x" tabIndex={0} role="region" aria-label="Gates, table">
       <table>
         <caption class="hidden">Gates: what the result had to show</caption>
         <thead><tr><th scope="col">Gate</th><th scope="col">Asked</th><th scope="col" class="number">Measured</th><th scope="col">Verdict</th></tr></thead>

@@ -72,13 +72,13 @@ function QueueTab() {
   return (
     <div class="stack">
       <Stale error={queue.error} since={queue.since} />
-      <section class="card flush scroll-x" aria-label="Running now">
+      <section class="card flush scroll-x" tabIndex={0} aria-label="Running now">
         <table><caption class="hidden">Running now</caption>
           <thead><tr><th scope="col">Running now ({count(running.length)})</th><th scope="col">Worker</th><th scope="col" class="number">Done</th><th scope="col">Doing</th></tr></thead>
           <tbody>{running.map((job) => <tr key={job.id}><th scope="row"><a href={to(['jobs', job.id])}>{titleOf(job)}</a></th><td><code>{job.worker}</code></td><td class="number">{count(job.progress?.progress_percentage)} %</td><td>{standing(job)}</td></tr>)}
             {running.length === 0 && <tr><td colSpan={4} class="muted">Nothing runs.</td></tr>}</tbody></table>
       </section>
-      <section class="card flush scroll-x" aria-label="Waiting">
+      <section class="card flush scroll-x" tabIndex={0} aria-label="Waiting">
         {waiting.length === 0 ? <Empty icon="clock" title="Nobody waits"><p>A new job would start at once, if a worker has room for it.</p></Empty> : (
           <table><caption class="hidden">Waiting, in order</caption>
             <thead><tr><th scope="col" class="number">Place</th><th scope="col">Waiting ({count(waiting.length)})</th><th scope="col">Model</th><th scope="col">Why</th><th scope="col" class="number">Priority</th><th scope="col">Since</th></tr></thead>

@@ -57,7 +57,7 @@ function Playground({ models, adapters, wanted }: { models: Model[]; adapters: A
     await Promise.all(sides.map(async (side) => {
       try {
         await stream('InferenceService/GenerateStream', requestOf(side, settings), (messages) => update(side.key, (answer) => messages.reduce(grown, answer)), stop.signal);
-        update(side.key, (answer) => ({ ...answer, state: 'done' }));
+        update(side.key, (answer) => (answer.state === 'done' ? answer : { ...answer, state: 'failed', error: 'The answer broke off before its end.' }));
       } catch (cause) {
         if (!stop.signal.aborted) update(side.key, (answer) => ({ ...answer, state: 'failed', error: asRpcError(cause).message }));
       }

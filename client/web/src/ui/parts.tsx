@@ -108,7 +108,7 @@ export function Command({ text }: { text: string }) {
 }
 
 export function Id({ id }: { id: string }) {
-  return <span class="nowrap"><code>{id}</code><Copy text={id} label={`Copy ${id}`} /></span>;
+  return <span class="wrap-any"><code>{id}</code><Copy text={id} label={`Copy ${id}`} /></span>;
 }
 
 export function Empty({ icon, title, children }: { icon: IconName; title: string; children: ComponentChildren }) {
