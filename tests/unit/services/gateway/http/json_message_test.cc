@@ -22,7 +22,7 @@ TEST(JsonMessageTest, PrintsProtoNamesEnumNamesStringsForInt64AndDefaults) {
   EXPECT_EQ(json.at("id"), "file-1");
   EXPECT_EQ(json.at("bytes"), "1152921504606846976");
   EXPECT_EQ(json.at("filename"), "");
-  EXPECT_EQ(json.at("state"), v1::File::State_Name(file.state()));
+  EXPECT_EQ(json.at("state"), v1::FileState_Name(file.state()));
 }
 
 TEST(JsonMessageTest, RoundTrips) {
