@@ -37,10 +37,12 @@ export function eventsOf(job, now, { steps, total, every, ended }) {
   for (let step = 1; step <= steps; step++) {
     const evaluates = step % every === 0;
     const t = step / total;
-    add('metrics', '', { metrics: { ...metricsAt(step, total, random), ...(evaluates ? byLayer(t, random) : { lambda: [], branch_ratio: [] }) } });
+    const metrics = metricsAt(step, total, random);
+    add('metrics', '', { metrics: { ...metrics, lambda: [], branch_ratio: [] } });
     if (!evaluates) continue;
     const loss = 1.98 + 0.27 * Math.exp(-4 * t) + 0.004 * random.normal();
     add('eval_complete', `step ${step}: validation loss ${loss.toFixed(4)} over 8013 tokens, branch ratio ${(0.026 * t).toFixed(4)}`, { eval_complete: { step, valid_loss: loss, token_accuracy: 0.55, tokens: '8013', branch_ratio: 0.026 * t } });
+    add('metrics', '', { metrics: { ...metrics, ...byLayer(t, random) } }); // the trainer tells the update once more, with its layers
     add('checkpoint_save', `saved step-${step} (best so far)`, { checkpoint_save: { checkpoint: `step-${step}`, step, bytes: '214000000', is_best: true, verified: true } });
   }
   if (ended) {

@@ -37,6 +37,8 @@ interface Props {
 }
 
 const height = 200;
+// Updates are counted in whole numbers.
+const whole = Array.from({ length: 10 }, (_, power) => [1, 2, 5].map((n) => n * 10 ** power)).flat();
 
 // Lines over one axis. Drawn with four points a column of pixels at most, so that 100,000 points cost what a few thousand
 // do; drag to zoom in, double-click or the button to see all.
@@ -68,7 +70,7 @@ export function LineChart({ title, summary, lines, version, format, zoom, sync, 
       width, height, legend: { show: false },
       cursor: { sync: { key: sync }, drag: { x: true, y: false, setScale: false }, points: { size: 7 }, y: false },
       scales: { x: { time: false }, y: { auto: true } },
-      axes: [{ ...axis, values: (_, splits) => splits.map((value) => count(value)), space: 46, size: 30 },
+      axes: [{ ...axis, values: (_, splits) => splits.map((value) => count(value)), space: 46, size: 30, incrs: whole },
         { ...axis, size: 62, values: (_, splits) => splits.map((value) => format(value)) }],
       series: [{}, ...current.current.lines.map((line): uPlot.Series => ({
         label: line.label, stroke: colour(line.colour) + (line.faint ? '59' : ''), width: line.width ?? 1.6, spanGaps: true,

@@ -66,21 +66,27 @@ export class JobSeries {
   marks: Mark[] = [];
   version = 0; // changes with every change
 
-  private rewind(step: number) {
+  private cutPoints(step: number) {
     const keep = lowerBound(this.step.view(), step);
     for (const column of [this.step, this.train_loss, this.grad_norm, this.learning_rate, this.tokens_per_second, this.lambda_mean]) {
       column.truncate(keep);
     }
+    this.layers = this.layers.filter((row) => row.step < step);
+  }
+
+  private rewind(step: number) {
+    this.cutPoints(step);
     const keepEvals = lowerBound(this.eval_step.view(), step);
     for (const column of [this.eval_step, this.valid_loss, this.branch_ratio]) column.truncate(keepEvals);
-    this.layers = this.layers.filter((row) => row.step < step);
   }
 
   add(event: FineTuningEvent) {
     this.version++;
     if (event.metrics) {
       const m = event.metrics;
-      if (this.step.length > 0 && m.step <= this.step.last()) this.rewind(m.step);
+      // After an evaluation the trainer tells the same update once more, with its layers: that replaces the point alone.
+      if (this.step.length > 0 && m.step < this.step.last()) this.rewind(m.step);
+      else if (m.step === this.step.last()) this.cutPoints(m.step);
       this.step.push(m.step);
       this.train_loss.push(num(m.train_loss));
       this.grad_norm.push(num(m.grad_norm));

@@ -22,7 +22,9 @@ export function LoadBadge({ adapter }: { adapter: Adapter }) {
   const loaded = adapter.replicas.filter((replica) => replica.state === 'STATE_LOADED').length;
   const failed = adapter.replicas.some((replica) => replica.state === 'STATE_FAILED');
   if (failed) return <Badge tone="bad" icon="cross">could not be loaded</Badge>;
-  if (adapter.desired === 'DESIRED_DEVICE') return loaded === adapter.replicas.length && loaded > 0 ? <Badge tone="good" icon="check">in memory on {plural(loaded, 'worker')}</Badge> : <Badge tone="info" icon="clock">loading</Badge>;
+  // A first request loads it too, without anyone having asked that it stays.
+  if (loaded > 0 && loaded === adapter.replicas.length) return <Badge tone="good" icon="check">in memory on {plural(loaded, 'worker')}</Badge>;
+  if (adapter.desired === 'DESIRED_DEVICE') return <Badge tone="info" icon="clock">loading</Badge>;
   return <Badge icon="dot">not in memory</Badge>;
 }
 

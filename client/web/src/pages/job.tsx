@@ -66,11 +66,17 @@ function latest(whole: FineTuningJob | undefined, snapshot: FineTuningJob | unde
 // What the newest event says, which is later than any record.
 function withLatestStep(job: FineTuningJob | undefined, { series }: JobLive): FineTuningJob | undefined {
   const step = series.step.last();
-  if (!job?.progress || isTerminal(job.state) || !(step > job.progress.step)) return job;
+  if (job?.progress && isTerminal(job.state)) {
+    const { train_loss = finite(series.train_loss.last()), branch_ratio = job.branch_effect?.value } = job.progress;
+    return { ...job, progress: { ...job.progress, train_loss, branch_ratio } };
+  }
+  if (!job?.progress || !(step > job.progress.step)) return job;
   const percentage = (100 * step) / Math.max(1, job.progress.total_steps);
   const evaluated = series.eval_step.length > 0 ? { valid_loss: series.valid_loss.last(), branch_ratio: series.branch_ratio.last() } : {};
   return { ...job, progress: { ...job.progress, step, progress_percentage: percentage, train_loss: series.train_loss.last(), tokens_per_second: series.tokens_per_second.last(), ...evaluated } };
 }
+
+const finite = (value: number) => (Number.isFinite(value) ? value : undefined);
 
 function JobHead({ job, onChanged }: { job: FineTuningJob; onChanged: () => void }) {
   const { busy, run } = useAction();

@@ -31,6 +31,17 @@ describe('JobSeries', () => {
     series.add(evaluated(0, 3));
     expect(series.eval_step.length).toBe(1);
   });
+  it('keeps the evaluation when its update is told once more with its layers', () => {
+    const series = new JobSeries();
+    series.add(metrics(1));
+    series.add(metrics(2));
+    series.add(evaluated(2, 2.5));
+    series.add(metrics(2, { lambda: [0.3], branch_ratio: [0.01], lambda_mean: 0.3 }));
+    expect([...series.step.view()]).toEqual([1, 2]);
+    expect([...series.eval_step.view()]).toEqual([2]);
+    expect(series.lambda_mean.last()).toBe(0.3);
+    expect(series.layers).toHaveLength(1);
+  });
   it('has NaN where a layer has no branch', () => {
     const series = new JobSeries();
     series.add(metrics(4, { lambda: [0.1, 0.2], branch_ratio: ['NaN', 0.03] }));
