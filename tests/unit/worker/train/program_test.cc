@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -253,10 +254,18 @@ TEST_F(FramedTest, ReportsItsWayAndItsResult) {
   send_start(40);
   std::vector<std::string> types;
   int progress = 0, checkpoints = 0;
+  double percentage = 0, longest_left_s = 0, left_s = -1;
   bool ready = false;
   const auto result = this->result([&](const internal::TrainerReport& report) {
     ready |= report.has_ready();
     progress += report.has_progress();
+    if (report.progress().progress().total_steps() > 0) {
+      const auto& figures = report.progress().progress();
+      EXPECT_GE(figures.progress_percentage(), percentage);
+      percentage = figures.progress_percentage();
+      left_s = figures.estimated_remaining_seconds();
+      longest_left_s = std::max(longest_left_s, left_s);
+    }
     checkpoints += report.has_checkpoint();
     if (report.has_event()) {
       types.push_back(report.event().type());
@@ -267,6 +276,9 @@ TEST_F(FramedTest, ReportsItsWayAndItsResult) {
   });
   EXPECT_TRUE(ready);
   EXPECT_GT(progress, 0);
+  EXPECT_EQ(percentage, 100);
+  EXPECT_GT(longest_left_s, 0) << "an estimate while it runs";
+  EXPECT_EQ(left_s, 0);
   EXPECT_EQ(checkpoints, 2);
   for (const char* type :
        {"validation_complete", "head_selection_complete", "training_start", "metrics",
