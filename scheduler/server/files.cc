@@ -203,7 +203,12 @@ base::Result<v1::ListFilesResponse> Files::list(const auth::Principal& who,
                                                 const v1::ListFilesRequest& request) {
   DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kFilesRead));
   DEX_ASSIGN_OR_RETURN(const int wanted, page_size(request.page_size()));
-  DEX_ASSIGN_OR_RETURN(auto cursor, parse_page_token(request.page_token()));
+  const auto created_ms = [&](const std::string& id) -> base::Result<int64_t> {
+    DEX_RETURN_IF_ERROR(check_file_id(id));
+    DEX_ASSIGN_OR_RETURN(const auto record, files_.get(who.tenant(), id));
+    return record.created_ms;
+  };
+  DEX_ASSIGN_OR_RETURN(auto cursor, list_cursor(request.page_token(), request.after(), created_ms));
   v1::ListFilesResponse page;
   size_t bytes = 0;
   while (true) {
@@ -217,6 +222,8 @@ base::Result<v1::ListFilesResponse> Files::list(const auth::Principal& who,
       auto file = file_view(record);
       const bool any = request.state() == v1::FILE_STATE_UNSPECIFIED;
       if (!any && request.state() != file.state()) continue;
+      const bool any_purpose = request.purpose() == v1::FILE_PURPOSE_UNSPECIFIED;
+      if (!any_purpose && request.purpose() != file.purpose()) continue;
       bytes += file.ByteSizeLong();
       *page.add_files() = std::move(file);
     }

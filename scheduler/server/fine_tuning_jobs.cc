@@ -10,6 +10,7 @@
 #include "proto/worker_features.h"
 #include "scheduler/core/gate_tasks.h"
 #include "scheduler/core/presets.h"
+#include "scheduler/server/checkpoint_list.h"
 #include "scheduler/server/file_view.h"
 #include "scheduler/server/head_preview_view.h"
 #include "scheduler/server/job_id.h"
@@ -300,7 +301,12 @@ base::Result<v1::ListFineTuningJobsResponse> FineTuningJobs::list(
     const auth::Principal& who, const v1::ListFineTuningJobsRequest& request) {
   DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kJobsRead));
   DEX_ASSIGN_OR_RETURN(const int wanted, page_size(request.page_size()));
-  DEX_ASSIGN_OR_RETURN(auto cursor, parse_page_token(request.page_token()));
+  const auto created_ms = [&](const std::string& id) -> base::Result<int64_t> {
+    DEX_RETURN_IF_ERROR(check_job_id(id, "ftjob-", "job"));
+    DEX_ASSIGN_OR_RETURN(const auto record, parts_.jobs.get(who.tenant(), id));
+    return record.created_ms;
+  };
+  DEX_ASSIGN_OR_RETURN(auto cursor, list_cursor(request.page_token(), request.after(), created_ms));
   v1::ListFineTuningJobsResponse page;
   size_t bytes = 0;
   for (int looked_at = 0; looked_at < kMostLookedAt;) {
@@ -346,9 +352,17 @@ base::Result<v1::ListFineTuningEventsResponse> FineTuningJobs::events(
   DEX_RETURN_IF_ERROR(check_job_id(request.id(), "ftjob-", "job"));
   DEX_ASSIGN_OR_RETURN(const int wanted, page_size(request.page_size(), 100));
   if (request.after_sequence() < 0) return base::invalid_field("after_sequence", "must be ≥ 0");
+  if (request.before_sequence() < 0) return base::invalid_field("before_sequence", "must be ≥ 0");
+  const bool back = request.newest_first();
+  if (back && request.after_sequence() > 0)
+    return base::bad_field("CONFLICTING_FIELDS", "after_sequence", "does not go with newest_first");
+  if (!back && request.before_sequence() > 0)
+    return base::bad_field("UNUSED_FIELD", "before_sequence", "has no effect without newest_first");
   DEX_ASSIGN_OR_RETURN(const auto record, parts_.jobs.get(who.tenant(), request.id()));
-  DEX_ASSIGN_OR_RETURN(auto events, parts_.events.read(who.tenant(), record.id,
-                                                       request.after_sequence(), wanted + 1));
+  DEX_ASSIGN_OR_RETURN(
+      auto events,
+      back ? parts_.events.read_back(who.tenant(), record.id, request.before_sequence(), wanted + 1)
+           : parts_.events.read(who.tenant(), record.id, request.after_sequence(), wanted + 1));
   v1::ListFineTuningEventsResponse page;
   for (auto& event : events) {
     if (page.events_size() == wanted) {
@@ -358,6 +372,25 @@ base::Result<v1::ListFineTuningEventsResponse> FineTuningJobs::events(
     *page.add_events() = std::move(event);
   }
   return page;
+}
+
+base::Result<v1::ListFineTuningCheckpointsResponse> FineTuningJobs::checkpoints(
+    const auth::Principal& who, const v1::ListFineTuningCheckpointsRequest& request) {
+  DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kJobsRead));
+  if (request.job().empty()) return missing("job");
+  DEX_RETURN_IF_ERROR(check_job_id(request.job(), "ftjob-", "job"));
+  DEX_ASSIGN_OR_RETURN(const int wanted, page_size(request.page_size()));
+  DEX_ASSIGN_OR_RETURN(const auto record, parts_.jobs.get(who.tenant(), request.job()));
+  CheckpointList saved(record.id);
+  constexpr int kAtOnce = 1000;
+  for (int64_t after = 0;;) {
+    DEX_ASSIGN_OR_RETURN(const auto events,
+                         parts_.events.read(who.tenant(), record.id, after, kAtOnce));
+    for (const auto& event : events) saved.add(event);
+    if (static_cast<int>(events.size()) < kAtOnce) break;
+    after = events.back().sequence();
+  }
+  return saved.page(request.after(), wanted);
 }
 
 }  // namespace dex::server

@@ -69,6 +69,9 @@ class FineTuningJobs {
                                       const v1::EstimateFineTuningJobRequest& request);
   base::Result<v1::ListFineTuningEventsResponse> events(
       const auth::Principal& who, const v1::ListFineTuningEventsRequest& request);
+  // Reads all of the job's events, which may take a moment of the disk. INVALID_CURSOR.
+  base::Result<v1::ListFineTuningCheckpointsResponse> checkpoints(
+      const auth::Principal& who, const v1::ListFineTuningCheckpointsRequest& request);
 
   // What a job would be, and the job: what create, estimate and probes (memory_probes.h) share.
   struct Plan {

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <deque>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string_view>
 
 #include "scheduler/server/job_view.h"
@@ -95,6 +97,32 @@ base::Result<std::vector<v1::FineTuningEvent>> JobEvents::read(const std::string
     }
   }
   append_views(id, entries, events);
+  return events;
+}
+
+base::Result<std::vector<v1::FineTuningEvent>> JobEvents::read_back(const std::string& tenant,
+                                                                    const std::string& id,
+                                                                    int64_t before, int count) {
+  DEX_ASSIGN_OR_RETURN(const auto entries, jobs_.log_back(id, before, count));
+  std::vector<v1::FineTuningEvent> events;
+  append_views(id, entries, events);
+  if (static_cast<int>(events.size()) == count) return events;
+  // The log has no more: it is short, or what came earlier is in the archive.
+  DEX_ASSIGN_OR_RETURN(const auto job, jobs_.get(tenant, id));
+  if (job.archived == 0) return events;
+  std::deque<v1::FineTuningEvent> last;
+  for (int64_t after = 0;;) {
+    DEX_ASSIGN_OR_RETURN(auto page, read(tenant, id, after, kArchivePage));
+    const bool more = static_cast<int>(page.size()) == kArchivePage;
+    if (more) after = page.back().sequence();
+    for (auto& event : page) {
+      if (before > 0 && event.sequence() >= before) break;
+      last.push_back(std::move(event));
+      if (static_cast<int>(last.size()) > count) last.pop_front();
+    }
+    if (!more || (before > 0 && after >= before)) break;
+  }
+  events.assign(std::make_move_iterator(last.rbegin()), std::make_move_iterator(last.rend()));
   return events;
 }
 

@@ -26,6 +26,12 @@ class JobEvents {
                                                       const std::string& id, int64_t after,
                                                       int count);
 
+  // The other way round: those with sequence < before (0: all), newest first. Cheap for the newest,
+  // which the log has; what lies only in the archive is found by reading from its beginning.
+  base::Result<std::vector<v1::FineTuningEvent>> read_back(const std::string& tenant,
+                                                           const std::string& id, int64_t before,
+                                                           int count);
+
   // Writes to the archive what only the log has, one event a line of protobuf JSON, then lets the
   // store cut the log. May be repeated; of two processes that do it for one job at once, one must
   // wait (Retention's lock).

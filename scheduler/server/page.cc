@@ -31,4 +31,19 @@ base::Result<store::Cursor> parse_page_token(const std::string& token) {
   return cursor;
 }
 
+base::Result<store::Cursor> list_cursor(
+    const std::string& token, const std::string& after,
+    const std::function<base::Result<int64_t>(const std::string& id)>& created_ms) {
+  if (after.empty()) return parse_page_token(token);
+  if (!token.empty())
+    return base::bad_field("CONFLICTING_FIELDS", "after", "does not go with page_token");
+  const auto found = created_ms(after);
+  if (found.status().code() == base::Code::kNotFound) {
+    return base::bad_field("INVALID_CURSOR", "after",
+                           "names no item of this list: '" + after.substr(0, 64) + "'");
+  }
+  DEX_RETURN_IF_ERROR(found.status());
+  return store::Cursor{*found, after};
+}
+
 }  // namespace dex::server

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "scheduler/store/records.h"
@@ -21,5 +22,10 @@ base::Result<int> page_size(int32_t asked, int standard = 20);
 std::string page_token(int64_t created_ms, const std::string& id);
 // The way back; empty → from the start. INVALID_CURSOR for anything that page_token never made.
 base::Result<store::Cursor> parse_page_token(const std::string& token);
+// Where a list goes on: behind `token`, or behind the item whose id is `after`. `created_ms` looks
+// that one up; INVALID_CURSOR when it finds none, CONFLICTING_FIELDS for both.
+base::Result<store::Cursor> list_cursor(
+    const std::string& token, const std::string& after,
+    const std::function<base::Result<int64_t>(const std::string& id)>& created_ms);
 
 }  // namespace dex::server

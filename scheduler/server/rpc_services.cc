@@ -132,6 +132,13 @@ Unary* FineTuningRpc::ListFineTuningEvents(Context* ctx, const v1::ListFineTunin
                   [=, this](Call& call) { return jobs_.events(call.principal(), *in); });
 }
 
+Unary* FineTuningRpc::ListFineTuningCheckpoints(Context* ctx,
+                                                const v1::ListFineTuningCheckpointsRequest* in,
+                                                v1::ListFineTuningCheckpointsResponse* out) {
+  return rpc::run(room_, ctx, in, out,
+                  [=, this](Call& call) { return jobs_.checkpoints(call.principal(), *in); });
+}
+
 grpc::ServerWriteReactor<v1::WatchFineTuningJobResponse>* FineTuningRpc::WatchFineTuningJob(
     Context* ctx, const v1::WatchFineTuningJobRequest* in) {
   return watch_job<v1::WatchFineTuningJobResponse>(

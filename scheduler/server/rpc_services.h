@@ -56,6 +56,8 @@ class FineTuningRpc final : public v1::FineTuningService::CallbackService {
                              v1::DeleteFineTuningJobResponse* out) override;
   Unary* CreateCheckpoint(Context* ctx, const v1::CreateCheckpointRequest* in,
                           v1::Checkpoint* out) override;
+  Unary* ListFineTuningCheckpoints(Context* ctx, const v1::ListFineTuningCheckpointsRequest* in,
+                                   v1::ListFineTuningCheckpointsResponse* out) override;
   Unary* EstimateFineTuningJob(Context* ctx, const v1::EstimateFineTuningJobRequest* in,
                                v1::Estimate* out) override;
   Unary* PreviewHeadSelection(Context* ctx, const v1::PreviewHeadSelectionRequest* in,

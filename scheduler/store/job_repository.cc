@@ -113,6 +113,16 @@ base::Result<std::vector<LogEntry>> JobRepository::log(const std::string& id, in
   return entries;
 }
 
+base::Result<std::vector<LogEntry>> JobRepository::log_back(const std::string& id, int64_t before,
+                                                            int count) {
+  const std::string end = before > 0 ? "(" + std::to_string(before) + "-0" : "+";
+  DEX_ASSIGN_OR_RETURN(const Reply reply, store_.command({"XREVRANGE", store_.key("log:" + id), end,
+                                                          "-", "COUNT", std::to_string(count)}));
+  std::vector<LogEntry> entries;
+  for (const Reply& entry : reply.elements) entries.push_back(log_from(entry));
+  return entries;
+}
+
 base::Result<std::vector<std::pair<std::string, std::vector<LogEntry>>>> JobRepository::logs(
     const std::vector<LogPosition>& positions, int count) {
   std::vector<std::pair<std::string, std::vector<LogEntry>>> news;

@@ -121,6 +121,8 @@ class JobRepository {
 
   // Entries with sequence > after, oldest first. Ask only for a job that get() showed.
   base::Result<std::vector<LogEntry>> log(const std::string& id, int64_t after, int count);
+  // Entries with sequence < before (0: all), newest first.
+  base::Result<std::vector<LogEntry>> log_back(const std::string& id, int64_t before, int count);
   struct LogPosition {
     std::string id;
     int64_t after = 0;

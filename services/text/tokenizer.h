@@ -56,6 +56,8 @@ class Tokenizer {
   // Spaces that decode() takes off the front of a text (SentencePiece models: 1).
   int32_t strip_leading_spaces() const { return strip_leading_spaces_; }
 
+  // "pad_token" and the like, as the model's folder names them.
+  std::optional<int32_t> special_id(const std::string& name) const;
   std::optional<int32_t> bos_id() const { return special_id("bos_token"); }
   std::optional<int32_t> eos_id() const { return special_id("eos_token"); }
   // Ids that end a generation: eos and those of generation_config.json.
@@ -70,7 +72,6 @@ class Tokenizer {
   base::Status read_special_tokens(const ModelTextConfig& config);
   base::Result<Encoding> run(std::string_view text, bool add_special_tokens,
                              bool want_starts) const;
-  std::optional<int32_t> special_id(const std::string& name) const;
 
   DexTokenizer* handle_ = nullptr;
   int32_t vocab_size_ = 0;

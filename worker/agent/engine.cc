@@ -36,7 +36,8 @@ Engine::Engine(Options options, const base::Clock& clock, WorkerMetrics& worker_
       clock_(clock),
       worker_metrics_(worker_metrics),
       metrics_(metrics),
-      requests_(options_.most_requests, clock, metrics) {
+      requests_(options_.most_requests, clock, metrics),
+      texts_(options_.most_requests) {
   status_.set_base(options_.model.name);
   status_.set_state(iv1::EngineStatus::STATE_STARTING);
 }
@@ -62,6 +63,7 @@ void Engine::run(const std::stop_token& stop) {
     backoff_ms = std::min(backoff_ms * 2, options_.last_backoff_ms);
   }
   requests_.fail_all(base::unavailable("SERVER_DRAINING", "this worker stops"));
+  texts_.fail_all(base::unavailable("SERVER_DRAINING", "this worker stops"));
 }
 
 bool Engine::start_child() {
@@ -184,6 +186,15 @@ void Engine::take(const iv1::EngineReport& report) {
       status_.set_kv_usage_ratio(report.load().kv_usage_ratio());
       break;
     }
+    case iv1::EngineReport::kText: {
+      const auto& text = report.text();
+      if (text.has_error()) {
+        texts_.finish(text.request(), status_of(text.error()));
+      } else {
+        texts_.finish(text.request(), text);
+      }
+      break;
+    }
     case iv1::EngineReport::REPORT_NOT_SET:
       break;
   }
@@ -192,8 +203,10 @@ void Engine::take(const iv1::EngineReport& report) {
 void Engine::end_child(bool orderly) {
   // First of all nobody waits any longer.
   set_state(iv1::EngineStatus::STATE_DOWN);
-  requests_.fail_all(orderly ? base::unavailable("SERVER_DRAINING", "this worker stops")
-                             : lost(base()));
+  const base::Status why =
+      orderly ? base::unavailable("SERVER_DRAINING", "this worker stops") : lost(base());
+  requests_.fail_all(why);
+  texts_.fail_all(why);
   adapters_.engine_lost();
   {
     const std::lock_guard lock(mutex_);
@@ -217,12 +230,8 @@ std::optional<uint64_t> Engine::generate(const dex::v1::GenerateRequest& body,
                                          const std::string& reply_id,
                                          const iv1::DesiredAdapter& adapter,
                                          std::shared_ptr<ReplySink> sink) {
-  if (draining_) {
-    sink->fail(base::unavailable("SERVER_DRAINING", "this worker stops"));
-    return std::nullopt;
-  }
-  if (status().state() != iv1::EngineStatus::STATE_SERVING) {
-    sink->fail(base::unavailable("ENGINE_LOST", "the engine of " + base() + " is not ready yet"));
+  if (const base::Status now = ready(); !now.ok()) {
+    sink->fail(now);
     return std::nullopt;
   }
   const auto request = requests_.add(sink, adapter.id());
@@ -256,6 +265,26 @@ void Engine::send_generate(uint64_t request, const dex::v1::GenerateRequest& bod
   *generate.mutable_body() = body;
   generate.set_adapter(adapter);
   generate.set_id(reply_id);
+  send(command);
+}
+
+base::Status Engine::ready() const {
+  if (draining_) return base::unavailable("SERVER_DRAINING", "this worker stops");
+  if (status().state() == iv1::EngineStatus::STATE_SERVING) return {};
+  return base::unavailable("ENGINE_LOST", "the engine of " + base() + " is not ready yet");
+}
+
+void Engine::ask_text(iv1::EngineCommand::Text ask, TextTable::Answer answer) {
+  if (const base::Status now = ready(); !now.ok()) return answer(now);
+  const auto request = texts_.add(answer);
+  if (!request) {
+    return answer(
+        base::Status(base::Code::kResourceExhausted, "QUEUE_FULL",
+                     std::to_string(options_.most_requests) + " calls are open on this worker"));
+  }
+  iv1::EngineCommand command;
+  ask.set_request(*request);
+  *command.mutable_text() = std::move(ask);
   send(command);
 }
 
@@ -302,10 +331,11 @@ void Engine::send(const iv1::EngineCommand& command) {
   }
   // Without an engine there is nobody to tell: its requests have failed, and a fresh one gets the
   // whole list of adapters. A full queue means an engine that has not read for thousands of frames.
-  if (!queue) return;
-  if (!queue->try_push(command.SerializeAsString()) && command.has_generate()) {
-    requests_.fail(command.generate().request(), lost(base()));
-  }
+  // A call to the tokenizer that came between the two is told here.
+  if (!queue) return texts_.finish(command.text().request(), lost(base()));
+  if (queue->try_push(command.SerializeAsString())) return;
+  if (command.has_generate()) requests_.fail(command.generate().request(), lost(base()));
+  if (command.has_text()) texts_.finish(command.text().request(), lost(base()));
 }
 
 void Engine::send_all(const AdapterBook::Frames& frames) {

@@ -21,6 +21,7 @@
 #include "worker/agent/metrics.h"
 #include "worker/agent/model_list.h"
 #include "worker/agent/request_table.h"
+#include "worker/agent/text_table.h"
 
 namespace dex::agent {
 
@@ -60,6 +61,10 @@ class Engine {
   // The client is gone. The sink still gets its end.
   void cancel(uint64_t request);
 
+  // Asks the engine's tokenizer; its number in `ask` is set here. The answer comes on the engine's
+  // reader, or at once when there is no engine to ask.
+  void ask_text(iv1::EngineCommand::Text ask, TextTable::Answer answer);
+
   // The whole list of the scheduler for this base, with absolute paths.
   void set_desired(const std::vector<iv1::DesiredAdapter>& desired);
   // From now on new requests are refused with UNAVAILABLE SERVER_DRAINING.
@@ -83,6 +88,8 @@ class Engine {
   void end_child(bool orderly);
   void send(const iv1::EngineCommand& command);
   void send_all(const AdapterBook::Frames& frames);
+  // OK, or why no request can be taken now.
+  [[nodiscard]] base::Status ready() const;
   void send_generate(uint64_t request, const dex::v1::GenerateRequest& body,
                      const std::string& reply_id, const std::string& adapter,
                      const base::Status& adapter_ready);
@@ -94,6 +101,7 @@ class Engine {
   InferenceMetrics& metrics_;
   AdapterBook adapters_;
   RequestTable requests_;
+  TextTable texts_;
   std::atomic<bool> draining_ = false;
   std::atomic<bool> broken_ = false;
   bool served_ = false;  // of run()'s thread

@@ -109,7 +109,8 @@ InferenceService::InferenceService(rpc::Room& room, EngineSet& engines, const Da
                                    base::UlidGenerator& ids)
     : room_(room), engines_(engines), paths_(paths), ids_(ids) {}
 
-base::Result<InferenceService::Target> InferenceService::target(const GenerateRequest& request,
+template <typename Request>
+base::Result<InferenceService::Target> InferenceService::target(const Request& request,
                                                                 const rpc::Call& call) const {
   Target target;
   std::string base = call.header(rpc::kRoutedBaseHeader).value_or("");
@@ -173,6 +174,53 @@ grpc::ServerWriteReactor<GenerateStreamResponse>* InferenceService::GenerateStre
                   std::make_shared<StreamSink>(std::move(stream)), stop);
       },
       std::move(options));
+}
+
+template <typename Request, typename Reply, typename Ask, typename Take>
+grpc::ServerUnaryReactor* InferenceService::ask_text(grpc::CallbackServerContext* context,
+                                                     const Request* in, Reply* out, Ask ask,
+                                                     Take take) {
+  using Pending = rpc::Pending<Reply>;
+  return rpc::run_async(
+      room_, context, in, out,
+      [this, ask, take](std::shared_ptr<Pending> pending, const Request& request) {
+        const auto target = this->target(request, pending->call());
+        if (!target.ok()) return pending->answer(target.status());
+        iv1::EngineCommand::Text command;
+        ask(request, command);
+        target->engine->ask_text(std::move(command),
+                                 [pending, take](base::Result<TextTable::Report> report) {
+                                   if (!report.ok()) return pending->answer(report.status());
+                                   pending->answer(take(*report));
+                                 });
+      });
+}
+
+grpc::ServerUnaryReactor* InferenceService::Tokenize(grpc::CallbackServerContext* context,
+                                                     const dex::v1::TokenizeRequest* in,
+                                                     dex::v1::TokenizeResponse* out) {
+  return ask_text(
+      context, in, out,
+      [](const auto& request, auto& command) { *command.mutable_tokenize() = request; },
+      [](const TextTable::Report& report) { return report.tokenize(); });
+}
+
+grpc::ServerUnaryReactor* InferenceService::Detokenize(grpc::CallbackServerContext* context,
+                                                       const dex::v1::DetokenizeRequest* in,
+                                                       dex::v1::DetokenizeResponse* out) {
+  return ask_text(
+      context, in, out,
+      [](const auto& request, auto& command) { *command.mutable_detokenize() = request; },
+      [](const TextTable::Report& report) { return report.detokenize(); });
+}
+
+grpc::ServerUnaryReactor* InferenceService::GetTokenizerInfo(
+    grpc::CallbackServerContext* context, const dex::v1::GetTokenizerInfoRequest* in,
+    dex::v1::TokenizerInfo* out) {
+  return ask_text(
+      context, in, out,
+      [](const auto& request, auto& command) { *command.mutable_info() = request; },
+      [](const TextTable::Report& report) { return report.info(); });
 }
 
 }  // namespace dex::agent

@@ -25,6 +25,15 @@ class InferenceService final : public dex::v1::InferenceService::CallbackService
                                      dex::v1::GenerateResponse* out) override;
   grpc::ServerWriteReactor<dex::v1::GenerateStreamResponse>* GenerateStream(
       grpc::CallbackServerContext* context, const dex::v1::GenerateRequest* in) override;
+  grpc::ServerUnaryReactor* Tokenize(grpc::CallbackServerContext* context,
+                                     const dex::v1::TokenizeRequest* in,
+                                     dex::v1::TokenizeResponse* out) override;
+  grpc::ServerUnaryReactor* Detokenize(grpc::CallbackServerContext* context,
+                                       const dex::v1::DetokenizeRequest* in,
+                                       dex::v1::DetokenizeResponse* out) override;
+  grpc::ServerUnaryReactor* GetTokenizerInfo(grpc::CallbackServerContext* context,
+                                             const dex::v1::GetTokenizerInfoRequest* in,
+                                             dex::v1::TokenizerInfo* out) override;
 
  private:
   // Whose engine answers, with which adapter (id empty: the base).
@@ -32,7 +41,14 @@ class InferenceService final : public dex::v1::InferenceService::CallbackService
     Engine* engine = nullptr;
     iv1::DesiredAdapter adapter;
   };
-  base::Result<Target> target(const dex::v1::GenerateRequest& request, const rpc::Call& call) const;
+  // `Request` has model and adapter.
+  template <typename Request>
+  base::Result<Target> target(const Request& request, const rpc::Call& call) const;
+  // One call to the tokenizer of the model that the request names: `ask` puts the request into the
+  // frame, `take` the reply out of it.
+  template <typename Request, typename Reply, typename Ask, typename Take>
+  grpc::ServerUnaryReactor* ask_text(grpc::CallbackServerContext* context, const Request* in,
+                                     Reply* out, Ask ask, Take take);
 
   rpc::Room& room_;
   EngineSet& engines_;

@@ -17,6 +17,7 @@
 #include "worker/serve/engine.h"
 #include "worker/serve/lambda_scale.h"
 #include "worker/serve/serving_model.h"
+#include "worker/serve/text_calls.h"
 #include "worker/serve/wire.h"
 
 namespace dex::serve {
@@ -224,6 +225,8 @@ class Server {
     switch (command.command_case()) {
       case EngineCommand::kGenerate:
         return generate(command.generate());
+      case EngineCommand::kText:
+        return answer_text(command.text());
       case EngineCommand::kCancel:
         return cancel(command.cancel().request());
       case EngineCommand::kSetAdapter:
@@ -259,6 +262,12 @@ class Server {
     if (waits_for_apart(in)) return defer(in);
     if (const base::Status refused = start_request(in); !refused.ok())
       refuse(in.request(), refused);
+  }
+
+  void answer_text(const EngineCommand::Text& in) {
+    EngineReport report;
+    serve::answer_text(in, text_, engine_->limits(), *report.mutable_text());
+    outgoing_.push(report);
   }
 
   void cancel(uint64_t request) {

@@ -139,6 +139,14 @@ std::vector<std::string> Router::methods(const std::vector<std::string>& segment
   return known.empty() ? known : offered(std::move(known));
 }
 
+std::vector<const Router::Route*> Router::routes() const {
+  std::vector<const Route*> all;
+  for (const Entry& entry : entries_) {
+    for (const auto& [_, route] : entry.by_method) all.push_back(&route);
+  }
+  return all;
+}
+
 Router::Match Router::find(std::string_view method,
                            const std::vector<std::string>& segments) const {
   const std::string_view asked = method == "HEAD" ? "GET" : method;

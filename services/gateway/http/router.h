@@ -65,6 +65,8 @@ class Router {
   [[nodiscard]] Match find(std::string_view method, const std::vector<std::string>& segments) const;
   // The methods that the path knows, for preflights; empty: no such path.
   [[nodiscard]] std::vector<std::string> methods(const std::vector<std::string>& segments) const;
+  // Every route but the fallback; they live as long as nothing is added.
+  [[nodiscard]] std::vector<const Route*> routes() const;
 
  private:
   struct Entry {

@@ -1,8 +1,9 @@
 #include "services/gateway/proxy/inference_call.h"
 
+#include <google/protobuf/descriptor.h>
 #include <grpcpp/support/proto_buffer_reader.h>
 
-#include "dex/v1/inference.pb.h"
+#include "services/gateway/proxy/public_services.h"
 #include "services/rpc/headers.h"
 #include "services/rpc/room.h"
 #include "services/rpc/status.h"
@@ -21,6 +22,11 @@ bool lost(const grpc::Status& status) {
   if (!rpc::has_error_info(status)) return true;  // no connection, or it broke
   const std::string reason = rpc::from_grpc(status).reason();
   return reason == "ENGINE_LOST" || reason == "SERVER_DRAINING" || reason == "NO_WORKER";
+}
+
+std::string text_of(const google::protobuf::Message& message, const char* name) {
+  const auto* field = message.GetDescriptor()->FindFieldByName(name);
+  return field == nullptr ? "" : message.GetReflection()->GetString(message, field);
 }
 
 base::Status no_routes_yet() {
@@ -55,15 +61,17 @@ void InferenceCall::OnReadDone(bool ok) {
   if (!status.ok()) refuse(std::move(status));
 }
 
+// Every request of InferenceService names what shall answer by `model` and `adapter`.
 base::Status InferenceCall::read() {
-  v1::GenerateRequest request;
+  const auto request = new_request(method_);
   grpc::ProtoBufferReader reader(&request_);
-  if (!reader.status().ok() || !request.ParseFromZeroCopyStream(&reader)) {
+  if (!request || !reader.status().ok() || !request->ParseFromZeroCopyStream(&reader)) {
+    const std::string type = request ? request->GetTypeName() : "request of " + method_;
     return base::invalid_argument("INVALID_FIELD",
-                                  "the request is not a dex.v1.GenerateRequest in protobuf form");
+                                  "the request is not a " + type + " in protobuf form");
   }
-  model_ = request.model();
-  adapter_ = request.adapter();
+  model_ = text_of(*request, "model");
+  adapter_ = text_of(*request, "adapter");
   return {};
 }
 

@@ -59,6 +59,15 @@ bool is_known(std::string_view path) {
   return method_at(path) != nullptr;
 }
 
+std::unique_ptr<google::protobuf::Message> new_request(std::string_view path) {
+  const auto* method = method_at(path);
+  if (method == nullptr) return nullptr;
+  auto* factory = google::protobuf::MessageFactory::generated_factory();
+  const auto* prototype = factory->GetPrototype(method->input_type());
+  return std::unique_ptr<google::protobuf::Message>(prototype == nullptr ? nullptr
+                                                                         : prototype->New());
+}
+
 bool is_unary(std::string_view path) {
   const auto* method = method_at(path);
   return method != nullptr && !method->client_streaming() && !method->server_streaming();

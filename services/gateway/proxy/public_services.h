@@ -1,5 +1,8 @@
 #pragma once
 
+#include <google/protobuf/message.h>
+
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +20,9 @@ bool is_public(std::string_view service);
 
 // Whether the path names a method of the linked .proto files.
 bool is_known(std::string_view path);
+
+// An empty request of the method that the path names; null if it is not known.
+std::unique_ptr<google::protobuf::Message> new_request(std::string_view path);
 
 // Whether the path names a method known to be unary. Methods that only a newer scheduler knows
 // count as streams.

@@ -131,6 +131,7 @@ std::vector<TenantRow> tenant_rows() {
       {"FineTuningService.ListFineTuningJobs", "", Meets::kInAList, Code::kOk, "$ended"},
       {"FineTuningService.GetFineTuningJob", R"(id: "$ended")"},
       {"FineTuningService.ListFineTuningEvents", R"(id: "$ended")"},
+      {"FineTuningService.ListFineTuningCheckpoints", R"(job: "$ended")"},
       {"FineTuningService.WatchFineTuningJob", R"(id: "$ended")"},
       {"FineTuningService.UpdateFineTuningJob", R"(id: "$running" display_name: "hers")"},
       {"FineTuningService.PauseFineTuningJob", R"(id: "$running")"},
