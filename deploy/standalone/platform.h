@@ -27,7 +27,7 @@ struct PlatformOptions {
   uint16_t grpc_port = 50051;         // 0: any free one
   uint16_t http_port = 8080;          // 0: any free one
   uint32_t threads = 0;               // of a trainer, of an engine; 0: all cores
-  std::string serve_dtype;            // of the engine: bf16, f32, int8; empty: as stored
+  std::string serve_dtype;            // of the engine: bf16, f32, int8, int4; empty: as stored
   int64_t start_limit_ms = 180'000;   // for one process to become ready
   int64_t beat_ms = 5'000;            // of the worker; 0: what the scheduler tells it
   int64_t stop_grace_ms = 300'000;    // for a trainer's last checkpoint

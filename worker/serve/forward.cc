@@ -231,10 +231,19 @@ void Forward::prepare(const float* in, int64_t columns) {
   in_ = in;
   in_columns_ = columns;
   if (kernel_ == Kernel::kFew) return;
+  // Room for pack(), since jobs point into it.
+  const int64_t size = packed_tiles() * kTileRows * columns;
+  if (static_cast<int64_t>(packed_.size()) < size) packed_.resize(size);
+}
+
+int64_t Forward::packed_tiles() const {
   const Group& last = groups_.back();
-  const int64_t tiles = (last.packed + round_up(last.end - last.begin, kTileRows)) / kTileRows;
-  if (static_cast<int64_t>(packed_.size()) < tiles * kTileRows * columns)
-    packed_.resize(tiles * kTileRows * columns);
+  return (last.packed + round_up(last.end - last.begin, kTileRows)) / kTileRows;
+}
+
+void Forward::pack() {
+  const int64_t tiles = packed_tiles(), columns = in_columns_;
+  const float* in = in_;
   threads_.run(static_cast<int>(tiles), [&](int tile, int) {
     const auto group = std::ranges::find_if(groups_.rbegin(), groups_.rend(), [&](const Group& g) {
       return g.packed <= tile * kTileRows;
@@ -243,6 +252,21 @@ void Forward::prepare(const float* in, int64_t columns) {
     kernels::pack_rows(in + group->begin * columns, columns, group->end - group->begin, columns,
                        local, local + 1, packed_.data() + group->packed * columns);
   });
+}
+
+void Forward::quantize() {
+  const int64_t groups = kernels::int4_groups(in_columns_);
+  const auto rows = static_cast<int>(groups_.back().end);
+  if (static_cast<int64_t>(quantized_.size()) < rows * groups) quantized_.resize(rows * groups);
+  const auto one = [&](int row, int) {
+    kernels::quantize_activations(in_ + row * in_columns_, in_columns_,
+                                  quantized_.data() + row * groups);
+  };
+  if (rows >= kRowsWorthSharing) {
+    threads_.run(rows, one);
+  } else {
+    for (int row = 0; row < rows; ++row) one(row, 0);
+  }
 }
 
 void Forward::add(const WeightView& weight, const WeightView& bias, float* out, Store store) {
@@ -277,6 +301,11 @@ void Forward::add_job(int64_t begin, int64_t end, int64_t packed, const WeightVi
 }
 
 void Forward::multiply() {
+  const auto in_four_bits = [](const Job& job) {
+    return job.weight->number == kernels::Number::kInt4;
+  };
+  if (std::ranges::any_of(jobs_, in_four_bits)) quantize();
+  if (kernel_ == Kernel::kMany && !std::ranges::all_of(jobs_, in_four_bits)) pack();
   run_jobs(jobs_);
   if (!after_.empty()) run_jobs(after_);
 }
@@ -309,7 +338,11 @@ void Forward::product(const Job& job, const WeightView& weight, const WeightView
                       Store store, int64_t begin, int64_t end, int thread) {
   const int64_t stride = weight.rows, rows = job.end - job.begin;
   float* y = out + job.begin * stride;
-  if (job.kernel == Kernel::kFew) {
+  if (weight.number == kernels::Number::kInt4) {
+    const int64_t groups = kernels::int4_groups(weight.columns);
+    kernels::linear_int4(quantized_.data() + job.begin * groups, rows, weight, begin, end, y,
+                         stride, store);
+  } else if (job.kernel == Kernel::kFew) {
     kernels::linear_few(job.in, weight.columns, rows, weight, begin, end, y, stride, store);
   } else {
     kernels::linear_many(job.in, rows, weight, begin, end, y, stride, store,

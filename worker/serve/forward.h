@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "worker/kernels/linear.h"
+#include "worker/kernels/linear_int4.h"
 #include "worker/kernels/paged_attention.h"
 #include "worker/kernels/thread_pool.h"
 #include "worker/serve/activation_extremes.h"
@@ -84,7 +85,7 @@ class Forward {
     const WeightView* weight;
     const WeightView* bias;
     int64_t begin, end;
-    const float* in;  // row `begin`, or its tiles
+    const float* in;  // row `begin`, or its tiles; of weights in four bits quantized_ is read
     float* out;       // row 0
     kernels::Store store;
     Kernel kernel;
@@ -97,6 +98,9 @@ class Forward {
   void begin_branches(std::span<const Segment> segments);
   void normalise(const WeightView& weight);
   void prepare(const float* in, int64_t columns);  // the input of the next products
+  [[nodiscard]] int64_t packed_tiles() const;
+  void pack();      // … as linear_many reads it
+  void quantize();  // … as linear_int4 reads it
   void add(const WeightView& weight, const WeightView& bias, float* out, kernels::Store store);
   void add_changed(int64_t layer, WeightView LayerView::*weight, WeightView LayerOverride::*change,
                    WeightView LayerView::*bias, WeightView LayerOverride::*bias_change, float* out,
@@ -166,8 +170,9 @@ class Forward {
     int64_t begin, end;
   };
   std::vector<Slice> slices_;
-  const float* in_ = nullptr;  // what prepare() was given, or packed_
+  const float* in_ = nullptr;  // what prepare() was given
   int64_t in_columns_ = 0;
+  std::vector<kernels::Int8Group> quantized_;  // its rows, where weights are in four bits
   std::vector<float> x_, normed_, q_, k_, v_, o_, gate_, up_, packed_;
   // Of a differential model: each map's result, [rows, query_heads, d] or DiffLlama's [rows, H,
   // 2d]; X·W_λᵀ of V2, [rows, H].

@@ -10,6 +10,7 @@
 
 #include "services/base/files.h"
 #include "services/base/sha256.h"
+#include "worker/kernels/linear_int4.h"
 #include "worker/kernels/quantize.h"
 #include "worker/kernels/rope.h"
 #include "worker/model/adapter.h"
@@ -17,6 +18,7 @@
 #include "worker/model/fold.h"
 #include "worker/model/rope_frequencies.h"
 #include "worker/model/weights.h"
+#include "worker/serve/weight_arena.h"
 
 namespace dex::serve {
 namespace {
@@ -25,14 +27,15 @@ using kernels::Number;
 
 // What a weight becomes for the kernels: as stored (types that they do not read are widened), fp32
 // rounded to bf16, or quantised.
-enum class Keep { kAsStored, kBf16, kInt8 };
+enum class Keep { kAsStored, kBf16, kInt8, kInt4 };
 
 // Keeps tensors alive and gives views of them in a type that the kernels read.
 class Storage {
  public:
   WeightView view(const at::Tensor& tensor, Keep keep) {
     if (!tensor.defined()) return {};
-    if (keep == Keep::kInt8) return quantized(tensor);
+    if (keep == Keep::kInt8) return int8_view(tensor);
+    if (keep == Keep::kInt4) return int4_view(tensor);
     at::Tensor kept = tensor.contiguous();
     if (kept.scalar_type() != at::kFloat && kept.scalar_type() != at::kBFloat16)
       kept = kept.to(at::kFloat);
@@ -48,34 +51,55 @@ class Storage {
   [[nodiscard]] int64_t bytes() const { return bytes_; }
 
  private:
-  // Some rows at a time: widening a head of a large vocabulary at once would double the peak.
-  WeightView quantized(const at::Tensor& tensor) {
+  // body(fp32 weights, first row, rows), some rows at a time: widening a head of a large vocabulary
+  // at once would double the peak. A multiple of a block's outputs.
+  template <typename Body>
+  static void for_rows(const at::Tensor& tensor, Body&& body) {
     constexpr int64_t kRows = 4096;
-    const int64_t rows = tensor.size(0), columns = tensor.size(1);
-    at::Tensor q = at::empty({rows, columns}, at::kChar), scales = at::empty({rows}, at::kFloat);
-    for (int64_t n = 0; n < rows; n += kRows) {
-      const int64_t count = std::min(kRows, rows - n);
+    static_assert(kRows % kernels::kInt4Outputs == 0);
+    for (int64_t n = 0; n < tensor.size(0); n += kRows) {
+      const int64_t count = std::min(kRows, tensor.size(0) - n);
       const at::Tensor part = tensor.narrow(0, n, count).to(at::kFloat).contiguous();
-      kernels::quantize_rows(part.const_data_ptr<float>(), count, columns,
-                             q.mutable_data_ptr<int8_t>() + n * columns,
-                             scales.mutable_data_ptr<float>() + n);
+      body(part.const_data_ptr<float>(), n, count);
     }
-    const WeightView view{q.const_data_ptr(), Number::kInt8, rows, columns,
-                          scales.const_data_ptr<float>()};
-    bytes_ += static_cast<int64_t>(q.nbytes() + scales.nbytes());
-    tensors_.push_back(std::move(q));
-    tensors_.push_back(std::move(scales));
-    return view;
+  }
+
+  WeightView int8_view(const at::Tensor& tensor) {
+    const int64_t rows = tensor.size(0), columns = tensor.size(1);
+    auto* q = arena_.take_array<int8_t>(rows * columns);
+    auto* scales = arena_.take_array<float>(rows);
+    for_rows(tensor, [&](const float* w, int64_t first, int64_t count) {
+      kernels::quantize_rows(w, count, columns, q + first * columns, scales + first);
+    });
+    bytes_ += rows * columns + rows * static_cast<int64_t>(sizeof(float));
+    return {q, Number::kInt8, rows, columns, scales};
+  }
+
+  WeightView int4_view(const at::Tensor& tensor) {
+    const int64_t rows = tensor.size(0), columns = tensor.size(1);
+    const int64_t groups = kernels::int4_groups(columns), all = kernels::int4_blocks(rows, columns);
+    auto* blocks = arena_.take_array<kernels::Int4Block>(all);
+    for_rows(tensor, [&](const float* w, int64_t first, int64_t count) {
+      kernels::quantize_int4(w, count, columns, blocks + first / kernels::kInt4Outputs * groups);
+    });
+    bytes_ += all * static_cast<int64_t>(sizeof(kernels::Int4Block));
+    return {blocks, Number::kInt4, rows, columns};
   }
 
   std::vector<at::Tensor> tensors_;
+  WeightArena arena_;
   int64_t bytes_ = 0;
 };
 
 // How the model keeps the weights of linears.
 Keep keep_linears(const ServingModel& model) {
-  if (model.int8) return Keep::kInt8;
+  if (model.quantized) return *model.quantized == Number::kInt4 ? Keep::kInt4 : Keep::kInt8;
   return model.number == Number::kBf16 ? Keep::kBf16 : Keep::kAsStored;
+}
+
+// The same of a head or a bottleneck adapter: products of few weights that much depends on.
+Keep keep_small(Keep linears) {
+  return linears == Keep::kInt4 ? Keep::kInt8 : linears;
 }
 
 // The tensors that folding reads; at::Tensor copies share their bytes.
@@ -171,8 +195,8 @@ void view_added(const model::LayerAdaptation& layer, bool folded, Keep keep, Sto
     if (!term.defined() || (linear == model::Linear::kO && folded)) continue;
     views.lora[static_cast<size_t>(linear)] = view_term(term, storage);
   }
-  views.attention_adapter = view_bottleneck(layer.attention_adapter, storage, keep);
-  views.mlp_adapter = view_bottleneck(layer.mlp_adapter, storage, keep);
+  views.attention_adapter = view_bottleneck(layer.attention_adapter, storage, keep_small(keep));
+  views.mlp_adapter = view_bottleneck(layer.mlp_adapter, storage, keep_small(keep));
 }
 
 // W_O with the branch inside where `folded`, else as trained. Nothing to fold and nothing replaced:
@@ -257,11 +281,12 @@ Dtype parse_dtype(const std::string& text) {
   if (text == "bf16") return Dtype::kBf16;
   if (text == "f32") return Dtype::kF32;
   if (text == "int8") return Dtype::kInt8;
-  throw std::runtime_error("[serve] dtype must be bf16, f32 or int8, got " + text);
+  if (text == "int4") return Dtype::kInt4;
+  throw std::runtime_error("[serve] dtype must be bf16, f32, int8 or int4, got " + text);
 }
 
 const char* dtype_name(const ServingModel& model) {
-  if (model.int8) return "int8";
+  if (model.quantized) return *model.quantized == Number::kInt4 ? "int4" : "int8";
   return model.number == Number::kF32 ? "f32" : "bf16";
 }
 
@@ -277,16 +302,17 @@ std::shared_ptr<const ServingModel> load_serving_model(const std::filesystem::pa
   storage->weights = model::load_weights(dir, model->config, {.refuse_non_finite = true});
   const model::Weights& w = storage->weights;
   const bool stored_f32 = w.layers.at(0).q.scalar_type() != at::kBFloat16;
-  const bool as_stored = dtype == Dtype::kAsStored || dtype == Dtype::kInt8;
+  if (dtype == Dtype::kInt8) model->quantized = Number::kInt8;
+  if (dtype == Dtype::kInt4) model->quantized = Number::kInt4;
+  const bool as_stored = dtype == Dtype::kAsStored || model->quantized;
   const bool f32 = dtype == Dtype::kF32 || (as_stored && stored_f32);
   model->number = f32 ? Number::kF32 : Number::kBf16;
-  model->int8 = dtype == Dtype::kInt8;
   const Keep rounded = f32 ? Keep::kAsStored : Keep::kBf16, linears = keep_linears(*model);
   model->embed = storage->views.view(w.embed, rounded);
-  // A tied head is read as a linear by every token and as rows by few: in eight bits it is a second
+  // A tied head is read as a linear by every token and as rows by few: quantised it is a second
   // copy, which pays.
-  const bool shared = w.lm_head.is_same(w.embed) && !model->int8;
-  model->lm_head = shared ? model->embed : storage->views.view(w.lm_head, linears);
+  const bool shared = w.lm_head.is_same(w.embed) && !model->quantized;
+  model->lm_head = shared ? model->embed : storage->views.view(w.lm_head, keep_small(linears));
   model->norm = storage->views.view(w.norm, Keep::kAsStored);
   for (size_t i = 0; i < w.layers.size(); ++i) {
     model->layers.push_back(view_layer(w.layers[i], storage->views, linears, rounded));
