@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <future>
 #include <stdexcept>
 #include <utility>
 
@@ -298,6 +299,9 @@ std::shared_ptr<const ServingModel> load_serving_model(const std::filesystem::pa
   model->config = model::load_config(dir);
   model->config.max_position_embeddings =
       std::max(model->config.max_position_embeddings, positions);
+  // Hashing takes as long as everything else here together, so another core does it meanwhile.
+  std::future<std::string> hash =
+      std::async(std::launch::async, [&dir] { return model::base_weights_sha256(dir); });
   auto storage = std::make_shared<ModelStorage>();
   storage->weights = model::load_weights(dir, model->config, {.refuse_non_finite = true});
   const model::Weights& w = storage->weights;
@@ -324,7 +328,7 @@ std::shared_ptr<const ServingModel> load_serving_model(const std::filesystem::pa
   model->cos = copy(cos);
   model->sin = copy(sin);
   // Adapters are held against this hash: it must be that of the bytes which answer.
-  model->weights_sha256 = model::base_weights_sha256(dir);
+  model->weights_sha256 = hash.get();
   if (!weights_sha256.empty() && model->weights_sha256 != weights_sha256) {
     throw std::runtime_error("[serve] the weights in " + dir.string() + " have SHA-256 " +
                              model->weights_sha256 + ", the model list says " + weights_sha256 +

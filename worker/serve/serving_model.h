@@ -65,9 +65,9 @@ const char* dtype_name(const ServingModel& model);
 // channel (kernels/quantize.h); all else, W_λ of a second map too, is as stored. With kInt4 the
 // linears are in four bits (kernels/linear_int4.h) and the head in eight: it is a fifth of
 // SmolLM2's weights, four bits would make a step 12 % shorter and lose more than all linears
-// together. Reads every byte for their hash (0.2 s for 270 MB); throws "[serve] …" when that is not
-// `weights_sha256` (empty: any), else as model::load_weights does. `positions` above what the model
-// was trained for extrapolates: its config then says so many.
+// together. Reads every byte for their hash (0.2 s for 270 MB, in a thread of its own); throws
+// "[serve] …" when that is not `weights_sha256` (empty: any), else as model::load_weights does.
+// `positions` above what the model was trained for extrapolates: its config then says so many.
 std::shared_ptr<const ServingModel> load_serving_model(const std::filesystem::path& dir,
                                                        Dtype dtype,
                                                        const std::string& weights_sha256 = {},
