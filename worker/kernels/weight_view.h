@@ -14,7 +14,7 @@ enum class Number { kF32, kBf16, kInt8, kInt4 };
 }
 
 // A Linear weight as it lies in memory, often in a mapped file: [rows, columns], row by row,
-// aligned to its number; of kInt4 the blocks of linear_int4.h. Borrows the bytes.
+// aligned to its number, or in panels; of kInt4 the blocks of linear_int4.h. Borrows the bytes.
 struct WeightView {
   const void* data = nullptr;
   Number number = Number::kF32;
@@ -22,6 +22,7 @@ struct WeightView {
   int64_t columns = 0;  // inputs
   // kInt8: [rows], w[n, k] = scales[n]·q[n, k] (quantize.h). Borrowed too.
   const float* scales = nullptr;
+  bool panels = false;  // in the order of linear_panels.h instead of row by row
 };
 
 // A linear without a bias. One object, since jobs hold pointers to their views.
