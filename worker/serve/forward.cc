@@ -17,7 +17,7 @@ using model::Linear;
 
 // Below this a region costs more than it gains.
 constexpr int64_t kRowsWorthSharing = 8;
-// Outputs of a slice: a multiple of every block that the kernels work in.
+// Outputs of a slice: a multiple of every block that the kernels work in, but for panels.
 constexpr int64_t kSliceOutputs = 48;
 
 int64_t round_up(int64_t value, int64_t to) {
@@ -51,7 +51,8 @@ Forward::Forward(const ServingModel& model, KvPool& pool, kernels::ThreadPool& t
   v_.resize(max_rows * value_width);
   for (auto* buffer : {&gate_, &up_}) buffer->resize(max_rows * config_.intermediate_size);
   for (int i = 0; i < threads.threads(); ++i) {
-    scratch_.emplace_back(kernels::linear_scratch(widest));
+    scratch_.emplace_back(
+        std::max(kernels::linear_scratch(widest), kernels::panel_scratch(widest)));
     attention_.emplace_back(pool.layout());
   }
   largest_logits_.resize(static_cast<size_t>(threads.threads()));
@@ -305,7 +306,10 @@ void Forward::multiply() {
     return job.weight->number == kernels::Number::kInt4;
   };
   if (std::ranges::any_of(jobs_, in_four_bits)) quantize();
-  if (kernel_ == Kernel::kMany && !std::ranges::all_of(jobs_, in_four_bits)) pack();
+  const auto in_tiles = [&](const Job& job) {
+    return job.kernel == Kernel::kMany && !in_four_bits(job) && !job.weight->panels;
+  };
+  if (std::ranges::any_of(jobs_, in_tiles)) pack();
   run_jobs(jobs_);
   if (!after_.empty()) run_jobs(after_);
 }
@@ -315,7 +319,8 @@ void Forward::run_jobs(const std::vector<Job>& jobs) {
   const int64_t parts = threads_.threads() == 1 ? 1 : threads_.threads() * 4;
   for (const Job& job : jobs) {
     const int64_t outputs = job.weight->rows;
-    const int64_t step = round_up((outputs + parts - 1) / parts, kSliceOutputs);
+    const int64_t block = job.weight->panels ? kernels::kPanelOutputs : kSliceOutputs;
+    const int64_t step = round_up((outputs + parts - 1) / parts, block);
     for (int64_t n = 0; n < outputs; n += step)
       slices_.push_back({&job, n, std::min(outputs, n + step)});
   }
@@ -342,6 +347,10 @@ void Forward::product(const Job& job, const WeightView& weight, const WeightView
     const int64_t groups = kernels::int4_groups(weight.columns);
     kernels::linear_int4(quantized_.data() + job.begin * groups, rows, weight, begin, end, y,
                          stride, store);
+  } else if (weight.panels) {
+    const float* in = job.kernel == Kernel::kFew ? job.in : in_ + job.begin * in_columns_;
+    kernels::linear_panels(in, weight.columns, rows, weight, begin, end, y, stride, store,
+                           scratch_[thread].data());
   } else if (job.kernel == Kernel::kFew) {
     kernels::linear_few(job.in, weight.columns, rows, weight, begin, end, y, stride, store);
   } else {

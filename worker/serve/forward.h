@@ -6,6 +6,7 @@
 
 #include "worker/kernels/linear.h"
 #include "worker/kernels/linear_int4.h"
+#include "worker/kernels/linear_panels.h"
 #include "worker/kernels/paged_attention.h"
 #include "worker/kernels/thread_pool.h"
 #include "worker/serve/activation_extremes.h"
@@ -45,6 +46,7 @@ struct Segment {
 // choice, so that a reply does not depend on what else is in the batch:
 //   kFew   generating: a row each; weights are streamed once for all rows
 //   kMany  prompts: tiles of 32 rows
+// Weights in panels or in four bits have one kernel for both.
 // No allocation after the first calls. Not thread-safe; the step loop owns it.
 class Forward {
  public:
@@ -85,8 +87,9 @@ class Forward {
     const WeightView* weight;
     const WeightView* bias;
     int64_t begin, end;
-    const float* in;  // row `begin`, or its tiles; of weights in four bits quantized_ is read
-    float* out;       // row 0
+    // Row `begin`, or of kMany its tiles, which weights in four bits or in panels do not read.
+    const float* in;
+    float* out;  // row 0
     kernels::Store store;
     Kernel kernel;
     const WeightView* up = nullptr;  // set: out = silu(weight·in)·(up·in)

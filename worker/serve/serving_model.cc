@@ -4,14 +4,22 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
+#include <exception>
+#include <functional>
 #include <future>
+#include <mutex>
 #include <stdexcept>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "services/base/files.h"
+#include "services/base/memory_room.h"
 #include "services/base/sha256.h"
 #include "worker/kernels/linear_int4.h"
+#include "worker/kernels/linear_panels.h"
 #include "worker/kernels/quantize.h"
 #include "worker/kernels/rope.h"
 #include "worker/model/adapter.h"
@@ -33,61 +41,139 @@ enum class Keep { kAsStored, kBf16, kInt8, kInt4 };
 // Keeps tensors alive and gives views of them in a type that the kernels read.
 class Storage {
  public:
+  // With `panels` linears that are not quantised are copied into panels.
+  explicit Storage(bool panels) : panels_(panels) {}
+
+  // Row by row.
   WeightView view(const at::Tensor& tensor, Keep keep) {
     if (!tensor.defined()) return {};
-    if (keep == Keep::kInt8) return int8_view(tensor);
-    if (keep == Keep::kInt4) return int4_view(tensor);
-    at::Tensor kept = tensor.contiguous();
-    if (kept.scalar_type() != at::kFloat && kept.scalar_type() != at::kBFloat16)
-      kept = kept.to(at::kFloat);
-    if (keep == Keep::kBf16 && kept.scalar_type() == at::kFloat) kept = kept.to(at::kBFloat16);
-    const bool matrix = kept.dim() == 2;
-    const WeightView view{kept.const_data_ptr(),
-                          kept.scalar_type() == at::kFloat ? Number::kF32 : Number::kBf16,
-                          matrix ? kept.size(0) : 1, kept.size(-1)};
+    if (keep == Keep::kInt8) return int8_rows(tensor);
+    at::Tensor kept = kernel_type(tensor, keep);
+    const WeightView view = rows_of(kept);
     bytes_ += static_cast<int64_t>(kept.nbytes());
     tensors_.push_back(std::move(kept));
     return view;
   }
+
+  // A linear's weight, in the order that its kernel likes best.
+  WeightView linear(const at::Tensor& tensor, Keep keep) {
+    if (!tensor.defined()) return {};
+    if (keep == Keep::kInt8) return int8_panels(tensor);
+    if (keep == Keep::kInt4) return int4_view(tensor);
+    if (!panels_) return view(tensor, keep);
+    const at::Tensor kept = kernel_type(tensor, keep);
+    WeightView out = rows_of(kept);
+    void* panels = take_panels(out);
+    in_parts(out.rows, [kept, in_rows = out, panels](int64_t first, int64_t end) {
+      kernels::pack_panels(in_rows, first, end, panels);
+    });
+    out.data = panels;
+    out.panels = true;
+    return out;
+  }
+
+  // Fills what linear() has promised, which nobody may read before. Blocks; rethrows the first
+  // error of a thread.
+  void finish(int threads) {
+    std::atomic<size_t> next = 0;
+    std::exception_ptr error;
+    std::mutex mutex;
+    const auto work = [&] {
+      const at::InferenceMode inference;
+      for (size_t i; (i = next++) < filling_.size();) {
+        try {
+          filling_[i]();
+        } catch (...) {
+          const std::lock_guard lock(mutex);
+          if (!error) error = std::current_exception();
+        }
+      }
+    };
+    {
+      std::vector<std::jthread> helpers;
+      for (int i = 1; i < threads; ++i) helpers.emplace_back(work);
+      work();
+    }
+    filling_.clear();
+    if (error) std::rethrow_exception(error);
+  }
   [[nodiscard]] int64_t bytes() const { return bytes_; }
 
  private:
-  // body(fp32 weights, first row, rows), some rows at a time: widening a head of a large vocabulary
-  // at once would double the peak. A multiple of a block's outputs.
-  template <typename Body>
-  static void for_rows(const at::Tensor& tensor, Body&& body) {
-    constexpr int64_t kRows = 4096;
-    static_assert(kRows % kernels::kInt4Outputs == 0);
-    for (int64_t n = 0; n < tensor.size(0); n += kRows) {
-      const int64_t count = std::min(kRows, tensor.size(0) - n);
-      const at::Tensor part = tensor.narrow(0, n, count).to(at::kFloat).contiguous();
-      body(part.const_data_ptr<float>(), n, count);
-    }
+  static at::Tensor kernel_type(const at::Tensor& tensor, Keep keep) {
+    at::Tensor kept = tensor.contiguous();
+    if (kept.scalar_type() != at::kFloat && kept.scalar_type() != at::kBFloat16)
+      kept = kept.to(at::kFloat);
+    if (keep == Keep::kBf16 && kept.scalar_type() == at::kFloat) kept = kept.to(at::kBFloat16);
+    return kept;
+  }
+  static WeightView rows_of(const at::Tensor& kept) {
+    return {kept.const_data_ptr(), kept.scalar_type() == at::kFloat ? Number::kF32 : Number::kBf16,
+            kept.dim() == 2 ? kept.size(0) : 1, kept.size(-1)};
+  }
+  void* take_panels(const WeightView& w) {
+    const int64_t size = kernels::panel_elements(w.rows, w.columns) * kernels::bytes_of(w.number);
+    bytes_ += size;
+    return arena_.take(size);
   }
 
-  WeightView int8_view(const at::Tensor& tensor) {
+  // fill(first row, end), later, for some rows at a time: threads share a large head, and widening
+  // it at once would double the peak. Parts are whole blocks of every order.
+  template <typename Fill>
+  void in_parts(int64_t rows, const Fill& fill) {
+    constexpr int64_t kRows = 2048;
+    static_assert(kRows % kernels::kInt4Outputs == 0 && kRows % kernels::kPanelOutputs == 0);
+    for (int64_t n = 0; n < rows; n += kRows)
+      filling_.emplace_back([fill, n, end = std::min(rows, n + kRows)] { fill(n, end); });
+  }
+  static at::Tensor widened(const at::Tensor& tensor, int64_t first, int64_t end) {
+    return tensor.narrow(0, first, end - first).to(at::kFloat).contiguous();
+  }
+
+  WeightView int8_rows(const at::Tensor& tensor) {
     const int64_t rows = tensor.size(0), columns = tensor.size(1);
     auto* q = arena_.take_array<int8_t>(rows * columns);
     auto* scales = arena_.take_array<float>(rows);
-    for_rows(tensor, [&](const float* w, int64_t first, int64_t count) {
-      kernels::quantize_rows(w, count, columns, q + first * columns, scales + first);
+    in_parts(rows, [=](int64_t first, int64_t end) {
+      kernels::quantize_rows(widened(tensor, first, end).const_data_ptr<float>(), end - first,
+                             columns, q + first * columns, scales + first);
     });
     bytes_ += rows * columns + rows * static_cast<int64_t>(sizeof(float));
     return {q, Number::kInt8, rows, columns, scales};
+  }
+
+  WeightView int8_panels(const at::Tensor& tensor) {
+    const int64_t rows = tensor.size(0), columns = tensor.size(1);
+    auto* scales = arena_.take_array<float>(rows);
+    WeightView out{nullptr, Number::kInt8, rows, columns, scales, true};
+    auto* panels = static_cast<int8_t*>(take_panels(out));
+    in_parts(rows, [=](int64_t first, int64_t end) {
+      std::vector<int8_t> part(static_cast<size_t>((end - first) * columns));
+      kernels::quantize_rows(widened(tensor, first, end).const_data_ptr<float>(), end - first,
+                             columns, part.data(), scales + first);
+      kernels::pack_panels({part.data(), Number::kInt8, end - first, columns}, 0, end - first,
+                           panels + first * columns);
+    });
+    bytes_ += rows * static_cast<int64_t>(sizeof(float));
+    out.data = panels;
+    return out;
   }
 
   WeightView int4_view(const at::Tensor& tensor) {
     const int64_t rows = tensor.size(0), columns = tensor.size(1);
     const int64_t groups = kernels::int4_groups(columns), all = kernels::int4_blocks(rows, columns);
     auto* blocks = arena_.take_array<kernels::Int4Block>(all);
-    for_rows(tensor, [&](const float* w, int64_t first, int64_t count) {
-      kernels::quantize_int4(w, count, columns, blocks + first / kernels::kInt4Outputs * groups);
+    in_parts(rows, [=](int64_t first, int64_t end) {
+      kernels::quantize_int4(widened(tensor, first, end).const_data_ptr<float>(), end - first,
+                             columns, blocks + first / kernels::kInt4Outputs * groups);
     });
     bytes_ += all * static_cast<int64_t>(sizeof(kernels::Int4Block));
     return {blocks, Number::kInt4, rows, columns};
   }
 
+  bool panels_;
   std::vector<at::Tensor> tensors_;
+  std::vector<std::function<void()>> filling_;
   WeightArena arena_;
   int64_t bytes_ = 0;
 };
@@ -105,9 +191,21 @@ Keep keep_small(Keep linears) {
 
 // The tensors that folding reads; at::Tensor copies share their bytes.
 struct ModelStorage {
+  ModelStorage(model::Weights loaded, bool panels) : weights(std::move(loaded)), views(panels) {}
   model::Weights weights;
   Storage views;
 };
+
+// Whether a model's linears are copied into panels, in large pages: several rows are twice as fast
+// there, a guest streams one a quarter faster, and copying takes a core less time than hashing
+// takes the other. But a mapped file is shared by all engines on a machine and costs nothing to
+// start with, which counts for models whose copies would crowd out other things.
+bool fits_twice(const model::Weights& weights, int64_t panel_bytes) {
+  int64_t bytes = 0;
+  for (const auto& [name, tensor] : model::named_weights(weights))
+    bytes += static_cast<int64_t>(tensor.nbytes());
+  return bytes <= panel_bytes && 4 * bytes <= base::memory_room().bytes;
+}
 
 LayerView view_layer(const model::LayerWeights& w, Storage& storage, Keep linears, Keep small) {
   LayerView out;
@@ -119,7 +217,7 @@ LayerView view_layer(const model::LayerWeights& w, Storage& storage, Keep linear
   const std::pair<const at::Tensor*, WeightView*> views[] = {
       {&w.q, &out.q},       {&w.k, &out.k},   {&w.v, &out.v},      {&w.o, &out.o},
       {&w.gate, &out.gate}, {&w.up, &out.up}, {&w.down, &out.down}};
-  for (const auto& [tensor, view] : views) *view = storage.view(*tensor, linears);
+  for (const auto& [tensor, view] : views) *view = storage.linear(*tensor, linears);
   // W_λ is small too, and what it gives scales a whole map.
   const std::pair<const at::Tensor*, WeightView*> rest[] = {
       {&w.q_bias, &out.q_bias},       {&w.k_bias, &out.k_bias},          {&w.v_bias, &out.v_bias},
@@ -223,6 +321,7 @@ std::string adapter_file_hash(const std::filesystem::path& file) {
 
 // Of an adapter whose branch is apart: its own weights, and whoever owns the others.
 struct ApartStorage {
+  explicit ApartStorage(bool panels) : views(panels) {}
   Storage views;
   std::shared_ptr<const ServingAdapter> folded;
 };
@@ -233,7 +332,7 @@ std::shared_ptr<ServingAdapter> build_adapter(const model::Adapter& adapter, con
   const auto& base = static_cast<const ModelStorage*>(model.storage.get())->weights;
   const at::InferenceMode inference;
   const Keep keep = keep_linears(model);
-  auto storage = std::make_shared<Storage>();
+  auto storage = std::make_shared<Storage>(model.panels);
   auto out = std::make_shared<ServingAdapter>();
   const model::DexOptions& options = adapter.adaptation.options;
   if (!options.branch_folds()) out->branch = UnfoldedBranch{options, {}};
@@ -241,9 +340,9 @@ std::shared_ptr<ServingAdapter> build_adapter(const model::Adapter& adapter, con
     const model::LayerAdaptation& layer = adapter.adaptation.layers.at(i);
     const bool folded = options.branch_folds() && branch_acts(layer, options);
     LayerOverride& views = out->layers.emplace_back();
-    views.k = storage->view(layer.k, keep);
-    views.v = storage->view(layer.v, keep);
-    views.o = storage->view(output_projection(layer, base.layers[i].o, options, folded), keep);
+    views.k = storage->linear(layer.k, keep);
+    views.v = storage->linear(layer.v, keep);
+    views.o = storage->linear(output_projection(layer, base.layers[i].o, options, folded), keep);
     views.k_bias = storage->view(layer.k_bias, Keep::kAsStored);
     views.v_bias = storage->view(layer.v_bias, Keep::kAsStored);
     views.o_bias = storage->view(layer.o_bias, Keep::kAsStored);
@@ -251,6 +350,7 @@ std::shared_ptr<ServingAdapter> build_adapter(const model::Adapter& adapter, con
     if (out->branch)
       out->branch->layers.push_back(unfolded(layer, options, adapter.lambda.at(i), *storage));
   }
+  storage->finish(1);  // others are being served meanwhile
   out->activation = options.adapter.activation;
   out->method = model::method_name(options.train);
   out->has_lambda = options.has_branch();
@@ -294,7 +394,7 @@ const char* dtype_name(const ServingModel& model) {
 std::shared_ptr<const ServingModel> load_serving_model(const std::filesystem::path& dir,
                                                        Dtype dtype,
                                                        const std::string& weights_sha256,
-                                                       int64_t positions) {
+                                                       int64_t positions, int64_t panel_bytes) {
   auto model = std::make_shared<ServingModel>();
   model->config = model::load_config(dir);
   model->config.max_position_embeddings =
@@ -302,8 +402,9 @@ std::shared_ptr<const ServingModel> load_serving_model(const std::filesystem::pa
   // Hashing takes as long as everything else here together, so another core does it meanwhile.
   std::future<std::string> hash =
       std::async(std::launch::async, [&dir] { return model::base_weights_sha256(dir); });
-  auto storage = std::make_shared<ModelStorage>();
-  storage->weights = model::load_weights(dir, model->config, {.refuse_non_finite = true});
+  model::Weights loaded = model::load_weights(dir, model->config, {.refuse_non_finite = true});
+  model->panels = fits_twice(loaded, panel_bytes);
+  auto storage = std::make_shared<ModelStorage>(std::move(loaded), model->panels);
   const model::Weights& w = storage->weights;
   const bool stored_f32 = w.layers.at(0).q.scalar_type() != at::kBFloat16;
   if (dtype == Dtype::kInt8) model->quantized = Number::kInt8;
@@ -313,15 +414,16 @@ std::shared_ptr<const ServingModel> load_serving_model(const std::filesystem::pa
   model->number = f32 ? Number::kF32 : Number::kBf16;
   const Keep rounded = f32 ? Keep::kAsStored : Keep::kBf16, linears = keep_linears(*model);
   model->embed = storage->views.view(w.embed, rounded);
-  // A tied head is read as a linear by every token and as rows by few: quantised it is a second
-  // copy, which pays.
-  const bool shared = w.lm_head.is_same(w.embed) && !model->quantized;
-  model->lm_head = shared ? model->embed : storage->views.view(w.lm_head, keep_small(linears));
+  // A tied head is read as a linear by every token and as rows by few: quantised or in panels it is
+  // a second copy, which pays.
+  const bool shared = w.lm_head.is_same(w.embed) && !model->quantized && !model->panels;
+  model->lm_head = shared ? model->embed : storage->views.linear(w.lm_head, keep_small(linears));
   model->norm = storage->views.view(w.norm, Keep::kAsStored);
   for (size_t i = 0; i < w.layers.size(); ++i) {
     model->layers.push_back(view_layer(w.layers[i], storage->views, linears, rounded));
     view_lambda(w.layers[i], static_cast<int64_t>(i), model->layers.back());
   }
+  storage->views.finish(static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));
   const auto [cos, sin] =
       kernels::rope_angles(at::arange(model->config.max_position_embeddings, at::kLong),
                            model::rope_frequencies(model->config));
@@ -371,7 +473,7 @@ std::shared_ptr<const ServingAdapter> make_branch_apart(
     const ServingModel& model) {
   const at::InferenceMode inference;
   const Keep keep = keep_linears(model);
-  auto storage = std::make_shared<ApartStorage>();
+  auto storage = std::make_shared<ApartStorage>(model.panels);
   auto out = std::make_shared<ServingAdapter>(*folded);
   const model::DexOptions& options = adapter.adaptation.options;
   out->branch = UnfoldedBranch{options, {}};
@@ -379,13 +481,14 @@ std::shared_ptr<const ServingAdapter> make_branch_apart(
     const model::LayerAdaptation& layer = adapter.adaptation.layers.at(i);
     if (branch_acts(layer, options)) {
       LayerOverride& views = out->layers[i];
-      views.o = storage->views.view(layer.o, keep);                // none of its own: the base's
+      views.o = storage->views.linear(layer.o, keep);              // none of its own: the base's
       const model::LowRank& term = layer.lora[model::Linear::kO];  // reads O' again
       if (term.defined())
         views.lora[static_cast<size_t>(model::Linear::kO)] = view_term(term, storage->views);
     }
     out->branch->layers.push_back(unfolded(layer, options, adapter.lambda.at(i), storage->views));
   }
+  storage->views.finish(1);
   out->bytes = storage->views.bytes();
   storage->folded = std::move(folded);
   out->storage = storage;
