@@ -37,7 +37,8 @@ Forward::Forward(const ServingModel& model, KvPool& pool, kernels::ThreadPool& t
       pool_(pool),
       threads_(threads),
       max_rows_(max_rows),
-      branches_(model.config, threads) {
+      branches_(model.config, threads),
+      ranges_(static_cast<size_t>(threads.threads())) {
   const int64_t width = config_.heads * config_.head_dim,
                 key_width = config_.key_heads() * config_.head_dim,
                 value_width = config_.kv_heads * config_.head_dim;
@@ -316,7 +317,7 @@ void Forward::multiply() {
 
 void Forward::run_jobs(const std::vector<Job>& jobs) {
   slices_.clear();
-  const int64_t parts = threads_.threads() == 1 ? 1 : threads_.threads() * 4;
+  const int64_t parts = threads_.threads() == 1 ? 1 : threads_.threads() * 8;
   for (const Job& job : jobs) {
     const int64_t outputs = job.weight->rows;
     const int64_t block = job.weight->panels ? kernels::kPanelOutputs : kSliceOutputs;
@@ -324,9 +325,38 @@ void Forward::run_jobs(const std::vector<Job>& jobs) {
     for (int64_t n = 0; n < outputs; n += step)
       slices_.push_back({&job, n, std::min(outputs, n + step)});
   }
-  threads_.run(static_cast<int>(slices_.size()), [this](int i, int thread) {
-    slice(*slices_[i].job, slices_[i].begin, slices_[i].end, thread);
+  share_slices();
+  const size_t ranges = ranges_.size();
+  threads_.run(static_cast<int>(ranges), [this, ranges](int own, int thread) {
+    for (size_t i = 0; i < ranges; ++i) {
+      Range& range = ranges_[(static_cast<size_t>(own) + i) % ranges];
+      for (size_t at; (at = range.next.fetch_add(1, std::memory_order_relaxed)) < range.end;)
+        slice(*slices_[at].job, slices_[at].begin, slices_[at].end, thread);
+    }
   });
+}
+
+// Neighbouring slices go to one thread: a kernel prefetches into the slice behind its own, which
+// would be another thread's if slices were handed out one by one.
+void Forward::share_slices() {
+  const auto weights = [](const Slice& slice) {
+    return (slice.end - slice.begin) * slice.job->weight->columns *
+           (slice.job->up == nullptr ? 1 : 2);
+  };
+  int64_t left = 0;
+  for (const Slice& slice : slices_) left += weights(slice);
+  size_t at = 0;
+  for (size_t i = 0; i < ranges_.size(); ++i) {
+    // An equal part of what is left; the last one takes all.
+    const int64_t part = left / static_cast<int64_t>(ranges_.size() - i);
+    ranges_[i].next.store(at, std::memory_order_relaxed);
+    for (int64_t taken = 0; at < slices_.size() && (taken < part || i + 1 == ranges_.size());
+         ++at) {
+      taken += weights(slices_[at]);
+      left -= weights(slices_[at]);
+    }
+    ranges_[i].end = at;
+  }
 }
 
 void Forward::slice(const Job& job, int64_t begin, int64_t end, int thread) {

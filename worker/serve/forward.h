@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -120,6 +121,7 @@ class Forward {
   void adapt(int64_t layer, BottleneckView LayerOverride::*place);
   void multiply();  // all jobs, in one region, then what is added to their results in a second
   void run_jobs(const std::vector<Job>& jobs);
+  void share_slices();  // slices_ over ranges_, about as many weights for each
   void slice(const Job& job, int64_t begin, int64_t end, int thread);
   void product(const Job& job, const WeightView& weight, const WeightView& bias, float* out,
                kernels::Store store, int64_t begin, int64_t end, int thread);
@@ -173,6 +175,12 @@ class Forward {
     int64_t begin, end;
   };
   std::vector<Slice> slices_;
+  // The slices of one thread, neighbours in memory; others help when theirs are done.
+  struct alignas(64) Range {
+    std::atomic<size_t> next;
+    size_t end;
+  };
+  std::vector<Range> ranges_;  // a thread
   const float* in_ = nullptr;  // what prepare() was given
   int64_t in_columns_ = 0;
   std::vector<kernels::Int8Group> quantized_;  // its rows, where weights are in four bits
