@@ -4,12 +4,8 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <atomic>
 #include <charconv>
-#include <exception>
-#include <functional>
 #include <future>
-#include <mutex>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -18,165 +14,18 @@
 #include "services/base/files.h"
 #include "services/base/memory_room.h"
 #include "services/base/sha256.h"
-#include "worker/kernels/linear_int4.h"
-#include "worker/kernels/linear_panels.h"
-#include "worker/kernels/quantize.h"
 #include "worker/kernels/rope.h"
 #include "worker/model/adapter.h"
 #include "worker/model/differential_attention.h"
 #include "worker/model/fold.h"
 #include "worker/model/rope_frequencies.h"
 #include "worker/model/weights.h"
-#include "worker/serve/weight_arena.h"
+#include "worker/serve/weight_storage.h"
 
 namespace dex::serve {
 namespace {
 
 using kernels::Number;
-
-// What a weight becomes for the kernels: as stored (types that they do not read are widened), fp32
-// rounded to bf16, or quantised.
-enum class Keep { kAsStored, kBf16, kInt8, kInt4 };
-
-// Keeps tensors alive and gives views of them in a type that the kernels read.
-class Storage {
- public:
-  // With `panels` linears that are not quantised are copied into panels.
-  explicit Storage(bool panels) : panels_(panels) {}
-
-  // Row by row.
-  WeightView view(const at::Tensor& tensor, Keep keep) {
-    if (!tensor.defined()) return {};
-    if (keep == Keep::kInt8) return int8_rows(tensor);
-    at::Tensor kept = kernel_type(tensor, keep);
-    const WeightView view = rows_of(kept);
-    bytes_ += static_cast<int64_t>(kept.nbytes());
-    tensors_.push_back(std::move(kept));
-    return view;
-  }
-
-  // A linear's weight, in the order that its kernel likes best.
-  WeightView linear(const at::Tensor& tensor, Keep keep) {
-    if (!tensor.defined()) return {};
-    if (keep == Keep::kInt8) return int8_panels(tensor);
-    if (keep == Keep::kInt4) return int4_view(tensor);
-    if (!panels_) return view(tensor, keep);
-    const at::Tensor kept = kernel_type(tensor, keep);
-    WeightView out = rows_of(kept);
-    void* panels = take_panels(out);
-    in_parts(out.rows, [kept, in_rows = out, panels](int64_t first, int64_t end) {
-      kernels::pack_panels(in_rows, first, end, panels);
-    });
-    out.data = panels;
-    out.panels = true;
-    return out;
-  }
-
-  // Fills what linear() has promised, which nobody may read before. Blocks; rethrows the first
-  // error of a thread.
-  void finish(int threads) {
-    std::atomic<size_t> next = 0;
-    std::exception_ptr error;
-    std::mutex mutex;
-    const auto work = [&] {
-      const at::InferenceMode inference;
-      for (size_t i; (i = next++) < filling_.size();) {
-        try {
-          filling_[i]();
-        } catch (...) {
-          const std::lock_guard lock(mutex);
-          if (!error) error = std::current_exception();
-        }
-      }
-    };
-    {
-      std::vector<std::jthread> helpers;
-      for (int i = 1; i < threads; ++i) helpers.emplace_back(work);
-      work();
-    }
-    filling_.clear();
-    if (error) std::rethrow_exception(error);
-  }
-  [[nodiscard]] int64_t bytes() const { return bytes_; }
-
- private:
-  static at::Tensor kernel_type(const at::Tensor& tensor, Keep keep) {
-    at::Tensor kept = tensor.contiguous();
-    if (kept.scalar_type() != at::kFloat && kept.scalar_type() != at::kBFloat16)
-      kept = kept.to(at::kFloat);
-    if (keep == Keep::kBf16 && kept.scalar_type() == at::kFloat) kept = kept.to(at::kBFloat16);
-    return kept;
-  }
-  static WeightView rows_of(const at::Tensor& kept) {
-    return {kept.const_data_ptr(), kept.scalar_type() == at::kFloat ? Number::kF32 : Number::kBf16,
-            kept.dim() == 2 ? kept.size(0) : 1, kept.size(-1)};
-  }
-  void* take_panels(const WeightView& w) {
-    const int64_t size = kernels::panel_elements(w.rows, w.columns) * kernels::bytes_of(w.number);
-    bytes_ += size;
-    return arena_.take(size);
-  }
-
-  // fill(first row, end), later, for some rows at a time: threads share a large head, and widening
-  // it at once would double the peak. Parts are whole blocks of every order.
-  template <typename Fill>
-  void in_parts(int64_t rows, const Fill& fill) {
-    constexpr int64_t kRows = 2048;
-    static_assert(kRows % kernels::kInt4Outputs == 0 && kRows % kernels::kPanelOutputs == 0);
-    for (int64_t n = 0; n < rows; n += kRows)
-      filling_.emplace_back([fill, n, end = std::min(rows, n + kRows)] { fill(n, end); });
-  }
-  static at::Tensor widened(const at::Tensor& tensor, int64_t first, int64_t end) {
-    return tensor.narrow(0, first, end - first).to(at::kFloat).contiguous();
-  }
-
-  WeightView int8_rows(const at::Tensor& tensor) {
-    const int64_t rows = tensor.size(0), columns = tensor.size(1);
-    auto* q = arena_.take_array<int8_t>(rows * columns);
-    auto* scales = arena_.take_array<float>(rows);
-    in_parts(rows, [=](int64_t first, int64_t end) {
-      kernels::quantize_rows(widened(tensor, first, end).const_data_ptr<float>(), end - first,
-                             columns, q + first * columns, scales + first);
-    });
-    bytes_ += rows * columns + rows * static_cast<int64_t>(sizeof(float));
-    return {q, Number::kInt8, rows, columns, scales};
-  }
-
-  WeightView int8_panels(const at::Tensor& tensor) {
-    const int64_t rows = tensor.size(0), columns = tensor.size(1);
-    auto* scales = arena_.take_array<float>(rows);
-    WeightView out{nullptr, Number::kInt8, rows, columns, scales, true};
-    auto* panels = static_cast<int8_t*>(take_panels(out));
-    in_parts(rows, [=](int64_t first, int64_t end) {
-      std::vector<int8_t> part(static_cast<size_t>((end - first) * columns));
-      kernels::quantize_rows(widened(tensor, first, end).const_data_ptr<float>(), end - first,
-                             columns, part.data(), scales + first);
-      kernels::pack_panels({part.data(), Number::kInt8, end - first, columns}, 0, end - first,
-                           panels + first * columns);
-    });
-    bytes_ += rows * static_cast<int64_t>(sizeof(float));
-    out.data = panels;
-    return out;
-  }
-
-  WeightView int4_view(const at::Tensor& tensor) {
-    const int64_t rows = tensor.size(0), columns = tensor.size(1);
-    const int64_t groups = kernels::int4_groups(columns), all = kernels::int4_blocks(rows, columns);
-    auto* blocks = arena_.take_array<kernels::Int4Block>(all);
-    in_parts(rows, [=](int64_t first, int64_t end) {
-      kernels::quantize_int4(widened(tensor, first, end).const_data_ptr<float>(), end - first,
-                             columns, blocks + first / kernels::kInt4Outputs * groups);
-    });
-    bytes_ += all * static_cast<int64_t>(sizeof(kernels::Int4Block));
-    return {blocks, Number::kInt4, rows, columns};
-  }
-
-  bool panels_;
-  std::vector<at::Tensor> tensors_;
-  std::vector<std::function<void()>> filling_;
-  WeightArena arena_;
-  int64_t bytes_ = 0;
-};
 
 // How the model keeps the weights of linears.
 Keep keep_linears(const ServingModel& model) {
@@ -193,7 +42,7 @@ Keep keep_small(Keep linears) {
 struct ModelStorage {
   ModelStorage(model::Weights loaded, bool panels) : weights(std::move(loaded)), views(panels) {}
   model::Weights weights;
-  Storage views;
+  WeightStorage views;
 };
 
 // Whether a model's linears are copied into panels, in large pages: several rows are twice as fast
@@ -207,7 +56,8 @@ bool fits_twice(const model::Weights& weights, int64_t panel_bytes) {
   return bytes <= panel_bytes && 4 * bytes <= base::memory_room().bytes;
 }
 
-LayerView view_layer(const model::LayerWeights& w, Storage& storage, Keep linears, Keep small) {
+LayerView view_layer(const model::LayerWeights& w, WeightStorage& storage, Keep linears,
+                     Keep small) {
   LayerView out;
   // Norms are small, and rounding them would touch every number of a layer.
   out.input_norm = storage.view(w.input_norm, Keep::kAsStored);
@@ -259,7 +109,7 @@ bool branch_acts(const model::LayerAdaptation& layer, const model::DexOptions& o
 }
 
 LayerBranch unfolded(const model::LayerAdaptation& layer, const model::DexOptions& options,
-                     double lambda, Storage& storage) {
+                     double lambda, WeightStorage& storage) {
   LayerBranch out;
   if (!branch_acts(layer, options)) return out;
   out.strength = floats(layer.mask * (options.sign_value() * lambda));
@@ -274,20 +124,20 @@ LayerBranch unfolded(const model::LayerAdaptation& layer, const model::DexOption
   return out;
 }
 
-BottleneckView view_bottleneck(const model::BottleneckAdapter& adapter, Storage& storage,
+BottleneckView view_bottleneck(const model::BottleneckAdapter& adapter, WeightStorage& storage,
                                Keep keep) {
   return {storage.view(adapter.down_weight, keep), storage.view(adapter.down_bias, Keep::kAsStored),
           storage.view(adapter.up_weight, keep), storage.view(adapter.up_bias, Keep::kAsStored)};
 }
 
-LowRankView view_term(const model::LowRank& term, Storage& storage) {
+LowRankView view_term(const model::LowRank& term, WeightStorage& storage) {
   return {storage.view(term.a, Keep::kAsStored),
           storage.view(term.b * term.scale, Keep::kAsStored)};
 }
 
 // What stands beside a layer's weights: LoRA terms and bottleneck adapters. A term beside a folded
 // W_O would have to read what the branch makes of O, so it goes in as well.
-void view_added(const model::LayerAdaptation& layer, bool folded, Keep keep, Storage& storage,
+void view_added(const model::LayerAdaptation& layer, bool folded, Keep keep, WeightStorage& storage,
                 LayerOverride& views) {
   for (const model::Linear linear : model::kLinears) {
     const model::LowRank& term = layer.lora[linear];
@@ -322,7 +172,7 @@ std::string adapter_file_hash(const std::filesystem::path& file) {
 // Of an adapter whose branch is apart: its own weights, and whoever owns the others.
 struct ApartStorage {
   explicit ApartStorage(bool panels) : views(panels) {}
-  Storage views;
+  WeightStorage views;
   std::shared_ptr<const ServingAdapter> folded;
 };
 
@@ -332,7 +182,7 @@ std::shared_ptr<ServingAdapter> build_adapter(const model::Adapter& adapter, con
   const auto& base = static_cast<const ModelStorage*>(model.storage.get())->weights;
   const at::InferenceMode inference;
   const Keep keep = keep_linears(model);
-  auto storage = std::make_shared<Storage>(model.panels);
+  auto storage = std::make_shared<WeightStorage>(model.panels);
   auto out = std::make_shared<ServingAdapter>();
   const model::DexOptions& options = adapter.adaptation.options;
   if (!options.branch_folds()) out->branch = UnfoldedBranch{options, {}};
@@ -349,8 +199,9 @@ std::shared_ptr<ServingAdapter> build_adapter(const model::Adapter& adapter, con
     view_added(layer, folded, keep, *storage, views);
     if (out->branch)
       out->branch->layers.push_back(unfolded(layer, options, adapter.lambda.at(i), *storage));
+    // Layer by layer, so that what was folded in fp32 goes; by one thread: others are being served.
+    storage->finish(1);
   }
-  storage->finish(1);  // others are being served meanwhile
   out->activation = options.adapter.activation;
   out->method = model::method_name(options.train);
   out->has_lambda = options.has_branch();
