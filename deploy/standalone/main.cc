@@ -43,7 +43,8 @@ constexpr const char* kUsage =
     "  --models FILE     allow-list of base models (.deps/models/models.json, looked for in the\n"
     "                    folders above this program and above the working directory)\n"
     "  --threads N       compute threads of the trainer and of the engine, 0 = all cores (0)\n"
-    "  --serve-dtype T   bf16, f32 or int8 (weights only) for serving (as the model is stored)\n"
+    "  --serve-dtype T   bf16, f32, int8 or int4 (weights only) for serving (as the model is "
+    "stored)\n"
     "  --stop-grace N    seconds that a trainer may take for its last checkpoint (300)\n"
     "  --with-prometheus start Debian's Prometheus too: metrics of 15 days, 512 MB at most, in\n"
     "                    DIR/prometheus; address in endpoints.json, alerts and rules in\n"
@@ -123,8 +124,8 @@ bool take(std::string_view flag, std::string_view value, Arguments& arguments) {
   } else if (flag == "--threads") {
     good = parse(value, platform.threads);
   } else if (flag == "--serve-dtype") {
-    if (value != "bf16" && value != "f32" && value != "int8") {
-      std::fprintf(stderr, "dexd: --serve-dtype wants bf16, f32 or int8, got '%s'\n",
+    if (value != "bf16" && value != "f32" && value != "int8" && value != "int4") {
+      std::fprintf(stderr, "dexd: --serve-dtype wants bf16, f32, int8 or int4, got '%s'\n",
                    std::string(value).c_str());
       return false;
     }

@@ -32,7 +32,7 @@ struct PlatformOptions {
   std::filesystem::path web_root;         // the built dashboard; empty: none
   std::vector<std::string> cors_origins;  // of web pages that may use the HTTP door
   uint32_t threads = 0;                   // of a trainer, of an engine; 0: all cores
-  std::string serve_dtype;                // of the engine: bf16, f32, int8; empty: as stored
+  std::string serve_dtype;                // of the engine: bf16, f32, int8, int4; empty: as stored
   int64_t start_limit_ms = 180'000;       // for one process to become ready
   int64_t beat_ms = 5'000;                // of the worker; 0: what the scheduler tells it
   int64_t stop_grace_ms = 300'000;        // for a trainer's last checkpoint
