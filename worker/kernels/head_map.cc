@@ -19,7 +19,7 @@ bool per_head(const Tensor& w_d) {
 }
 
 // Rows of the width that w_d multiplies: a row a head, or for `dense` a row a token.
-Tensor rows(const Tensor& x, const Tensor& w_d) {
+Tensor as_rows(const Tensor& x, const Tensor& w_d) {
   return x.reshape({-1, w_d.size(0)});
 }
 
@@ -27,12 +27,12 @@ Tensor rows(const Tensor& x, const Tensor& w_d) {
 
 Tensor times_map(const Tensor& x, const Tensor& w_d) {
   if (per_head(w_d)) return x.transpose(0, 1).bmm(w_d).transpose(0, 1);
-  return rows(x, w_d).mm(w_d).view(x.sizes());
+  return as_rows(x, w_d).mm(w_d).view(x.sizes());
 }
 
 Tensor map_gradient(const Tensor& x, const Tensor& y, const Tensor& w_d) {
   if (per_head(w_d)) return x.permute({1, 2, 0}).bmm(y.transpose(0, 1));
-  return rows(x, w_d).t().mm(rows(y, w_d));
+  return as_rows(x, w_d).t().mm(as_rows(y, w_d));
 }
 
 Tensor branch_strength(const Tensor& lambda, const Tensor& mask, double sign) {

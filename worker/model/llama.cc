@@ -12,12 +12,12 @@
 #include <stdexcept>
 #include <string>
 
+#include "worker/kernels/causal_attention.h"
 #include "worker/kernels/check.h"
 #include "worker/kernels/head_map.h"
 #include "worker/kernels/rms_norm.h"
 #include "worker/kernels/rope.h"
 #include "worker/kernels/swiglu.h"
-#include "worker/model/causal_attention.h"
 #include "worker/model/dex_options.h"
 #include "worker/model/differential_attention.h"
 #include "worker/model/rope_frequencies.h"
@@ -161,19 +161,9 @@ class Pass {
         .view_as(x);
   }
 
-  // Causal attention inside each document: one call a document, because a mask over the packed rows
-  // would cost [N, N] and the flash kernel knows no lengths.
+  // Causal attention inside each document.
   Tensor mix(const Tensor& q, const Tensor& k, const Tensor& v) const {
-    if (lengths_.size() == 1) return mix_one(q, k, v);
-    const auto qs = q.split_with_sizes(lengths_), ks = k.split_with_sizes(lengths_),
-               vs = v.split_with_sizes(lengths_);
-    std::vector<Tensor> outputs;
-    for (size_t i = 0; i < lengths_.size(); ++i) outputs.push_back(mix_one(qs[i], ks[i], vs[i]));
-    return at::cat(outputs, 0);
-  }
-
-  Tensor mix_one(const Tensor& q, const Tensor& k, const Tensor& v) const {
-    return causal_attention(q, k, v, config_.sliding_window);
+    return kernels::causal_attention(q, k, v, batch_.bounds, config_.sliding_window);
   }
 
   // The output projection, with the branch where the layer has one.
