@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "worker/kernels/check.h"
+#include "worker/kernels/gemm.h"
 #include "worker/kernels/head_map.h"
 #include "worker/kernels/optional_tensor.h"
 
@@ -60,17 +61,17 @@ struct Folded : torch::autograd::Function<Folded> {
   static Tensor forward(AutogradContext* ctx, const Tensor& o, const Tensor& w_o, const Tensor& w_d,
                         const Tensor& gate, const Tensor& lambda, const Tensor& mask, double sign) {
     save(ctx, o, w_o, w_d, gate, lambda, mask, sign);
-    return o.mm(fold_w_o(w_o, w_d, unpacked(gate), lambda, mask, sign).t());
+    return product(o, fold_w_o(w_o, w_d, unpacked(gate), lambda, mask, sign).t());
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const Inputs in = restore(ctx);
-    const Tensor& dy = grads[0];
-    const Tensor w = in.by_head(in.w_o), a = in.by_head(dy.t().mm(in.o));
+    const Tensor dy = grads[0].contiguous();
+    const Tensor w = in.by_head(in.w_o), a = in.by_head(product(dy.t(), in.o));
     const Tensor factor = in.factor(), unit = in.mask.view({1, -1, 1}) * in.sign;
     Tensor d_o, d_w, d_map, d_gate, d_lambda;
     if (ctx->needs_input_grad(0)) {
-      d_o = dy.mm(fold_w_o(in.w_o, in.w_d, in.gate, in.lambda, in.mask, in.sign));
+      d_o = product(dy, fold_w_o(in.w_o, in.w_d, in.gate, in.lambda, in.mask, in.sign));
     }
     if (ctx->needs_input_grad(1)) d_w = a + times_map(a, in.w_d) * factor;
     const Tensor g = map_gradient(a, w * unit, in.w_d);
@@ -99,19 +100,19 @@ struct Branch : torch::autograd::Function<Branch> {
     const Tensor o_h = o.view({o.size(0), heads, -1});
     const Tensor changed =
         o_h + dex_difference(o_h, w_d, unpacked(gate)) * branch_strength(lambda, mask, sign);
-    return changed.reshape(o.sizes()).mm(w_o.t());
+    return product(changed.reshape(o.sizes()), w_o.t());
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const Inputs in = restore(ctx);
-    const Tensor& dy = grads[0];
+    const Tensor dy = grads[0].contiguous();
     const Tensor o = in.by_head(in.o), difference = dex_difference(o, in.w_d, in.gate);
-    const Tensor d_changed = in.by_head(dy.mm(in.w_o));  // ∂loss/∂O'
+    const Tensor d_changed = in.by_head(product(dy, in.w_o));  // ∂loss/∂O'
     const Tensor d_unit = d_changed * (in.mask.view({1, -1, 1}) * in.sign);
     const Tensor d_difference = d_unit * in.lambda.reshape({1});
     Tensor d_o, d_w, d_gate;
     if (ctx->needs_input_grad(1)) {
-      d_w = dy.t().mm((o + difference * in.factor()).reshape(in.o.sizes()));
+      d_w = product(dy.t(), (o + difference * in.factor()).reshape(in.o.sizes()));
     }
     const Tensor d_map = map_gradient(o, d_difference, in.w_d);
     const Tensor d_lambda = (difference * d_unit).sum();
