@@ -1,9 +1,11 @@
 // dex-trainer: one attempt of one fine-tuning job, under an agent or alone.
 #include <ATen/Parallel.h>
+#include <malloc.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <iostream>
+#include <limits>
 #include <optional>
 
 #include "services/base/clock.h"
@@ -164,10 +166,14 @@ int run_framed(int fd, const Overrides& overrides, const dex::base::StopSignals&
 }  // namespace
 
 // OpenBLAS reads these when it is loaded: the pool is LibTorch's, and what the processor is it sees
-// by itself (some machines name one that is not theirs).
+// by itself (some machines name one that is not theirs). glibc is told to keep what a step frees:
+// it would give the activations back after each micro-batch, to fault them in anew in the next.
 void prepare_process() {
   ::setenv("OPENBLAS_NUM_THREADS", "1", 1);
   ::unsetenv("OPENBLAS_CORETYPE");
+  ::mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  ::mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+  ::mallopt(M_TOP_PAD, 64 << 20);
 }
 
 int main(int argc, char** argv) {
