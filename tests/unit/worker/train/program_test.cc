@@ -25,6 +25,7 @@ namespace fs = std::filesystem;
 namespace internal = dex::internal::v1;
 using support::eventually;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 const std::string kTrainer = (support::build_dir() / "bin/dex-trainer").string();
 const fs::path kData = support::source_dir() / "tests/data/train";
@@ -173,6 +174,38 @@ TEST_F(ProgramTest, AFullDiskEndsTheRunWithItsLastCheckpointIntact) {
   ASSERT_TRUE(alone(second, "after")->wait(kPatienceMs)->success()) << text(directory_ / "err.txt");
   EXPECT_TRUE(text(directory_ / "after/final/adapter_model.safetensors") ==
               text(directory_ / "straight/final/adapter_model.safetensors"));
+}
+
+// The library of products is part of the bits: the processor's own choice counts at the start only.
+TEST_F(ProgramTest, GoesOnWithTheCheckpointsLibraryOfProducts) {
+  const auto run = [&](const nlohmann::json& spec, const std::string& attempt,
+                       const std::vector<std::string>& more) {
+    const fs::path file = directory_ / (attempt + ".json");
+    std::ofstream(file) << spec.dump();
+    std::vector<std::string> args{"--spec", file.string(), "--attempt-dir",
+                                  (directory_ / attempt).string()};
+    args.insert(args.end(), more.begin(), more.end());
+    EXPECT_TRUE(trainer(args)->wait(kPatienceMs)->success()) << text(directory_ / "err.txt");
+    return text(directory_ / "err.txt");
+  };
+  for (const std::string library : {"libtorch", "openblas"}) {
+    EXPECT_THAT(run(start(40), library, {"--gemm", library}),
+                HasSubstr("products by " + library + ": asked for"));
+    auto second = start(40);
+    second["attempt"] = 2;
+    second["checkpointDir"] = (directory_ / library / "step-20").string();
+    EXPECT_THAT(run(second, library + "-2", {}),
+                HasSubstr("products by " + library + ": the checkpoint was made with it"));
+    EXPECT_TRUE(text(directory_ / library / "final/adapter_model.safetensors") ==
+                text(directory_ / (library + "-2") / "final/adapter_model.safetensors"))
+        << library;
+    EXPECT_THAT(text(directory_ / "out.txt"), Not(HasSubstr("resume_not_exact")));
+  }
+  auto other = start(40);
+  other["attempt"] = 3;
+  other["checkpointDir"] = (directory_ / "openblas/step-20").string();
+  run(other, "other", {"--gemm", "libtorch"});
+  EXPECT_THAT(text(directory_ / "out.txt"), HasSubstr("products by openblas"));
 }
 
 TEST_F(ProgramTest, KilledInTheMiddleGoesOnFromItsCheckpointToTheSameWeights) {
