@@ -20,7 +20,8 @@ TEST(LoadAdapterTest, ANameIsTheAdaptersId) {
   EXPECT_EQ(load_refusal(R"({"lora_name": "alias", "lora_path": "ft:a"})"),
             "UNSUPPORTED_PARAMETER lora_name");
   EXPECT_EQ(load_refusal(R"({"lora_name": "ft:a"})"), "MISSING_FIELD lora_path");
-  EXPECT_EQ(load_refusal(R"({"lora_name": "a", "lora_path": "a", "rank": 8})"), "UNKNOWN_FIELD rank");
+  EXPECT_EQ(load_refusal(R"({"lora_name": "a", "lora_path": "a", "rank": 8})"),
+            "UNKNOWN_FIELD rank");
 }
 
 TEST(LoadAdapterTest, APathIsNone) {
