@@ -74,7 +74,8 @@ void read_message(const json& value, const std::string& path, Message& message, 
   Faults unknown;
   check_keys(value, path, *message.GetDescriptor(), unknown);
   if (!unknown.empty()) {
-    for (const auto& violation : unknown.status().violations())
+    const base::Status why = unknown.status();
+    for (const auto& violation : why.violations())
       faults.add("UNKNOWN_FIELD", violation.field, violation.description);
     return;
   }
