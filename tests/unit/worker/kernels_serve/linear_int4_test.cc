@@ -14,11 +14,11 @@
 namespace dex::kernels {
 namespace {
 
-struct Shape {
+struct Int4Shape {
   int64_t rows, outputs, columns;
 };
 
-class LinearInt4Test : public testing::TestWithParam<Shape> {
+class LinearInt4Test : public testing::TestWithParam<Int4Shape> {
  protected:
   LinearInt4Test() {
     x_ = random_floats(shape_.rows * shape_.columns, 1);
@@ -48,7 +48,7 @@ class LinearInt4Test : public testing::TestWithParam<Shape> {
     return y;
   }
 
-  const Shape shape_ = GetParam();
+  const Int4Shape shape_ = GetParam();
   int64_t groups_ = 0;
   std::vector<float> x_, floats_;
   std::vector<Int4Block> blocks_;
@@ -102,10 +102,12 @@ TEST_P(LinearInt4Test, IsNearTheProductOfWhatWasNotRounded) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, LinearInt4Test,
-                         testing::Values(Shape{1, 1, 1}, Shape{1, 16, 32}, Shape{1, 48, 576},
-                                         Shape{2, 40, 64}, Shape{3, 9, 33}, Shape{4, 31, 100},
-                                         Shape{7, 26, 15}, Shape{8, 20, 1536}, Shape{11, 17, 96},
-                                         Shape{33, 25, 48}, Shape{70, 14, 130}),
+                         testing::Values(Int4Shape{1, 1, 1}, Int4Shape{1, 16, 32},
+                                         Int4Shape{1, 48, 576}, Int4Shape{2, 40, 64},
+                                         Int4Shape{3, 9, 33}, Int4Shape{4, 31, 100},
+                                         Int4Shape{7, 26, 15}, Int4Shape{8, 20, 1536},
+                                         Int4Shape{11, 17, 96}, Int4Shape{33, 25, 48},
+                                         Int4Shape{70, 14, 130}),
                          [](const auto& info) {
                            return std::to_string(info.param.rows) + "x" +
                                   std::to_string(info.param.outputs) + "x" +

@@ -12,11 +12,11 @@
 namespace dex::kernels {
 namespace {
 
-struct Shape {
+struct PanelShape {
   int64_t rows, outputs, columns;
 };
 
-class LinearPanelsTest : public testing::TestWithParam<std::tuple<Shape, Number>> {
+class LinearPanelsTest : public testing::TestWithParam<std::tuple<PanelShape, Number>> {
  protected:
   LinearPanelsTest() {
     x_ = random_floats(shape_.rows * stride(), 1);
@@ -57,7 +57,7 @@ class LinearPanelsTest : public testing::TestWithParam<std::tuple<Shape, Number>
     return y;
   }
 
-  const Shape shape_ = std::get<0>(GetParam());
+  const PanelShape shape_ = std::get<0>(GetParam());
   std::vector<float> x_, floats_, scales_, scratch_;
   std::vector<uint16_t> halves_;
   std::vector<int8_t> bytes_;
@@ -93,7 +93,7 @@ TEST_P(LinearPanelsTest, ARowDoesNotDependOnItsNeighbours) {
   });
 }
 
-std::string case_name(const testing::TestParamInfo<LinearPanelsTest::ParamType>& info) {
+std::string panels_case_name(const testing::TestParamInfo<LinearPanelsTest::ParamType>& info) {
   const auto& [shape, number] = info.param;
   return std::to_string(shape.rows) + "x" + std::to_string(shape.outputs) + "x" +
          std::to_string(shape.columns) +
@@ -104,12 +104,14 @@ std::string case_name(const testing::TestParamInfo<LinearPanelsTest::ParamType>&
 
 INSTANTIATE_TEST_SUITE_P(
     Shapes, LinearPanelsTest,
-    testing::Combine(testing::Values(Shape{1, 1, 1}, Shape{1, 64, 576}, Shape{2, 40, 64},
-                                     Shape{3, 9, 33}, Shape{4, 31, 100}, Shape{7, 70, 15},
-                                     Shape{8, 32, 1536}, Shape{15, 48, 96}, Shape{17, 37, 65},
-                                     Shape{33, 100, 48}, Shape{70, 14, 130}),
+    testing::Combine(testing::Values(PanelShape{1, 1, 1}, PanelShape{1, 64, 576},
+                                     PanelShape{2, 40, 64}, PanelShape{3, 9, 33},
+                                     PanelShape{4, 31, 100}, PanelShape{7, 70, 15},
+                                     PanelShape{8, 32, 1536}, PanelShape{15, 48, 96},
+                                     PanelShape{17, 37, 65}, PanelShape{33, 100, 48},
+                                     PanelShape{70, 14, 130}),
                      testing::Values(Number::kF32, Number::kBf16, Number::kInt8)),
-    case_name);
+    panels_case_name);
 
 }  // namespace
 }  // namespace dex::kernels

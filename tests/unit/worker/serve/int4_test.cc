@@ -43,7 +43,7 @@ at::Tensor in_four_bits(const at::Tensor& w) {
   return at::cat(groups, 1);
 }
 
-model::Weights rounded(model::Weights weights) {
+model::Weights in_four_bits(model::Weights weights) {
   for (auto& layer : weights.layers) {
     for (at::Tensor* w :
          {&layer.q, &layer.k, &layer.v, &layer.o, &layer.gate, &layer.up, &layer.down})
@@ -54,7 +54,7 @@ model::Weights rounded(model::Weights weights) {
 }
 
 // Replaced weights are linears like the base's; bottleneck adapters are in eight bits.
-model::Adaptation rounded(model::Adaptation adaptation) {
+model::Adaptation in_four_bits(model::Adaptation adaptation) {
   for (auto& layer : adaptation.layers) {
     for (at::Tensor* w : {&layer.k, &layer.v, &layer.o})
       if (w->defined()) *w = in_four_bits(*w);
@@ -114,7 +114,7 @@ class Int4Test : public ::testing::Test {
 };
 
 TEST_F(Int4Test, ScoresAreThoseOfTheRoundedWeights) {
-  expect_nearer(scores(), trained(rounded(weights)), trained(weights));
+  expect_nearer(scores(), trained(in_four_bits(weights)), trained(weights));
 }
 
 // First folded in fp32, then rounded.
@@ -123,7 +123,7 @@ TEST_F(Int4Test, AFoldedAdapterIsRoundedAfterwards) {
       testing::tiny_adapter(testing::tiny_options()[0], 50, model->weights_sha256);
   const model::Weights folded = model::folded_weights(weights, adapter.adaptation);
   const auto found = scores(make_serving_adapter(adapter, "a", std::string(64, 'a'), *model));
-  expect_nearer(found, trained(rounded(folded)), trained(folded));
+  expect_nearer(found, trained(in_four_bits(folded)), trained(folded));
   EXPECT_NE(found, scores());
 }
 
@@ -134,7 +134,7 @@ TEST_F(Int4Test, WhatIsNotFoldedStandsBesideTheRoundedWeights) {
     const auto options = testing::tiny_options().at(static_cast<size_t>(which));
     const model::Adapter adapter = testing::tiny_adapter(options, 50, model->weights_sha256);
     const auto found = scores(make_serving_adapter(adapter, "a", std::string(64, 'a'), *model));
-    expect_nearer(found, trained(rounded(weights), rounded(adapter.adaptation)),
+    expect_nearer(found, trained(in_four_bits(weights), in_four_bits(adapter.adaptation)),
                   trained(weights, adapter.adaptation));
     EXPECT_NE(found, scores()) << "it is the base that answered";
   }
