@@ -8,7 +8,6 @@
 
 #include "client/cli/exit_code.h"
 #include "client/cli/job_view.h"
-#include "client/cli/names.h"
 #include "client/cli/question.h"
 
 namespace dex::cli {
@@ -155,28 +154,6 @@ void add_job_changes(CLI::App& jobs, Action& action) {
   add_pause_and_resume(jobs, action);
   add_update(jobs, action);
   add_delete_and_redrive(jobs, action);
-}
-
-void add_checkpoints(CLI::App& app, Action& action) {
-  auto* noun = app.add_subcommand("checkpoints", "saved states of running jobs: create");
-  noun->require_subcommand(1);
-  auto job = std::make_shared<std::string>();
-  auto* verb = add_verb(*noun, "create",
-                        "have a running job save its state now, and wait until it is on the disk",
-                        "dexctl checkpoints create ftjob-01…");
-  verb->add_option("job", *job, "job id")->required();
-  verb->callback([&action, job] {
-    action = [=](Context& c) -> int {
-      const auto checkpoint = c.client.create_checkpoint(*job);
-      if (!checkpoint.ok()) return c.output.failure(checkpoint.status());
-      c.output.result(
-          *checkpoint, checkpoint->id(),
-          {{"CHECKPOINT", "STEP", "SHA-256", "CREATED"},
-           {checkpoint->id(), std::to_string(checkpoint->step()),
-            checkpoint->sha256().substr(0, 12), local_time(checkpoint->create_time())}});
-      return kDone;
-    };
-  });
 }
 
 }  // namespace dex::cli

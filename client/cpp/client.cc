@@ -177,6 +177,12 @@ Result<v1::Checkpoint> Client::create_checkpoint(const std::string& job) {
   return call(*jobs_, &v1::FineTuningService::Stub::CreateCheckpoint, request, options_.generation);
 }
 
+Result<v1::ListFineTuningCheckpointsResponse> Client::list_checkpoints(
+    const v1::ListFineTuningCheckpointsRequest& request) {
+  return call(*jobs_, &v1::FineTuningService::Stub::ListFineTuningCheckpoints, request,
+              options_.timeout);
+}
+
 Result<v1::Estimate> Client::estimate_job(const v1::FineTuningJobSpec& spec, bool probe) {
   v1::EstimateFineTuningJobRequest request;
   *request.mutable_spec() = spec;
@@ -425,6 +431,19 @@ Status Client::generate_stream(const v1::GenerateRequest& request, const StreamC
   const grpc::Status status = reader->Finish();
   if (status.ok() || !wanted) return {};
   return options_.stop.stop_requested() ? stopped() : readable(status, options_);
+}
+
+Result<v1::TokenizeResponse> Client::tokenize(const v1::TokenizeRequest& request) {
+  return call(*inference_, &v1::InferenceService::Stub::Tokenize, request, options_.timeout);
+}
+
+Result<v1::DetokenizeResponse> Client::detokenize(const v1::DetokenizeRequest& request) {
+  return call(*inference_, &v1::InferenceService::Stub::Detokenize, request, options_.timeout);
+}
+
+Result<v1::TokenizerInfo> Client::tokenizer_info(const v1::GetTokenizerInfoRequest& request) {
+  return call(*inference_, &v1::InferenceService::Stub::GetTokenizerInfo, request,
+              options_.timeout);
 }
 
 Result<v1::ListModelsResponse> Client::list_models() {

@@ -51,6 +51,9 @@ class Client {
   Result<v1::FineTuningJob> redrive_job(const std::string& id, double deadline_seconds);  // 0: none
   // Waits until it is written: up to Options::generation.
   Result<v1::Checkpoint> create_checkpoint(const std::string& job);
+  // A page of those that a job has written, newest first, also those that were dropped since.
+  Result<v1::ListFineTuningCheckpointsResponse> list_checkpoints(
+      const v1::ListFineTuningCheckpointsRequest& request);
   // With `probe` a worker does one update: waits up to Options::probe.
   Result<v1::Estimate> estimate_job(const v1::FineTuningJobSpec& spec, bool probe = false);
   // Waits for a worker: up to Options::generation.
@@ -117,6 +120,11 @@ class Client {
   // Calls back with start, deltas and finish. The callback returns false to stop the generation.
   using StreamCallback = std::function<bool(const v1::GenerateStreamResponse&)>;
   Status generate_stream(const v1::GenerateRequest& request, const StreamCallback& callback);
+
+  // The ids that a generation would read, and their text; a worker that serves the model answers.
+  Result<v1::TokenizeResponse> tokenize(const v1::TokenizeRequest& request);
+  Result<v1::DetokenizeResponse> detokenize(const v1::DetokenizeRequest& request);
+  Result<v1::TokenizerInfo> tokenizer_info(const v1::GetTokenizerInfoRequest& request);
 
   Result<v1::ListModelsResponse> list_models();
   Result<v1::Model> get_model(const std::string& name);

@@ -36,10 +36,15 @@ constexpr const char* kUsage =
     "                    ~/.local/share/dex: there dexctl finds it without --server)\n"
     "  --grpc-port N     port of the gRPC door, 0 = any free one (50051)\n"
     "  --http-port N     port of the HTTP door, 0 = any free one (8080)\n"
+    "  --web-root DIR    the built dashboard, served at / of the HTTP door (the folder web beside\n"
+    "                    this program's, if there is one)\n"
+    "  --cors-origin O   a web origin whose pages may use the HTTP door; may be given several "
+    "times\n"
     "  --models FILE     allow-list of base models (.deps/models/models.json, looked for in the\n"
     "                    folders above this program and above the working directory)\n"
     "  --threads N       compute threads of the trainer and of the engine, 0 = all cores (0)\n"
-    "  --serve-dtype T   bf16, f32 or int8 (weights only) for serving (as the model is stored)\n"
+    "  --serve-dtype T   bf16, f32, int8 or int4 (weights only) for serving (as the model is "
+    "stored)\n"
     "  --stop-grace N    seconds that a trainer may take for its last checkpoint (300)\n"
     "  --with-prometheus start Debian's Prometheus too: metrics of 15 days, 512 MB at most, in\n"
     "                    DIR/prometheus; address in endpoints.json, alerts and rules in\n"
@@ -112,11 +117,15 @@ bool take(std::string_view flag, std::string_view value, Arguments& arguments) {
     good = parse(value, platform.http_port);
   } else if (flag == "--prometheus-port") {
     good = parse(value, platform.prometheus_port);
+  } else if (flag == "--web-root") {
+    platform.web_root = fs::absolute(value).lexically_normal();
+  } else if (flag == "--cors-origin") {
+    platform.cors_origins.emplace_back(value);
   } else if (flag == "--threads") {
     good = parse(value, platform.threads);
   } else if (flag == "--serve-dtype") {
-    if (value != "bf16" && value != "f32" && value != "int8") {
-      std::fprintf(stderr, "dexd: --serve-dtype wants bf16, f32 or int8, got '%s'\n",
+    if (value != "bf16" && value != "f32" && value != "int8" && value != "int4") {
+      std::fprintf(stderr, "dexd: --serve-dtype wants bf16, f32, int8 or int4, got '%s'\n",
                    std::string(value).c_str());
       return false;
     }
@@ -183,6 +192,10 @@ dex::base::Status run(Arguments& arguments) {
     auto models = find_models(platform.program_dir);
     if (!models) models = find_models(fs::current_path());
     platform.models_file = models.value_or(fs::current_path() / ".deps" / "models" / "models.json");
+  }
+  const fs::path built_pages = platform.program_dir.parent_path() / "web";
+  if (platform.web_root.empty() && fs::exists(built_pages / "index.html")) {
+    platform.web_root = built_pages;
   }
   const dex::base::StopSignals signals;
   const dex::base::SystemClock clock;

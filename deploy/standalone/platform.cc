@@ -283,11 +283,21 @@ std::vector<std::string> Platform::scheduler_args() const {
 
 std::vector<std::string> Platform::gateway_args() const {
   const auto local = [](uint16_t port) { return "127.0.0.1:" + std::to_string(port); };
-  return {"--scheduler",      addresses_.at("scheduler").at("grpc"),
-          "--listen",         address("gateway", "grpc", local(options_.grpc_port)),
-          "--http-listen",    address("gateway", "http", local(options_.http_port)),
-          "--metrics-listen", address("gateway", "metrics", kAnyPort),
-          "--endpoints-file", run_file("gateway").string()};
+  std::vector<std::string> args = {
+      "--scheduler",      addresses_.at("scheduler").at("grpc"),
+      "--listen",         address("gateway", "grpc", local(options_.grpc_port)),
+      "--http-listen",    address("gateway", "http", local(options_.http_port)),
+      "--metrics-listen", address("gateway", "metrics", kAnyPort),
+      "--endpoints-file", run_file("gateway").string()};
+  if (!options_.web_root.empty()) {
+    args.emplace_back("--web-root");
+    args.push_back(options_.web_root.string());
+  }
+  for (const auto& origin : options_.cors_origins) {
+    args.emplace_back("--cors-origin");
+    args.push_back(origin);
+  }
+  return args;
 }
 
 std::vector<std::string> Platform::worker_args() const {

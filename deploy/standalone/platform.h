@@ -19,21 +19,23 @@
 namespace dex::standalone {
 
 struct PlatformOptions {
-  std::filesystem::path data_dir;     // absolute; made when missing, mode 0700
-  std::filesystem::path models_file;  // allow-list of base models
-  std::filesystem::path program_dir;  // where dex-scheduler, dex-gateway, dex-worker lie
-  std::string launcher;               // this program
-  std::string redis_program;          // empty: not found
-  bool with_prometheus = false;       // a Prometheus of its own, last of the children
-  std::string prometheus_program;     // empty: not found
-  uint16_t prometheus_port = 0;       // 0: any free one
-  uint16_t grpc_port = 50051;         // 0: any free one
-  uint16_t http_port = 8080;          // 0: any free one
-  uint32_t threads = 0;               // of a trainer, of an engine; 0: all cores
-  std::string serve_dtype;            // of the engine: bf16, f32, int8; empty: as stored
-  int64_t start_limit_ms = 180'000;   // for one process to become ready
-  int64_t beat_ms = 5'000;            // of the worker; 0: what the scheduler tells it
-  int64_t stop_grace_ms = 300'000;    // for a trainer's last checkpoint
+  std::filesystem::path data_dir;         // absolute; made when missing, mode 0700
+  std::filesystem::path models_file;      // allow-list of base models
+  std::filesystem::path program_dir;      // where dex-scheduler, dex-gateway, dex-worker lie
+  std::string launcher;                   // this program
+  std::string redis_program;              // empty: not found
+  bool with_prometheus = false;           // a Prometheus of its own, last of the children
+  std::string prometheus_program;         // empty: not found
+  uint16_t prometheus_port = 0;           // 0: any free one
+  uint16_t grpc_port = 50051;             // 0: any free one
+  uint16_t http_port = 8080;              // 0: any free one
+  std::filesystem::path web_root;         // the built dashboard; empty: none
+  std::vector<std::string> cors_origins;  // of web pages that may use the HTTP door
+  uint32_t threads = 0;                   // of a trainer, of an engine; 0: all cores
+  std::string serve_dtype;                // of the engine: bf16, f32, int8, int4; empty: as stored
+  int64_t start_limit_ms = 180'000;       // for one process to become ready
+  int64_t beat_ms = 5'000;                // of the worker; 0: what the scheduler tells it
+  int64_t stop_grace_ms = 300'000;        // for a trainer's last checkpoint
 };
 
 // The whole platform on one machine (architecture.md §1, §8): Redis, scheduler, gateway, worker

@@ -199,14 +199,20 @@ void check_lambda_scale(const v1::EvaluationSubject& subject, const std::string&
     check.add("VALUE_OUT_OF_RANGE", field, "must be between 0 and 1, got " + std::to_string(scale));
 }
 
-bool in_eight_bits(const v1::EvaluationSubject& subject) {
-  return subject.dtype() == v1::EvaluationSubject::DTYPE_INT8;
+// What a default label ends in; empty: as stored.
+std::string_view quantized_ending(const v1::EvaluationSubject& subject) {
+  if (subject.dtype() == v1::EvaluationSubject::DTYPE_INT8) return "-int8";
+  return subject.dtype() == v1::EvaluationSubject::DTYPE_INT4 ? "-int4" : "";
 }
 
-// Eight bits are the engine's, and heads are measured without it.
-void check_eight_bits(const v1::EvaluationSpec& spec, EvaluationCheck& check) {
+bool is_quantized(const v1::EvaluationSubject& subject) {
+  return !quantized_ending(subject).empty();
+}
+
+// Eight and four bits are the engine's, and heads are measured without it.
+void check_quantized(const v1::EvaluationSpec& spec, EvaluationCheck& check) {
   const auto& subjects = spec.subjects();
-  if (std::none_of(subjects.begin(), subjects.end(), in_eight_bits)) return;
+  if (std::none_of(subjects.begin(), subjects.end(), is_quantized)) return;
   for (int i = 0; i < spec.tasks_size(); ++i) {
     if (!spec.tasks(i).has_head_analysis()) continue;
     check.add("CONFLICTING_FIELDS", "tasks[" + std::to_string(i) + "].head_analysis",
@@ -237,7 +243,7 @@ void check_subjects(const v1::EvaluationSpec& spec, EvaluationCheck& check) {
     check.known("subjects[" + std::to_string(i) + "].dtype", dtype,
                 v1::EvaluationSubject::Dtype_IsValid(dtype));
   }
-  check_eight_bits(spec, check);
+  check_quantized(spec, check);
 }
 
 void check_metadata(const v1::EvaluationSpec& spec, EvaluationCheck& check) {
@@ -271,7 +277,7 @@ std::string subject_name(const v1::EvaluationSubject& subject) {
 
 std::string default_label(const v1::EvaluationSubject& subject) {
   const std::string name = subject_name(subject);
-  return in_eight_bits(subject) ? with_ending(name, "-int8") : name;
+  return is_quantized(subject) ? with_ending(name, quantized_ending(subject)) : name;
 }
 
 v1::TextFormat format_for(v1::TextFormat asked, const std::string& name) {

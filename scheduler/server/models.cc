@@ -17,6 +17,7 @@ namespace {
 v1::Model::ServedDtype served_dtype(const std::string& word) {
   if (word == "f32") return v1::Model::SERVED_DTYPE_FP32;
   if (word == "bf16") return v1::Model::SERVED_DTYPE_BF16;
+  if (word == "int4") return v1::Model::SERVED_DTYPE_INT4;
   return word == "int8" ? v1::Model::SERVED_DTYPE_INT8 : v1::Model::SERVED_DTYPE_UNSPECIFIED;
 }
 

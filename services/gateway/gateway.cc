@@ -1,9 +1,14 @@
 #include "services/gateway/gateway.h"
 
 #include <grpcpp/channel.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <utility>
 
 #include "services/auth/listen_address.h"
-#include "services/gateway/http/edge.h"
+#include "services/gateway/http/routes.h"
+#include "services/gateway/http/server.h"
 #include "services/gateway/metrics.h"
 #include "services/gateway/proxy/front.h"
 #include "services/gateway/routing/balancer.h"
@@ -48,7 +53,12 @@ class Gateway::Impl {
                 options.version,
                 options.commit}) {}
   ~Impl() {
+    // Clients of the HTTP door first, so that their calls end; then the front that answers those;
+    // then what waited for them.
+    if (http_) http_->close();
     server_.reset();
+    http_.reset();
+    upstream_.reset();
     room_.close();  // a handler uses front_
   }
 
@@ -67,21 +77,23 @@ class Gateway::Impl {
     server.is_public = true;
     DEX_ASSIGN_OR_RETURN(server_, rpc::Server::start(server, room_, registry_));
 
-    monitor::HttpServer::Options http;
-    http.address = options.http_listen;
-    http.body_bytes = rpc::kLargestMessageBytes;
-    http.refusal = [](int status, const std::string& message) {
-      return openai_error(status, status == 413 ? "TOO_LARGE" : "INVALID_FIELD", message);
-    };
-    DEX_ASSIGN_OR_RETURN(http_,
-                         monitor::HttpServer::start(http, edge_handler(registry_, readiness())));
+    upstream_ = std::make_unique<http::Upstream>(server_->in_process_channel());
+    DEX_RETURN_IF_ERROR(listen_http(options));
     DEX_ASSIGN_OR_RETURN(
         monitor_, monitor::start_monitor_server(options.metrics_listen, registry_, readiness()));
     return {};
   }
 
   void stop(std::chrono::milliseconds grace) {
+    const auto deadline = std::chrono::steady_clock::now() + grace;
+    if (http_) http_->drain();
     if (server_) server_->stop(grace);
+    // Every call has ended by now; what their clients have not taken yet has the rest of the time.
+    constexpr std::chrono::milliseconds kLastWords{500};
+    const auto last = std::max(deadline, std::chrono::steady_clock::now() + kLastWords);
+    if (http_ && !http_->wait_until_idle(last)) {
+      spdlog::warn("HTTP: some answers were cut at the end of the grace");
+    }
   }
 
   [[nodiscard]] const std::string& grpc_address() const { return server_->address(); }
@@ -89,6 +101,22 @@ class Gateway::Impl {
   [[nodiscard]] const std::string& metrics_address() const { return monitor_->address(); }
 
  private:
+  base::Status listen_http(const Options& options) {
+    http::RouteParts parts{*upstream_, room_, registry_, readiness(), nullptr};
+    if (!options.web_root.empty()) {
+      DEX_ASSIGN_OR_RETURN(parts.pages, http::StaticFiles::load(options.web_root));
+    }
+    http::Router router;
+    http::add_routes(router, parts);
+    http::Server::Options server;
+    server.address = options.http_listen;
+    server.threads = options.http_threads;
+    server.origins.cors_origins = options.cors_origins;
+    DEX_ASSIGN_OR_RETURN(http_,
+                         http::Server::start(std::move(server), std::move(router), registry_));
+    return {};
+  }
+
   // Ready once it has had a snapshot, and from then on: the scheduler may go away (jobs.md §15).
   monitor::Readiness readiness() {
     return [this]() -> base::Status {
@@ -106,7 +134,8 @@ class Gateway::Impl {
   RouteWatcher routes_;
   Front front_;
   std::unique_ptr<rpc::Server> server_;
-  std::unique_ptr<monitor::HttpServer> http_;
+  std::unique_ptr<http::Upstream> upstream_;
+  std::unique_ptr<http::Server> http_;
   std::unique_ptr<monitor::HttpServer> monitor_;
 };
 

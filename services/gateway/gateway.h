@@ -1,8 +1,10 @@
 #pragma once
 
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "services/base/status.h"
 
@@ -16,6 +18,11 @@ class Gateway {
     std::string scheduler;                       // its address for gateways; may not answer yet
     std::string listen = "127.0.0.1:50051";      // gRPC
     std::string http_listen = "127.0.0.1:8080";  // HTTP
+    // Web pages of these origins may use the HTTP door ("https://app.example.com"); none: CORS is
+    // off.
+    std::vector<std::string> cors_origins;
+    std::filesystem::path web_root;  // the built dashboard; empty: none
+    int http_threads = 2;
     std::string metrics_listen = "127.0.0.1:0";  // /metrics /healthz /readyz alone
     // How long a generation for a model that no worker serves waits for one to appear in the
     // routes.
@@ -34,9 +41,9 @@ class Gateway {
   [[nodiscard]] const std::string& http_address() const;
   [[nodiscard]] const std::string& metrics_address() const;
 
-  // Drains (jobs.md §9): health NOT_SERVING, new calls refused, unary calls and generations end,
-  // other streams end with `SERVER_DRAINING`; what is left after `grace` is cut. Blocks at most
-  // about that.
+  // Drains (jobs.md §9): health NOT_SERVING, new calls and requests refused, unary calls and
+  // generations end, other streams end with `SERVER_DRAINING`; what is left after `grace` is cut.
+  // Blocks at most about that. The HTTP door goes on saying so at /readyz until the end.
   void stop(std::chrono::milliseconds grace);
 
  private:

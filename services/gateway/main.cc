@@ -66,6 +66,15 @@ int main(int argc, char** argv) {
       ->required();
   app.add_option("--listen", arguments.gateway.listen, "gRPC; loopback only");
   app.add_option("--http-listen", arguments.gateway.http_listen, "HTTP; loopback only");
+  app.add_option("--http-threads", arguments.gateway.http_threads, "threads of the HTTP door")
+      ->check(CLI::Range(1, 64));
+  app.add_option("--cors-origin", arguments.gateway.cors_origins,
+                 "a web origin whose pages may use the HTTP door, such as https://app.example.com; "
+                 "may be given several times")
+      ->expected(1)
+      ->take_all();
+  app.add_option("--web-root", arguments.gateway.web_root,
+                 "folder of the built dashboard, served at /; none: a page that says so");
   app.add_option("--metrics-listen", arguments.gateway.metrics_listen,
                  "/metrics, /healthz, /readyz; loopback only, port 0 = any free one");
   app.add_option("--endpoints-file", arguments.endpoints_file,

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "services/base/files.h"
@@ -100,6 +101,20 @@ class AdaptersTest : public testing::Test {
     fs::copy(*directory_ / "mine", folder);
     return folder;
   }
+  // One that says by `key` of its configuration that it was made for something else, with sums that
+  // agree.
+  static fs::path foreign(const std::string& key) {
+    const fs::path folder = copied("foreign-" + key);
+    auto config =
+        nlohmann::json::parse(base::read_file(folder / "adapter_config.json", 1 << 20).value());
+    config.at(key) = std::string(64, 'b');
+    const std::string text = config.dump();
+    std::ofstream(folder / "adapter_config.json") << text;
+    auto sums = nlohmann::json::parse(base::read_file(folder / "checksums.json", 1 << 20).value());
+    sums["adapter_config.json"] = base::sha256_hex(text);
+    std::ofstream(folder / "checksums.json") << sums.dump();
+    return folder;
+  }
 
   static support::TemporaryDirectory* directory_;
   static RunningPlatform* platform_;
@@ -174,21 +189,19 @@ TEST_F(AdaptersTest, WhatDoesNotFitIsRefusedWithItsReason) {
   EXPECT_EQ(other_bytes.code, 3);
   EXPECT_THAT(other_bytes.err, HasSubstr("CHECKSUM_MISMATCH"));
 
-  const fs::path foreign = copied("foreign");
-  auto config =
-      nlohmann::json::parse(base::read_file(foreign / "adapter_config.json", 1 << 20).value());
-  config["base_weights_sha256"] = std::string(64, 'b');
-  const std::string text = config.dump();
-  std::ofstream(foreign / "adapter_config.json") << text;
-  auto sums = nlohmann::json::parse(base::read_file(foreign / "checksums.json", 1 << 20).value());
-  sums["adapter_config.json"] = base::sha256_hex(text);
-  std::ofstream(foreign / "checksums.json") << sums.dump();
-  const Outcome other_base = imported(foreign);
-  EXPECT_EQ(other_base.code, 3);
-  EXPECT_THAT(other_base.err, HasSubstr("ADAPTER_MISMATCH"));
-  EXPECT_THAT(other_base.err, HasSubstr("made for another base"));
-  EXPECT_EQ(other_base.err.find(platform_->data_dir().string()), std::string::npos)
-      << "no path of the server's";
+  // What it was made for: weights, ids, words around a chat.
+  const std::map<std::string, std::string> bound = {
+      {"base_weights_sha256", "made for another base"},
+      {"tokenizer_sha256", "made for another tokenizer"},
+      {"chat_template_sha256", "made for another chat template"}};
+  for (const auto& [key, words] : bound) {
+    const Outcome refused = imported(foreign(key));
+    EXPECT_EQ(refused.code, 3) << key;
+    EXPECT_THAT(refused.err, HasSubstr("ADAPTER_MISMATCH")) << key;
+    EXPECT_THAT(refused.err, HasSubstr(words));
+    EXPECT_EQ(refused.err.find(platform_->data_dir().string()), std::string::npos)
+        << "no path of the server's";
+  }
 }
 
 TEST_F(AdaptersTest, AFoldedExportIsThePlainModel) {

@@ -140,6 +140,37 @@ TEST_F(DexctlTest, ScriptsFindWhatTheyRelyOn) {
   EXPECT_EQ(platform_->ctl({"files", "list"}).json().at("files").size(), files.size());
 }
 
+// A worker out of service takes no jobs, the queue says so, and a quota is changed by its etag
+// only.
+TEST_F(DexctlTest, OperatorsSeeAndChangeWhatWorksAndWaits) {
+  const auto workers = platform_->ctl({"workers", "list"}).json().at("workers");
+  ASSERT_EQ(workers.size(), 1u);
+  const auto worker = workers.at(0).at("id").get<std::string>();
+  EXPECT_EQ(platform_->ctl({"workers", "drain", worker}).json().at("state"), "STATE_DRAINING");
+  const Outcome job = platform_->ctl(support::small_job(*file_, "", 2, kModel));
+  ASSERT_EQ(job.code, 0) << job.err;
+  const auto waiting = job.json().at("id").get<std::string>();
+  const Outcome queue = platform_->plain_ctl({"queue"});
+  EXPECT_EQ(queue.code, 0) << queue.err;
+  EXPECT_THAT(queue.out, HasSubstr(waiting));
+  EXPECT_THAT(queue.out, HasSubstr("for a worker"));
+  EXPECT_THAT(queue.err, HasSubstr("workers that take jobs: 0"));
+  EXPECT_EQ(platform_->ctl({"workers", "drain", worker, "--undo"}).json().at("state"), "STATE_UP");
+  EXPECT_EQ(platform_->ctl({"jobs", "watch", waiting}).code, 0);
+
+  const auto quota = platform_->ctl({"quota", "get"}).json();
+  const Outcome more = platform_->ctl(
+      {"quota", "set", "--max-running", "3", "--etag", quota.at("etag").get<std::string>()});
+  EXPECT_EQ(more.json().at("max_running"), 3) << more.err;
+  const Outcome stale = platform_->ctl(
+      {"quota", "set", "--max-running", "4", "--etag", quota.at("etag").get<std::string>()});
+  EXPECT_NE(stale.code, 0);
+  EXPECT_THAT(stale.err, HasSubstr("ETAG_MISMATCH"));
+  const Outcome bad = platform_->ctl({"quota", "set", "--weight", "0"});
+  EXPECT_EQ(bad.code, 3) << bad.err;
+  EXPECT_THAT(bad.err, HasSubstr("weight must be 0.001 to 1000"));
+}
+
 TEST_F(DexctlTest, FilesGoWhenNothingNeedsThem) {
   const auto path = *directory_ / "own.jsonl";
   {

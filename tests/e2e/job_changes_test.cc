@@ -1,6 +1,7 @@
 // What dexctl can do to jobs that exist, and what its doctor says, against the real processes.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "services/base/sha256.h"
@@ -87,6 +88,13 @@ TEST_F(JobChangesTest, ACheckpointAndAPauseCostNoStepAndChangeNoBit) {
   EXPECT_TRUE(
       support::eventually([&] { return platform_.processes("dex-trainer").empty(); }, 30'000));
   EXPECT_EQ(platform_.ctl({"checkpoints", "create", id}).code, 3) << "it does not run";
+  const auto listed =
+      platform_.ctl({"checkpoints", "list", id, "--limit", "1000"}).json().at("checkpoints");
+  ASSERT_FALSE(listed.empty());
+  EXPECT_EQ(listed.front().at("is_last"), true);
+  EXPECT_TRUE(std::any_of(listed.begin(), listed.end(), [&](const auto& each) {
+    return each.at("step") == at_request && each.at("verified") == true;
+  })) << listed;
 
   ASSERT_EQ(platform_.ctl({"jobs", "resume", id}).code, 0);
   const auto ended = platform_.ctl({"jobs", "watch", id}).json();

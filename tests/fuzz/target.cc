@@ -37,7 +37,8 @@ void check(const base::Status& status) {
 }
 
 std::filesystem::path file_with(std::string_view bytes, const std::string& name) {
-  // Of the process that asks first, which removes it at its end: the driver asks before its children.
+  // Of the process that asks first, which removes it at its end: the driver asks before its
+  // children.
   static const support::TemporaryDirectory directory;
   const auto path = directory / name;
   std::filesystem::create_directories(path.parent_path());

@@ -380,7 +380,7 @@ import json, sys
 option = lambda name: sys.argv[sys.argv.index(name) + 1]
 text = option("--file").split("/")[-1].split(".")[0]
 exact = {"code": 5.0, "long_text": 10.0, "multilingual": 20.0}[text]
-value = exact * {"f32": 1, "bf16": 1.0005, "int8": 1.006 if text == "code" else 1.001}[option("--dtype")]
+value = exact * {"f32": 1, "bf16": 1.0005, "int8": 1.006 if text == "code" else 1.001, "int4": 1.049}[option("--dtype")]
 open(sys.argv[0] + ".calls", "a").write(option("--dtype") + " " + text + "\\n")
 print(json.dumps({"complete": True, "rows": [{"metric": "loss", "subject": "base", "dims": {}, "value": 1},
                                              {"metric": "perplexity", "subject": "base", "dims": {}, "value": value}]}, indent=1))
@@ -396,6 +396,7 @@ print(json.dumps({"complete": True, "rows": [{"metric": "loss", "subject": "base
         bf16, int8 = lines["accuracy-bf16"], lines["accuracy-int8"]
         self.assertEqual([int8[field] for field in ("ratio", "ratio_min", "ratio_max", "pairs", "peer")], [1.001, 1.001, 1.006, 3, 10])
         self.assertEqual([bf16["bars"], int8["bars"]], [{"ratio_max ≤ 1.001": "met"}, {"ratio_max ≤ 1.005": "missed"}])
+        self.assertEqual(lines["accuracy-int4"]["bars"], {"ratio_max ≤ 1.05": "met"})
         self.assertEqual(int8["texts"]["code"], {"int8": 5.03, "f32": 5.0})
         calls = (self.folder / "bin/dex-engine.calls").read_text().splitlines()
         self.assertEqual(sum(call.startswith("f32") for call in calls), 3, "fp32 is measured once for all formats")
@@ -426,7 +427,7 @@ class CommandTest(Folder):
         known = {"train-kvo": 1, "prefill": 1, "prefill-512": 1, "accuracy-bf16": 1, "accuracy-int8": 1}
         self.assertEqual(comparisons.chosen([], known), list(known))
         self.assertEqual(comparisons.chosen(["prefill", "accuracy", "accuracy-int8"], known), ["prefill", "accuracy-bf16", "accuracy-int8"])
-        for name, words in (("decode", "there is no"), ("decode-int4", "not measured yet"), ("gateway", "not measured yet")):
+        for name, words in (("decode", "there is no"), ("adapters-pool", "not measured yet"), ("gateway", "not measured yet")):
             with self.assertRaisesRegex(ValueError, words):
                 comparisons.chosen([name], known)
 

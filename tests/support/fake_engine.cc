@@ -1,6 +1,6 @@
 // An engine without a model: echoes prompts. "count N" gives N tokens, "forever" tokens until it is
-// cancelled, "die" ends the process, "long" an error. Adapters and models whose path ends in
-// "broken" fail.
+// cancelled, "die" ends the process, "long" an error. Texts have an id a byte. Adapters and models
+// whose path ends in "broken" fail.
 
 #include <chrono>
 #include <cstdlib>
@@ -68,6 +68,8 @@ class FakeEngine {
       send(load);
     } else if (command.has_generate()) {
       generate(command.generate());
+    } else if (command.has_text()) {
+      text(command.text());
     } else if (command.has_cancel()) {
       if (forever_.erase(command.cancel().request()) == 0) return;
       done(command.cancel().request(), dex::v1::FINISH_REASON_CANCELLED, 1);
@@ -83,6 +85,20 @@ class FakeEngine {
       if (broken) report.mutable_adapter()->set_error("w_d has the wrong shape");
       send(report);
     }
+  }
+  // An id a byte. "die" ends the process, "" is an error.
+  void text(const iv1::EngineCommand::Text& ask) {
+    iv1::EngineReport report;
+    report.mutable_text()->set_request(ask.request());
+    const std::string& text = ask.tokenize().text();
+    if (text == "die") std::abort();
+    if (text.empty()) {
+      report.mutable_text()->mutable_error()->set_code(3);
+      report.mutable_text()->mutable_error()->set_reason("MISSING_FIELD");
+      report.mutable_text()->mutable_error()->set_field("text");
+    }
+    for (const char byte : text) report.mutable_text()->mutable_tokenize()->add_ids(byte);
+    send(report);
   }
   void generate(const iv1::EngineCommand::Generate& generate) {
     const uint64_t request = generate.request();

@@ -25,6 +25,7 @@
 //   no-prefix-cache  success if it was not, else 10
 //   held           ends as paused if it is told to check the job only, else exit code 10
 //   from-start     success if it was given no checkpoint, else exit code 10
+//   lingers        success, and then it does not exit; lingers-deaf: and closes its channel
 //   where          success, but the result lies outside the attempt's directory
 // As `dex-fake-trainer evaluation` it plays an evaluation's process, and behaves as its first file
 // is called: success, with an event that names that file's path, or
@@ -298,6 +299,8 @@ int behave(FrameChannel& channel, const iv1::TrainerStart& start) {
   if (how == "from-start" && !start.checkpoint_dir().empty()) return 10;
   if (how == "no-prefix-cache" && !start.prefix_cache_dir().empty()) return 10;
   succeed(channel, start, how == "where" ? "/elsewhere/final" : start.attempt_dir() + "/final");
+  if (how == "lingers-deaf") channel.shutdown();
+  while (how.starts_with("lingers")) std::this_thread::sleep_for(std::chrono::seconds(1));
   return 0;
 }
 

@@ -52,6 +52,21 @@ class RawConnection {
   }
   [[nodiscard]] bool closed() const { return closed_; }
 
+  // Exactly so many bytes, fewer if no more come.
+  std::string read_exactly(size_t bytes) {
+    std::string all(bytes, '\0');
+    size_t got = 0;
+    while (got < bytes) {
+      const ssize_t more = recv(fd_, all.data() + got, bytes - got, 0);
+      if (more <= 0) break;
+      got += static_cast<size_t>(more);
+    }
+    all.resize(got);
+    return all;
+  }
+  // Nothing more will be sent; what comes can still be read.
+  void finish_sending() { ::shutdown(fd_, SHUT_WR); }
+
   // What comes until `end` has come.
   std::string read_until(std::string_view end) {
     std::string all;

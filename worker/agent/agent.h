@@ -20,7 +20,7 @@ struct AgentOptions {
   std::vector<std::string> pools{"cpu"};  // what its slots claim; empty: no training
   uint32_t slots = 1;
   uint32_t threads = 0;                // of a trainer, of an engine; 0: all cores
-  std::string serve_dtype;             // of engines: bf16, f32, int8; empty: as stored
+  std::string serve_dtype;             // of engines: bf16, f32, int8, int4; empty: as stored
   int trainer_niceness = 5;            // tokens for people come before steps
   std::string listen = "127.0.0.1:0";  // InferenceService
   std::string advertise;               // what others dial; empty: the address listened on

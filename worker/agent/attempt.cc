@@ -213,6 +213,8 @@ AttemptEnd Attempt::supervise(TrainerProcess& trainer, bool is_trainer) {
   Told told;
   StopSequence stop(options_.stop);
   StallClock stall(stall_options(is_trainer), clock_.steady_ms());
+  std::optional<int64_t> told_result_ms;
+  bool lingers = false;
   while (true) {
     auto report = trainer.read(options_.look_ms);
     if (report.ok()) {
@@ -237,10 +239,18 @@ AttemptEnd Attempt::supervise(TrainerProcess& trainer, bool is_trainer) {
       end.stalled = true;
       break;
     }
+    // What it made is told, so nothing is left to wait for: libraries may hang while they unload.
+    if (end.result && !told_result_ms) told_result_ms = now;
+    if (told_result_ms && now - *told_result_ms > options_.stop.kill_grace_ms) {
+      spdlog::warn("job {}: trainer {} does not exit after its result, killed", job_id(),
+                   trainer.process().pid());
+      lingers = true;
+      break;
+    }
   }
   // The channel is closed: an orderly trainer is about to exit. One that stalled, hangs or talks
   // nonsense is not waited for.
-  const bool orderly = !end.stalled && end.broken_channel.empty();
+  const bool orderly = !end.stalled && !lingers && end.broken_channel.empty();
   std::optional<base::ExitStatus> exit;
   if (orderly) exit = trainer.process().wait(options_.stop.kill_grace_ms);
   end.exit = exit ? *exit : trainer.process().terminate(0);

@@ -37,7 +37,7 @@ class Engine {
     std::vector<std::string> args = {"serve", "--frames-fd", "3"};
     BaseModelEntry model;
     uint32_t threads = 0;            // 0: all cores
-    std::string dtype;               // bf16, f32, int8; empty: as stored
+    std::string dtype;               // bf16, f32, int8, int4; empty: as stored
     std::filesystem::path log_file;  // its stdout and stderr, appended; empty: the agent's
     size_t most_requests = 1024;     // open at a time
     int64_t first_backoff_ms = 1'000;

@@ -56,8 +56,9 @@ void add_flags(CLI::App& app, AgentOptions& o, std::string& level) {
   app.add_option("--threads", o.threads,
                  "compute threads of a trainer and of an engine, 0 = cores");
   app.add_option("--serve-dtype", o.serve_dtype,
-                 "bf16, f32 or int8 (weights only, a scale an output channel); default: as stored")
-      ->check(CLI::IsMember({"bf16", "f32", "int8"}));
+                 "bf16, f32, int8 (weights only, a scale an output channel) or int4 (a scale and a "
+                 "minimum for 32 weights); default: as stored")
+      ->check(CLI::IsMember({"bf16", "f32", "int8", "int4"}));
   app.add_option("--trainer-nice", o.trainer_niceness, "niceness of trainers")
       ->check(CLI::Range(0, 19));
   app.add_option("--listen", o.listen, "inference address");

@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "worker/kernels/check.h"
+#include "worker/kernels/gemm.h"
 #include "worker/kernels/head_map.h"
 #include "worker/kernels/optional_tensor.h"
 
@@ -60,17 +61,17 @@ struct Folded : torch::autograd::Function<Folded> {
   static Tensor forward(AutogradContext* ctx, const Tensor& o, const Tensor& w_o, const Tensor& w_d,
                         const Tensor& gate, const Tensor& lambda, const Tensor& mask, double sign) {
     save(ctx, o, w_o, w_d, gate, lambda, mask, sign);
-    return o.mm(fold_w_o(w_o, w_d, unpacked(gate), lambda, mask, sign).t());
+    return product(o, fold_w_o(w_o, w_d, unpacked(gate), lambda, mask, sign).t());
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const Inputs in = restore(ctx);
-    const Tensor& dy = grads[0];
-    const Tensor w = in.by_head(in.w_o), a = in.by_head(dy.t().mm(in.o));
+    const Tensor dy = grads[0].contiguous();
+    const Tensor w = in.by_head(in.w_o), a = in.by_head(product(dy.t(), in.o));
     const Tensor factor = in.factor(), unit = in.mask.view({1, -1, 1}) * in.sign;
     Tensor d_o, d_w, d_map, d_gate, d_lambda;
     if (ctx->needs_input_grad(0)) {
-      d_o = dy.mm(fold_w_o(in.w_o, in.w_d, in.gate, in.lambda, in.mask, in.sign));
+      d_o = product(dy, fold_w_o(in.w_o, in.w_d, in.gate, in.lambda, in.mask, in.sign));
     }
     if (ctx->needs_input_grad(1)) d_w = a + times_map(a, in.w_d) * factor;
     const Tensor g = map_gradient(a, w * unit, in.w_d);
@@ -90,29 +91,60 @@ struct Folded : torch::autograd::Function<Folded> {
 };
 
 // The branch on every token: O' = O + F·D, Y = O'·W_Oᵀ. O' and D are made again in the backward
-// pass instead of kept.
+// pass instead of kept. Maps of a head by itself, without a mean, take one pass over O for O', one
+// over dO' for dO, and one over both for every map's and λ's gradient: λ's is ⟨w_d, G⟩.
 struct Branch : torch::autograd::Function<Branch> {
+  static bool is_plain_map(const Tensor& w_d, const Tensor& gate, const Tensor& o_h) {
+    return !gate.defined() && is_head_map(w_d, o_h.size(1), o_h.size(2));
+  }
+
+  static Tensor changed(const Tensor& o_h, const Tensor& w_d, const Tensor& gate,
+                        const Tensor& factor) {
+    if (is_plain_map(w_d, gate, o_h)) return plus_map(o_h, w_d, factor);
+    return o_h + dex_difference(o_h, w_d, gate) * factor;
+  }
+
   static Tensor forward(AutogradContext* ctx, const Tensor& o, const Tensor& w_o, const Tensor& w_d,
                         const Tensor& gate, const Tensor& lambda, const Tensor& mask, double sign) {
     save(ctx, o, w_o, w_d, gate, lambda, mask, sign);
-    const int64_t heads = mask.size(0);
-    const Tensor o_h = o.view({o.size(0), heads, -1});
-    const Tensor changed =
-        o_h + dex_difference(o_h, w_d, unpacked(gate)) * branch_strength(lambda, mask, sign);
-    return changed.reshape(o.sizes()).mm(w_o.t());
+    const Tensor o_h = o.view({o.size(0), mask.size(0), -1});
+    const Tensor factor = branch_strength(lambda, mask, sign);
+    return product(changed(o_h, w_d, unpacked(gate), factor).reshape(o.sizes()), w_o.t());
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const Inputs in = restore(ctx);
-    const Tensor& dy = grads[0];
-    const Tensor o = in.by_head(in.o), difference = dex_difference(o, in.w_d, in.gate);
-    const Tensor d_changed = in.by_head(dy.mm(in.w_o));  // ∂loss/∂O'
+    const Tensor dy = grads[0].contiguous();
+    const Tensor o = in.by_head(in.o);
+    const Tensor d_changed = in.by_head(product(dy, in.w_o));  // ∂loss/∂O'
+    Tensor d_w;
+    if (ctx->needs_input_grad(1)) {
+      d_w = product(dy.t(), changed(o, in.w_d, in.gate, in.factor()).reshape(in.o.sizes()));
+    }
+    variable_list out = is_plain_map(in.w_d, in.gate, o) ? of_maps(ctx, in, o, d_changed)
+                                                         : of_means(ctx, in, o, d_changed);
+    out[1] = d_w;
+    return out;
+  }
+
+  // Gradients of all but W_O, the slots of backward().
+  static variable_list of_maps(AutogradContext* ctx, const Inputs& in, const Tensor& o,
+                               const Tensor& d_changed) {
+    const Tensor unit = in.mask.view({-1, 1, 1}) * in.sign;
+    const Tensor g = head_grams(o, d_changed, in.mask) * unit;
+    const Tensor d_lambda = (g * in.w_d).sum();
+    const Tensor d_map = (in.w_d.dim() == 3 ? g : g.sum(0)) * in.lambda.reshape({1});
+    Tensor d_o;
+    if (ctx->needs_input_grad(0))
+      d_o = plus_map(d_changed, transposed_map(in.w_d), in.factor()).reshape(in.o.sizes());
+    return {d_o, Tensor(), d_map, Tensor(), d_lambda.view(in.lambda.sizes()), Tensor(), Tensor()};
+  }
+  static variable_list of_means(AutogradContext* ctx, const Inputs& in, const Tensor& o,
+                                const Tensor& d_changed) {
+    const Tensor difference = dex_difference(o, in.w_d, in.gate);
     const Tensor d_unit = d_changed * (in.mask.view({1, -1, 1}) * in.sign);
     const Tensor d_difference = d_unit * in.lambda.reshape({1});
-    Tensor d_o, d_w, d_gate;
-    if (ctx->needs_input_grad(1)) {
-      d_w = dy.t().mm((o + difference * in.factor()).reshape(in.o.sizes()));
-    }
+    Tensor d_o, d_gate;
     const Tensor d_map = map_gradient(o, d_difference, in.w_d);
     const Tensor d_lambda = (difference * d_unit).sum();
     if (ctx->needs_input_grad(0)) d_o = d_changed + times_map(d_difference, transposed_map(in.w_d));
@@ -122,7 +154,7 @@ struct Branch : torch::autograd::Function<Branch> {
       d_gate = -(d_difference * o.mean(1, true)).sum(at::IntArrayRef{0, 2});
     }
     if (d_o.defined()) d_o = d_o.reshape(in.o.sizes());
-    return {d_o, d_w, d_map, d_gate, d_lambda.view(in.lambda.sizes()), Tensor(), Tensor()};
+    return {d_o, Tensor(), d_map, d_gate, d_lambda.view(in.lambda.sizes()), Tensor(), Tensor()};
   }
 };
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "worker/kernels/check.h"
+#include "worker/kernels/gemm.h"
 #include "worker/kernels/head_map.h"
 #include "worker/kernels/optional_tensor.h"
 #include "worker/kernels/running_mean.h"
@@ -45,7 +46,7 @@ struct MeanBranch : torch::autograd::Function<MeanBranch> {
     ctx->saved_data["bounds"] = bounds;
     const Tensor o_h = o.view({o.size(0), mask.size(0), -1});
     const Tensor d = mean_difference(o_h, unpacked(v), unpacked(w_d), gate, bounds);
-    return (o_h + d * branch_strength(lambda, mask, sign)).reshape(o.sizes()).mm(w_o.t());
+    return product((o_h + d * branch_strength(lambda, mask, sign)).reshape(o.sizes()), w_o.t());
   }
 
   // With G = ∂loss/∂O' and E = s·λ·m∘G = ∂loss/∂D, over tokens t and channels:
@@ -64,13 +65,13 @@ struct MeanBranch : torch::autograd::Function<MeanBranch> {
     const Tensor mean =
         v.defined() ? to_query_heads(running_mean(v, bounds), heads) : running_mean(o_h, bounds);
     const Tensor d = difference_of(o_h, mean, w_d, gate);
-    const Tensor d_changed = dy.mm(w_o).view(o_h.sizes());
+    const Tensor d_changed = product(dy, w_o).view(o_h.sizes());
     const Tensor d_unit = d_changed * branch_strength(at::ones_like(lambda), mask, sign);
     const Tensor d_d = d_unit * lambda.reshape({1});
 
     Tensor d_o, d_v, d_w, d_map;
     if (ctx->needs_input_grad(2)) {
-      d_w = dy.t().mm((o_h + d * branch_strength(lambda, mask, sign)).reshape(o.sizes()));
+      d_w = product(dy.t(), (o_h + d * branch_strength(lambda, mask, sign)).reshape(o.sizes()));
     }
     const Tensor d_lambda = (d * d_unit).sum().view(lambda.sizes());
     Tensor d_gate = (d_d * mean).sum(at::IntArrayRef{0, 2});

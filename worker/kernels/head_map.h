@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+
 namespace dex::kernels {
 
 // Products of head outputs x [N, H, d] with the map of a linear projection (method.md §3.2):
@@ -14,6 +16,17 @@ at::Tensor times_map(const at::Tensor& x, const at::Tensor& w_d);
 // The gradient of a map of w_d's shape, given that of P(x): Σ_n x_hᵀ·y_h over heads, a product a
 // head, or one of all.
 at::Tensor map_gradient(const at::Tensor& x, const at::Tensor& y, const at::Tensor& w_d);
+
+// A map of a head by itself, shared or per head: for these the two below have one fused pass each.
+[[nodiscard]] bool is_head_map(const at::Tensor& w_d, int64_t heads, int64_t width);
+// x_h + F_h·P(x)_h, F [1, H, 1]: where F is 0, x_h bit for bit and nothing computed. w_d is a head
+// map; x contiguous. No gradient.
+at::Tensor plus_map(const at::Tensor& x, const at::Tensor& w_d, const at::Tensor& strength);
+at::Tensor plus_map_plain(const at::Tensor& x, const at::Tensor& w_d, const at::Tensor& strength);
+// Σ_n x_hᵀ·y_h [H, d, d] of the heads that `mask` [H] does not leave out with 0; the others' are 0.
+// x and y [N, H, d] contiguous. No gradient. Bits depend on the number of threads, not on their
+// order.
+at::Tensor head_grams(const at::Tensor& x, const at::Tensor& y, const at::Tensor& mask);
 
 // The map that takes a gradient of P(x) back to x.
 inline at::Tensor transposed_map(const at::Tensor& w_d) {

@@ -7,7 +7,6 @@
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/mm.h>
 #include <ATen/ops/nonzero.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -17,6 +16,7 @@
 #include <string>
 
 #include "worker/kernels/check.h"
+#include "worker/kernels/gemm.h"
 #include "worker/kernels/optional_tensor.h"
 #include "worker/kernels/parallel.h"
 #include "worker/kernels/rows.h"
@@ -88,6 +88,13 @@ void softmax_rows(const at::Tensor& logits, const int64_t* targets, const T* sca
   });
 }
 
+// Rows a chunk, at most `most`, so that chunks are equally long: each of them reads the whole head,
+// and a short last one would read it for little.
+int64_t even_chunk(int64_t count, int64_t most) {
+  const int64_t chunks = std::max<int64_t>(1, (count + most - 1) / most);
+  return std::max<int64_t>(1, (count + chunks - 1) / chunks);
+}
+
 }  // namespace
 
 LinearCrossEntropy::LinearCrossEntropy(int64_t chunk_rows) : chunk_rows_(chunk_rows) {}
@@ -119,10 +126,11 @@ at::Tensor LinearCrossEntropy::loss(const at::Tensor& hidden, const at::Tensor& 
   at::Tensor gradient, head_gradient;
   if (wants_gradient) gradient = at::empty_like(x);
   if (trains_head) head_gradient = at::zeros(head.sizes(), x.options());
-  for (int64_t at = 0; at < count; at += chunk_rows_) {
-    const int64_t rows = std::min(chunk_rows_, count - at);
+  const int64_t step = even_chunk(count, chunk_rows_);
+  for (int64_t at = 0; at < count; at += step) {
+    const int64_t rows = std::min(step, count - at);
     at::Tensor logits = chunk(rows, head);
-    at::mm_out(logits, x.narrow(0, at, rows), head.t());
+    product_into(logits, x.narrow(0, at, rows), head.t());
     AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "linear_cross_entropy", [&] {
       softmax_rows<scalar_t>(logits, wanted.const_data_ptr<int64_t>() + at,
                              wants_gradient ? scales.const_data_ptr<scalar_t>() + at : nullptr,
@@ -130,8 +138,8 @@ at::Tensor LinearCrossEntropy::loss(const at::Tensor& hidden, const at::Tensor& 
     });
     if (wants_gradient) {
       at::Tensor slice = gradient.narrow(0, at, rows);
-      at::mm_out(slice, logits, head);
-      if (trains_head) head_gradient.addmm_(logits.t(), x.narrow(0, at, rows));
+      product_into(slice, logits, head);
+      if (trains_head) product_into(head_gradient, logits.t(), x.narrow(0, at, rows), true);
     }
   }
   const at::Tensor total = (losses * scales.to(at::kDouble)).sum().to(hidden.scalar_type());
@@ -151,10 +159,11 @@ at::Tensor LinearCrossEntropy::row_losses(const at::Tensor& hidden, const at::Te
   const int64_t count = index.size(0);
   const at::Tensor losses = at::empty({count}, at::kDouble),
                    arg_max = at::empty({count}, at::kLong);
-  for (int64_t at = 0; at < count; at += chunk_rows_) {
-    const int64_t rows = std::min(chunk_rows_, count - at);
+  const int64_t step = even_chunk(count, chunk_rows_);
+  for (int64_t at = 0; at < count; at += step) {
+    const int64_t rows = std::min(step, count - at);
     at::Tensor logits = chunk(rows, head);
-    at::mm_out(logits, x.narrow(0, at, rows), head.t());
+    product_into(logits, x.narrow(0, at, rows), head.t());
     if (best != nullptr) arg_max.narrow(0, at, rows).copy_(logits.argmax(1));
     AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "linear_cross_entropy", [&] {
       softmax_rows<scalar_t>(logits, wanted.const_data_ptr<int64_t>() + at,

@@ -1,19 +1,14 @@
 #include "worker/kernels/paged_attention.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <vector>
 
+#include "worker/kernels/bf16.h"
+
 namespace dex::kernels {
 namespace {
-
-uint16_t to_bf16(float value) {  // nearest, ties to even; NaN stays NaN
-  const auto bits = std::bit_cast<uint32_t>(value);
-  if ((bits & 0x7fffffffU) > 0x7f800000U) return static_cast<uint16_t>(bits >> 16 | 0x40U);
-  return static_cast<uint16_t>((bits + 0x7fffU + (bits >> 16 & 1U)) >> 16);
-}
 
 template <class Store>
 void write(const KvLayout& layout, int64_t kv_head, int64_t slot, Store&& store, const float* key,
@@ -26,7 +21,7 @@ void write(const KvLayout& layout, int64_t kv_head, int64_t slot, Store&& store,
 
 double read(const KvLayout& layout, const void* block, int64_t index) {
   if (layout.number == Number::kF32) return static_cast<const float*>(block)[index];
-  return std::bit_cast<float>(uint32_t{static_cast<const uint16_t*>(block)[index]} << 16);
+  return from_bf16(static_cast<const uint16_t*>(block)[index]);
 }
 
 // Of one query over tokens 0 … visible − 1; −Inf where it sees nothing.

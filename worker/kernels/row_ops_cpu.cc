@@ -99,6 +99,21 @@ float Maximum(const float* x, int64_t count) {
   return best;
 }
 
+int64_t ArgMax(const float* x, int64_t count) {
+  const F d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const float most = Maximum(x, count);
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const auto found = hn::FindFirstTrue(d, hn::Eq(hn::LoadU(d, x + i), hn::Set(d, most)));
+    if (found >= 0) return i + static_cast<int64_t>(found);
+  }
+  for (; i < count; ++i) {
+    if (x[i] == most) return i;
+  }
+  return 0;
+}
+
 // Sums in double every 4,096 elements, so that 50,000 small terms lose nothing to the large ones.
 template <bool kStore>
 HWY_INLINE double exp_sum(float* out, const float* x, int64_t count, float maximum, float scale) {
@@ -142,6 +157,7 @@ namespace dex::kernels {
 HWY_EXPORT(RmsNormRow);
 HWY_EXPORT(SiluMul);
 HWY_EXPORT(Maximum);
+HWY_EXPORT(ArgMax);
 HWY_EXPORT(ExpSum);
 HWY_EXPORT(ExpScaled);
 
@@ -201,9 +217,7 @@ double exp_scaled(std::span<float> x, float maximum, float scale) {
 }
 
 int64_t arg_max(std::span<const float> x) {
-  const float most = HWY_DYNAMIC_DISPATCH(Maximum)(x.data(), static_cast<int64_t>(x.size()));
-  const auto found = std::find(x.begin(), x.end(), most);
-  return found == x.end() ? 0 : found - x.begin();
+  return HWY_DYNAMIC_DISPATCH(ArgMax)(x.data(), static_cast<int64_t>(x.size()));
 }
 
 }  // namespace dex::kernels

@@ -48,10 +48,8 @@ Tensor differential_v1(const Tensor& q, const Tensor& k, const WideValues& v,
                        const DifferentialV1& how, const Attend& attend) {
   const int64_t rows = q.size(0), heads = q.size(1) / 2, width = 2 * q.size(2);
   // Both maps of a pair mix the same values: key heads j and j + k.
-  const auto mixed = [&](const Tensor& values) {
-    return attend(q, k, at::cat({values, values}, 1));
-  };
-  const Tensor wide = at::cat({mixed(v.low), mixed(v.high)}, -1);  // [T, 2h, 2d]
+  const Tensor values = at::cat({v.low, v.high}, -1);              // [T, k, 2d]
+  const Tensor wide = attend(q, k, at::cat({values, values}, 1));  // [T, 2h, 2d]
   const Tensor o = wide.narrow(1, 0, heads) - how.lambda * wide.narrow(1, heads, heads);
   const double scale = 1 - how.lambda_init;
   const Tensor weight =

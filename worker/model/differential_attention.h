@@ -11,8 +11,9 @@ namespace dex::model {
 // method.md §8 states it. Both versions call plain softmax attention and subtract what it gives, so
 // causality, documents and windows are the caller's.
 
-// Softmax attention of query heads on key heads: q [T, heads, d] · k, v [T, key heads, d] → [T,
-// heads, d]; query head h reads key head h / (heads / key heads). causal_attention is one.
+// Softmax attention of query heads on key heads: q [T, heads, d] · k [T, key heads, d] · v [T, key
+// heads, d_v] → [T, heads, d_v]; query head h reads key head h / (heads / key heads).
+// kernels::causal_attention is one.
 using Attend =
     std::function<at::Tensor(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v)>;
 
@@ -37,8 +38,7 @@ struct DifferentialV1 {
 
 // V1 of h heads, (softmax(Q1·K1ᵀ/√d) − λ·softmax(Q2·K2ᵀ/√d))·V, normed by RMSNorm over 2d and times
 // 1 − λ_init: [T, h, 2d]. q [T, 2h, d] and k [T, 2k, d], rotated: pairs are heads i and i + h (keys
-// j and j + k), DiffLlama's layout. Values are halved because the flash kernel wants them as wide
-// as keys: each map is made twice.
+// j and j + k), DiffLlama's layout.
 at::Tensor differential_v1(const at::Tensor& q, const at::Tensor& k, const WideValues& v,
                            const DifferentialV1& how, const Attend& attend);
 

@@ -2,8 +2,6 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/addmm.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/mm.h>
@@ -12,12 +10,13 @@
 #include <stdexcept>
 #include <string>
 
+#include "worker/kernels/causal_attention.h"
 #include "worker/kernels/check.h"
 #include "worker/kernels/head_map.h"
+#include "worker/kernels/projection.h"
 #include "worker/kernels/rms_norm.h"
 #include "worker/kernels/rope.h"
 #include "worker/kernels/swiglu.h"
-#include "worker/model/causal_attention.h"
 #include "worker/model/dex_options.h"
 #include "worker/model/differential_attention.h"
 #include "worker/model/rope_frequencies.h"
@@ -28,11 +27,6 @@ namespace {
 
 using at::Tensor;
 using kernels::check;
-
-// x·Wᵀ + b. A fresh tensor each time, so the caller may add to it in place.
-Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  return bias.defined() ? at::addmm(bias, x, weight.t()) : at::mm(x, weight.t());
-}
 
 // One forward pass: what its layers share, and their parts as functions.
 class Pass {
@@ -85,20 +79,16 @@ class Pass {
     return adaptation_.layers.empty() ? kNothing : adaptation_.layers[static_cast<size_t>(layer)];
   }
 
-  // A linear with what the adaptation adds beside it, a fresh tensor.
+  // A linear with what the adaptation adds beside it. A fresh tensor each time, so the caller may
+  // add to it in place.
   Tensor project(int64_t layer, Linear which, const Tensor& x, const Tensor& weight,
                  const Tensor& bias) const {
-    return beside(layer, which, x, linear(x, weight, bias));
-  }
-
-  // y with the low-rank term of x, where there is one.
-  Tensor beside(int64_t layer, Linear which, const Tensor& x, const Tensor& y) const {
     const LowRank& term = adapted(layer).lora[which];
-    if (!term.defined()) return y;
+    if (!term.defined()) return kernels::projection(x, weight, bias);
     const uint64_t place =
         static_cast<uint64_t>(layer) * kLinears.size() + static_cast<uint64_t>(which);
-    return add_low_rank(y, drop_out(x, adaptation_.options.lora.dropout, batch_.noise, place),
-                        term);
+    const Tensor read = drop_out(x, adaptation_.options.lora.dropout, batch_.noise, place);
+    return kernels::projection(x, weight, bias, {read, term.a, term.b, term.scale});
   }
 
   Tensor attention(int64_t layer, const Tensor& x) const {
@@ -161,19 +151,9 @@ class Pass {
         .view_as(x);
   }
 
-  // Causal attention inside each document: one call a document, because a mask over the packed rows
-  // would cost [N, N] and the flash kernel knows no lengths.
+  // Causal attention inside each document.
   Tensor mix(const Tensor& q, const Tensor& k, const Tensor& v) const {
-    if (lengths_.size() == 1) return mix_one(q, k, v);
-    const auto qs = q.split_with_sizes(lengths_), ks = k.split_with_sizes(lengths_),
-               vs = v.split_with_sizes(lengths_);
-    std::vector<Tensor> outputs;
-    for (size_t i = 0; i < lengths_.size(); ++i) outputs.push_back(mix_one(qs[i], ks[i], vs[i]));
-    return at::cat(outputs, 0);
-  }
-
-  Tensor mix_one(const Tensor& q, const Tensor& k, const Tensor& v) const {
-    return causal_attention(q, k, v, config_.sliding_window);
+    return kernels::causal_attention(q, k, v, batch_.bounds, config_.sliding_window);
   }
 
   // The output projection, with the branch where the layer has one.
@@ -189,7 +169,7 @@ class Pass {
     if (!observer_.head_gates.empty() || a.lora[Linear::kO].defined()) {
       return changed_output(layer, branch ? o + scaled_difference(a, o, v) : o, w_o);
     }
-    if (!branch) return at::mm(o.reshape({o.size(0), -1}), w_o.t());
+    if (!branch) return kernels::projection(o.reshape({o.size(0), -1}), w_o);
     return branched_output(adaptation_.options, a.branch, {o, v, batch_.bounds}, w_o, lambda(a),
                            a.mask);
   }
@@ -211,7 +191,7 @@ class Pass {
       changed = changed.reshape({changed.size(0), gates.size(1), -1}) * gates.unsqueeze(-1);
     }
     const Tensor flat = changed.reshape({changed.size(0), -1});
-    return beside(layer, Linear::kO, flat, flat.mm(w_o.t()));
+    return project(layer, Linear::kO, flat, w_o, {});
   }
 
   [[nodiscard]] bool acts(const LayerAdaptation& a) const {

@@ -4,7 +4,6 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/mm.h>
 #include <ATen/ops/zeros.h>
 
 #include <cmath>
@@ -63,11 +62,6 @@ LoraTensors initial_lora(const LoraOptions& options, const Config& config, int64
                      lora_scale(options.alpha, options.r, options.rslora)};
   }
   return terms;
-}
-
-at::Tensor add_low_rank(const at::Tensor& y, const at::Tensor& x, const LowRank& term) {
-  if (!term.defined()) return y;
-  return at::addmm(y, at::mm(x, term.a.t()), term.b.t(), 1, term.scale);
 }
 
 at::Tensor drop_out(const at::Tensor& x, double dropout, const std::optional<Noise>& noise,

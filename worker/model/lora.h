@@ -43,10 +43,6 @@ struct Noise {
   uint64_t pass = 0;  // unique within a job
 };
 
-// x·Aᵀ·Bᵀ·scale added to y [N, out], for x [N, in]; differentiable in x, y, A, B. Two thin
-// products, ΔW is never made. Undefined term: y itself.
-at::Tensor add_low_rank(const at::Tensor& y, const at::Tensor& x, const LowRank& term);
-
 // x with a share of `dropout` of its entries 0 and the others divided by 1 − dropout. `place`
 // numbers the linear in the model. Without noise: x itself.
 at::Tensor drop_out(const at::Tensor& x, double dropout, const std::optional<Noise>& noise,

@@ -105,9 +105,15 @@ at::Tensor WeightFiles::tensor(const std::string& name) const {
 }
 
 std::string WeightFiles::sha256() const {
-  if (files_.size() == 1 && files_.contains(kSingleFile)) return files_.at(kSingleFile).sha256();
+  // Read in pieces: pages of a second mapping would count as this process' memory once more.
+  const auto of = [this](const std::string& file) {
+    auto hash = base::sha256_file(dir_ / file);
+    if (!hash.ok()) fail_safetensors((dir_ / file).string(), hash.status().message());
+    return std::move(hash).value();
+  };
+  if (files_.size() == 1 && files_.contains(kSingleFile)) return of(kSingleFile);
   std::string lines;
-  for (const auto& [file, content] : files_) lines += content.sha256() + "  " + file + "\n";
+  for (const auto& [file, content] : files_) lines += of(file) + "  " + file + "\n";
   return base::sha256_hex(lines);
 }
 

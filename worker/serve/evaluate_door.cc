@@ -124,10 +124,12 @@ CLI::App* EvaluateDoor::add_task(const char* name, const char* help) {
   task->add_option("--samples-out", command_.samples_out, "every sample as a line of JSON")
       ->type_name("FILE");
   task->add_flag("--json", command_.json, "rows as JSON instead of a table");
-  task->add_option("--dtype", command_.dtype,
-                   "bf16: weights and KV cache in bf16; f32: nothing is rounded; int8: weights in "
-                   "eight bits, a scale an output channel (default: as stored)")
-      ->check(CLI::IsMember({"bf16", "f32", "int8"}));
+  task->add_option(
+          "--dtype", command_.dtype,
+          "bf16: weights and KV cache in bf16; f32: nothing is rounded; int8: weights in "
+          "eight bits, a scale an output channel, int4: in four, a scale and a minimum for "
+          "32 of them (default: as stored)")
+      ->check(CLI::IsMember({"bf16", "f32", "int8", "int4"}));
   task->add_flag("--against-int8", command_.against_int8,
                  "what eight-bit weights cost: the base, then each adapter, against itself with "
                  "--dtype int8; with the largest hidden state and attention logit of either");

@@ -207,7 +207,8 @@ EvaluateCommand command_of(const pb::EvaluationTask& task, const FilePaths& file
 
 SubjectSource source_of(const pb::EvaluationSubject& subject, const EvaluatorStart& start) {
   SubjectSource out{.label = subject.label()};
-  out.int8 = subject.dtype() == pb::EvaluationSubject::DTYPE_INT8;
+  if (subject.dtype() == pb::EvaluationSubject::DTYPE_INT8) out.quantized = Dtype::kInt8;
+  if (subject.dtype() == pb::EvaluationSubject::DTYPE_INT4) out.quantized = Dtype::kInt4;
   if (subject.adapter().empty()) return out;
   const auto& adapters = start.adapters();
   const auto at = std::find_if(adapters.begin(), adapters.end(), [&](const auto& adapter) {

@@ -4,8 +4,10 @@
 #include <cstdio>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <system_error>
+#include <tuple>
 
 #include "services/base/files.h"
 #include "services/base/memory_room.h"
@@ -95,24 +97,31 @@ std::string gibibytes(int64_t bytes) {
   return text;
 }
 
-// Whether base or adapters are measured in eight bits, or as stored; whole models have weights of
-// their own.
-bool needs_base(const EvaluationSubjects::Options& options, bool int8) {
-  return std::ranges::any_of(options.subjects, [int8](const SubjectSource& source) {
-    return source.int8 == int8 && !is_whole(source.adapter);
-  });
+// What base and adapters are measured in, nullopt as stored; whole models have weights of their
+// own.
+std::set<std::optional<Dtype>> bases_needed(const EvaluationSubjects::Options& options) {
+  std::set<std::optional<Dtype>> out;
+  for (const SubjectSource& source : options.subjects) {
+    if (!is_whole(source.adapter)) out.insert(source.quantized);
+  }
+  return out;
 }
 
 // Adapters are small beside their base; each whole model is as large as it, and the base once more
-// in eight bits about half as large. Mapped weights that do not fit are read from the disk again
-// at every token, and those that are not mapped end the process, so neither is begun.
+// in eight bits about half as large, in four a third. Mapped weights that do not fit are read from
+// the disk again at every token, and those that are not mapped end the process, so neither is
+// begun.
 void require_memory(const EvaluationSubjects::Options& options) {
   int64_t needed = weight_bytes(options.model);
   std::string sizes = "the base " + gibibytes(needed);
-  const bool twice = needs_base(options, true) && needs_base(options, false);
-  if (twice) {
-    sizes += ", in eight bits " + gibibytes(needed / 2);
-    needed += needed / 2;
+  const std::set<std::optional<Dtype>> bases = bases_needed(options);
+  const bool more_than_one = bases.size() > 1;
+  const int64_t stored = needed;
+  for (const auto& [dtype, name, part] : {std::tuple{Dtype::kInt8, "eight", stored / 2},
+                                          std::tuple{Dtype::kInt4, "four", stored / 3}}) {
+    if (!more_than_one || !bases.contains(dtype)) continue;
+    sizes += std::string(", in ") + name + " bits " + gibibytes(part);
+    needed += part;
   }
   bool has_whole = false;
   for (const SubjectSource& source : options.subjects) {
@@ -123,11 +132,11 @@ void require_memory(const EvaluationSubjects::Options& options) {
     has_whole = true;
   }
   const base::MemoryRoom room = base::memory_room();
-  if ((!has_whole && !twice) || needed <= room.bytes) return;
+  if ((!has_whole && !more_than_one) || needed <= room.bytes) return;
   const std::string way_out =
       has_whole ? "a whole model is in memory beside its base, so measure fewer of them in one "
                   "evaluation"
-                : "measure the subjects in eight bits in an evaluation of their own";
+                : "measure the subjects in eight or four bits in an evaluation of their own";
   throw TooLittleMemory("the models of this evaluation need " + gibibytes(needed) + " of memory (" +
                         sizes + "), and " + gibibytes(room.bytes) + " are " +
                         (room.of_container ? "left of the worker's limit" : "free on the worker") +
@@ -155,10 +164,10 @@ EvaluationSubjects::EvaluationSubjects(const Options& options, const base::Clock
       add_whole(source, options, clock);
       continue;
     }
-    const Answering& of = source.int8 ? int8_base_ : base_;
+    const Answering& of = bases_.at(source.quantized);
     subjects_.push_back(std::make_unique<EngineSubject>(
         *of.engine, text_, load_adapter(source, *of.model), source.label, trained));
-    if (!source.int8) subjects_.back()->show_heads(heads, source.adapter);
+    if (!source.quantized) subjects_.back()->show_heads(heads, source.adapter);
     if (source.dex_lambda_scale) subjects_.back()->scale_lambda(*source.dex_lambda_scale);
     list_.push_back(subjects_.back().get());
   }
@@ -178,8 +187,10 @@ void EvaluationSubjects::load_base(const Options& options, const base::Clock& cl
   const auto load = [&](Dtype dtype) {
     return answering(options.model, dtype, options.weights_sha256, options, clock);
   };
-  if (needs_base(options, true)) int8_base_ = load(Dtype::kInt8);
-  if (needs_base(options, false) || !int8_base_.model) base_ = load(parse_dtype(options.dtype));
+  std::set<std::optional<Dtype>> needed = bases_needed(options);
+  if (needed.empty()) needed.insert(std::nullopt);  // whole models are held against its hash
+  for (const auto& quantized : needed)
+    bases_[quantized] = load(quantized.value_or(parse_dtype(options.dtype)));
 }
 
 EvaluationSubjects::Answering EvaluationSubjects::answering(const std::filesystem::path& folder,
@@ -199,7 +210,7 @@ EvaluationSubjects::Answering EvaluationSubjects::answering(const std::filesyste
 }
 
 const std::string& EvaluationSubjects::base_sha256() const {
-  return (base_.model ? base_ : int8_base_).model->weights_sha256;
+  return bases_.begin()->second.model->weights_sha256;
 }
 
 void EvaluationSubjects::add_whole(const SubjectSource& source, const Options& options,
@@ -211,7 +222,7 @@ void EvaluationSubjects::add_whole(const SubjectSource& source, const Options& o
                    "dex_lambda_scale has no effect: its branch is inside its weights");
     }
     wholes_.push_back(answering(source.adapter,
-                                source.int8 ? Dtype::kInt8 : parse_dtype(options.dtype),
+                                source.quantized.value_or(parse_dtype(options.dtype)),
                                 whole_weights_sha256(source, base_sha256()), options, clock));
     trained = static_cast<int32_t>(model::load_config(source.adapter).max_position_embeddings);
   } catch (const std::runtime_error& error) {
@@ -219,7 +230,7 @@ void EvaluationSubjects::add_whole(const SubjectSource& source, const Options& o
   }
   auto& subject = subjects_.emplace_back(std::make_unique<EngineSubject>(
       *wholes_.back().engine, text_, nullptr, source.label, trained));
-  if (!source.int8)
+  if (!source.quantized)
     subject->show_heads(std::make_shared<HeadsModel>(source.adapter, options.threads), {});
   list_.push_back(subject.get());
 }

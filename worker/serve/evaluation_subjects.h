@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -25,7 +26,8 @@ struct SubjectSource {
   std::filesystem::path adapter;  // its folder, or the model's; empty: the base
   std::string content_sha256;     // checked when set
   std::optional<double> dex_lambda_scale;
-  bool int8 = false;  // in eight-bit weights, whatever dtype the others have
+  // kInt8 or kInt4: in weights of so many bits, whatever dtype the others have.
+  std::optional<Dtype> quantized;
 };
 
 // A base model or an adapter that can't be loaded: which of the two, for those who have to say
@@ -52,8 +54,8 @@ class TooLittleMemory : public std::runtime_error {
 };
 
 // The subjects of an evaluation. Base and adapters share one engine, so the base is in memory once,
-// and once more in eight bits where subjects are measured so; a whole model has weights and an
-// engine of its own, and the base's tokenizer and template, which are in its folder too. Loads
+// and once more in eight or four bits where subjects are measured so; a whole model has weights and
+// an engine of its own, and the base's tokenizer and template, which are in its folder too. Loads
 // everything in its constructor, once it has seen that it fits where there is more than the base.
 // One thread.
 class EvaluationSubjects {
@@ -99,7 +101,8 @@ class EvaluationSubjects {
                                                      const ServingModel& of) const;
 
   TextModel text_;
-  Answering base_, int8_base_;  // each there where a subject needs it; one of them always
+  // Each there where a subject needs it, by its SubjectSource::quantized; one of them always.
+  std::map<std::optional<Dtype>, Answering> bases_;
   std::vector<Answering> wholes_;
   std::vector<std::unique_ptr<EngineSubject>> subjects_;
   std::vector<evaluate::Subject*> list_;

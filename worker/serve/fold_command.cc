@@ -26,9 +26,9 @@ model::Batch probe(int64_t vocabulary) {
 
 FoldReport fold_into(const LocalModel& where, const std::filesystem::path& to) {
   if (where.adapter.empty()) throw std::runtime_error("--adapter: name the folder to fold in");
-  if (where.dtype == "int8") {
-    throw std::runtime_error(
-        "--dtype: a folded model is written in f32 or bf16; int8 is how it may be served");
+  if (where.dtype == "int8" || where.dtype == "int4") {
+    throw std::runtime_error("--dtype: a folded model is written in f32 or bf16; " + where.dtype +
+                             " is how it may be served");
   }
   const at::NoGradGuard no_grad;
   const model::Config config = model::load_config(where.model);

@@ -17,7 +17,7 @@ using model::Linear;
 
 // Below this a region costs more than it gains.
 constexpr int64_t kRowsWorthSharing = 8;
-// Outputs of a slice: a multiple of every block that the kernels work in.
+// Outputs of a slice: a multiple of every block that the kernels work in, but for panels.
 constexpr int64_t kSliceOutputs = 48;
 
 int64_t round_up(int64_t value, int64_t to) {
@@ -37,7 +37,8 @@ Forward::Forward(const ServingModel& model, KvPool& pool, kernels::ThreadPool& t
       pool_(pool),
       threads_(threads),
       max_rows_(max_rows),
-      branches_(model.config, threads) {
+      branches_(model.config, threads),
+      ranges_(static_cast<size_t>(threads.threads())) {
   const int64_t width = config_.heads * config_.head_dim,
                 key_width = config_.key_heads() * config_.head_dim,
                 value_width = config_.kv_heads * config_.head_dim;
@@ -51,7 +52,8 @@ Forward::Forward(const ServingModel& model, KvPool& pool, kernels::ThreadPool& t
   v_.resize(max_rows * value_width);
   for (auto* buffer : {&gate_, &up_}) buffer->resize(max_rows * config_.intermediate_size);
   for (int i = 0; i < threads.threads(); ++i) {
-    scratch_.emplace_back(kernels::linear_scratch(widest));
+    scratch_.emplace_back(
+        std::max(kernels::linear_scratch(widest), kernels::panel_scratch(widest)));
     attention_.emplace_back(pool.layout());
   }
   largest_logits_.resize(static_cast<size_t>(threads.threads()));
@@ -231,10 +233,19 @@ void Forward::prepare(const float* in, int64_t columns) {
   in_ = in;
   in_columns_ = columns;
   if (kernel_ == Kernel::kFew) return;
+  // Room for pack(), since jobs point into it.
+  const int64_t size = packed_tiles() * kTileRows * columns;
+  if (static_cast<int64_t>(packed_.size()) < size) packed_.resize(size);
+}
+
+int64_t Forward::packed_tiles() const {
   const Group& last = groups_.back();
-  const int64_t tiles = (last.packed + round_up(last.end - last.begin, kTileRows)) / kTileRows;
-  if (static_cast<int64_t>(packed_.size()) < tiles * kTileRows * columns)
-    packed_.resize(tiles * kTileRows * columns);
+  return (last.packed + round_up(last.end - last.begin, kTileRows)) / kTileRows;
+}
+
+void Forward::pack() {
+  const int64_t tiles = packed_tiles(), columns = in_columns_;
+  const float* in = in_;
   threads_.run(static_cast<int>(tiles), [&](int tile, int) {
     const auto group = std::ranges::find_if(groups_.rbegin(), groups_.rend(), [&](const Group& g) {
       return g.packed <= tile * kTileRows;
@@ -243,6 +254,21 @@ void Forward::prepare(const float* in, int64_t columns) {
     kernels::pack_rows(in + group->begin * columns, columns, group->end - group->begin, columns,
                        local, local + 1, packed_.data() + group->packed * columns);
   });
+}
+
+void Forward::quantize() {
+  const int64_t groups = kernels::int4_groups(in_columns_);
+  const auto rows = static_cast<int>(groups_.back().end);
+  if (static_cast<int64_t>(quantized_.size()) < rows * groups) quantized_.resize(rows * groups);
+  const auto one = [&](int row, int) {
+    kernels::quantize_activations(in_ + row * in_columns_, in_columns_,
+                                  quantized_.data() + row * groups);
+  };
+  if (rows >= kRowsWorthSharing) {
+    threads_.run(rows, one);
+  } else {
+    for (int row = 0; row < rows; ++row) one(row, 0);
+  }
 }
 
 void Forward::add(const WeightView& weight, const WeightView& bias, float* out, Store store) {
@@ -277,22 +303,60 @@ void Forward::add_job(int64_t begin, int64_t end, int64_t packed, const WeightVi
 }
 
 void Forward::multiply() {
+  const auto in_four_bits = [](const Job& job) {
+    return job.weight->number == kernels::Number::kInt4;
+  };
+  if (std::ranges::any_of(jobs_, in_four_bits)) quantize();
+  const auto in_tiles = [&](const Job& job) {
+    return job.kernel == Kernel::kMany && !in_four_bits(job) && !job.weight->panels;
+  };
+  if (std::ranges::any_of(jobs_, in_tiles)) pack();
   run_jobs(jobs_);
   if (!after_.empty()) run_jobs(after_);
 }
 
 void Forward::run_jobs(const std::vector<Job>& jobs) {
   slices_.clear();
-  const int64_t parts = threads_.threads() == 1 ? 1 : threads_.threads() * 4;
+  const int64_t parts = threads_.threads() == 1 ? 1 : threads_.threads() * 8;
   for (const Job& job : jobs) {
     const int64_t outputs = job.weight->rows;
-    const int64_t step = round_up((outputs + parts - 1) / parts, kSliceOutputs);
+    const int64_t block = job.weight->panels ? kernels::kPanelOutputs : kSliceOutputs;
+    const int64_t step = round_up((outputs + parts - 1) / parts, block);
     for (int64_t n = 0; n < outputs; n += step)
       slices_.push_back({&job, n, std::min(outputs, n + step)});
   }
-  threads_.run(static_cast<int>(slices_.size()), [this](int i, int thread) {
-    slice(*slices_[i].job, slices_[i].begin, slices_[i].end, thread);
+  share_slices();
+  const size_t ranges = ranges_.size();
+  threads_.run(static_cast<int>(ranges), [this, ranges](int own, int thread) {
+    for (size_t i = 0; i < ranges; ++i) {
+      Range& range = ranges_[(static_cast<size_t>(own) + i) % ranges];
+      for (size_t at; (at = range.next.fetch_add(1, std::memory_order_relaxed)) < range.end;)
+        slice(*slices_[at].job, slices_[at].begin, slices_[at].end, thread);
+    }
   });
+}
+
+// Neighbouring slices go to one thread: a kernel prefetches into the slice behind its own, which
+// would be another thread's if slices were handed out one by one.
+void Forward::share_slices() {
+  const auto weights = [](const Slice& slice) {
+    return (slice.end - slice.begin) * slice.job->weight->columns *
+           (slice.job->up == nullptr ? 1 : 2);
+  };
+  int64_t left = 0;
+  for (const Slice& slice : slices_) left += weights(slice);
+  size_t at = 0;
+  for (size_t i = 0; i < ranges_.size(); ++i) {
+    // An equal part of what is left; the last one takes all.
+    const int64_t part = left / static_cast<int64_t>(ranges_.size() - i);
+    ranges_[i].next.store(at, std::memory_order_relaxed);
+    for (int64_t taken = 0; at < slices_.size() && (taken < part || i + 1 == ranges_.size());
+         ++at) {
+      taken += weights(slices_[at]);
+      left -= weights(slices_[at]);
+    }
+    ranges_[i].end = at;
+  }
 }
 
 void Forward::slice(const Job& job, int64_t begin, int64_t end, int thread) {
@@ -309,7 +373,15 @@ void Forward::product(const Job& job, const WeightView& weight, const WeightView
                       Store store, int64_t begin, int64_t end, int thread) {
   const int64_t stride = weight.rows, rows = job.end - job.begin;
   float* y = out + job.begin * stride;
-  if (job.kernel == Kernel::kFew) {
+  if (weight.number == kernels::Number::kInt4) {
+    const int64_t groups = kernels::int4_groups(weight.columns);
+    kernels::linear_int4(quantized_.data() + job.begin * groups, rows, weight, begin, end, y,
+                         stride, store);
+  } else if (weight.panels) {
+    const float* in = job.kernel == Kernel::kFew ? job.in : in_ + job.begin * in_columns_;
+    kernels::linear_panels(in, weight.columns, rows, weight, begin, end, y, stride, store,
+                           scratch_[thread].data());
+  } else if (job.kernel == Kernel::kFew) {
     kernels::linear_few(job.in, weight.columns, rows, weight, begin, end, y, stride, store);
   } else {
     kernels::linear_many(job.in, rows, weight, begin, end, y, stride, store,

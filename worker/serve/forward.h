@@ -1,10 +1,13 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "worker/kernels/linear.h"
+#include "worker/kernels/linear_int4.h"
+#include "worker/kernels/linear_panels.h"
 #include "worker/kernels/paged_attention.h"
 #include "worker/kernels/thread_pool.h"
 #include "worker/serve/activation_extremes.h"
@@ -44,6 +47,7 @@ struct Segment {
 // choice, so that a reply does not depend on what else is in the batch:
 //   kFew   generating: a row each; weights are streamed once for all rows
 //   kMany  prompts: tiles of 32 rows
+// Weights in panels or in four bits have one kernel for both.
 // No allocation after the first calls. Not thread-safe; the step loop owns it.
 class Forward {
  public:
@@ -84,8 +88,9 @@ class Forward {
     const WeightView* weight;
     const WeightView* bias;
     int64_t begin, end;
-    const float* in;  // row `begin`, or its tiles
-    float* out;       // row 0
+    // Row `begin`, or of kMany its tiles, which weights in four bits or in panels do not read.
+    const float* in;
+    float* out;  // row 0
     kernels::Store store;
     Kernel kernel;
     const WeightView* up = nullptr;  // set: out = silu(weight·in)·(up·in)
@@ -97,6 +102,9 @@ class Forward {
   void begin_branches(std::span<const Segment> segments);
   void normalise(const WeightView& weight);
   void prepare(const float* in, int64_t columns);  // the input of the next products
+  [[nodiscard]] int64_t packed_tiles() const;
+  void pack();      // … as linear_many reads it
+  void quantize();  // … as linear_int4 reads it
   void add(const WeightView& weight, const WeightView& bias, float* out, kernels::Store store);
   void add_changed(int64_t layer, WeightView LayerView::*weight, WeightView LayerOverride::*change,
                    WeightView LayerView::*bias, WeightView LayerOverride::*bias_change, float* out,
@@ -113,6 +121,7 @@ class Forward {
   void adapt(int64_t layer, BottleneckView LayerOverride::*place);
   void multiply();  // all jobs, in one region, then what is added to their results in a second
   void run_jobs(const std::vector<Job>& jobs);
+  void share_slices();  // slices_ over ranges_, about as many weights for each
   void slice(const Job& job, int64_t begin, int64_t end, int thread);
   void product(const Job& job, const WeightView& weight, const WeightView& bias, float* out,
                kernels::Store store, int64_t begin, int64_t end, int thread);
@@ -166,8 +175,15 @@ class Forward {
     int64_t begin, end;
   };
   std::vector<Slice> slices_;
-  const float* in_ = nullptr;  // what prepare() was given, or packed_
+  // The slices of one thread, neighbours in memory; others help when theirs are done.
+  struct alignas(64) Range {
+    std::atomic<size_t> next;
+    size_t end;
+  };
+  std::vector<Range> ranges_;  // a thread
+  const float* in_ = nullptr;  // what prepare() was given
   int64_t in_columns_ = 0;
+  std::vector<kernels::Int8Group> quantized_;  // its rows, where weights are in four bits
   std::vector<float> x_, normed_, q_, k_, v_, o_, gate_, up_, packed_;
   // Of a differential model: each map's result, [rows, query_heads, d] or DiffLlama's [rows, H,
   // 2d]; X·W_λᵀ of V2, [rows, H].

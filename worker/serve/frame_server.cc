@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <exception>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -146,6 +147,9 @@ class Server {
   bool load(const EngineCommand::EngineStart& start) {
     const int64_t began = clock_.steady_ms();
     base_ = start.base();
+    // A tokenizer takes a tenth of a second, and a core is free while weights are looked through.
+    auto loading =
+        std::async(std::launch::async, [&start] { return TextModel::load(start.model_dir()); });
     try {
       model_ = load_serving_model(start.model_dir(), parse_dtype(start.dtype()),
                                   start.base_weights_sha256());
@@ -153,7 +157,7 @@ class Server {
       spdlog::error("model {}: {}", base_, error.what());
       return false;
     }
-    auto text = TextModel::load(start.model_dir());
+    auto text = loading.get();
     if (!text.ok()) {
       spdlog::error("model {}: {}", base_, text.status().message());
       return false;

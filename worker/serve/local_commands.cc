@@ -4,6 +4,7 @@
 #include <charconv>
 #include <chrono>
 #include <fstream>
+#include <future>
 #include <nlohmann/json.hpp>
 #include <ostream>
 #include <stdexcept>
@@ -30,8 +31,11 @@ class Local {
       throw std::runtime_error("--model: " + where.model.string() +
                                " is not a directory with a Hugging Face model");
     }
+    // A tokenizer takes a tenth of a second, and a core is free while weights are looked through.
+    auto loading =
+        std::async(std::launch::async, [&where] { return TextModel::load(where.model); });
     model_ = load_serving_model(where.model, parse_dtype(where.dtype));
-    auto text = TextModel::load(where.model);
+    auto text = loading.get();
     if (!text.ok()) fail(text.status());
     text_ = std::move(text).value();
     if (!where.adapter.empty()) {

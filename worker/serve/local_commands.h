@@ -18,7 +18,7 @@ namespace dex::serve {
 struct LocalModel {
   std::filesystem::path model;
   std::filesystem::path adapter;  // empty: the base
-  std::string dtype;              // bf16, f32, int8; empty: as stored
+  std::string dtype;              // bf16, f32, int8, int4; empty: as stored
   int threads = 0;                // 0: all cores
   // Of every request, Request::dex_lambda_scale; not of fold.
   std::optional<double> dex_lambda_scale;

@@ -75,8 +75,9 @@ void add_model(CLI::App& command, serve::LocalModel& where) {
   command
       .add_option("--dtype", where.dtype,
                   "bf16: weights and KV cache in bf16; f32: nothing is rounded; int8: weights in "
-                  "eight bits, a scale an output channel, KV cache as stored (default: as stored)")
-      ->check(CLI::IsMember({"bf16", "f32", "int8"}));
+                  "eight bits, a scale an output channel, int4: in four, a scale and a minimum for "
+                  "32 of them, KV cache as stored (default: as stored)")
+      ->check(CLI::IsMember({"bf16", "f32", "int8", "int4"}));
   command.add_option("--threads", where.threads, "compute threads (default: all cores)")
       ->check(CLI::Range(1, 1024));
 }

@@ -5,86 +5,59 @@
 
 #include <algorithm>
 #include <charconv>
+#include <future>
 #include <stdexcept>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "services/base/files.h"
+#include "services/base/memory_room.h"
 #include "services/base/sha256.h"
-#include "worker/kernels/quantize.h"
 #include "worker/kernels/rope.h"
 #include "worker/model/adapter.h"
 #include "worker/model/differential_attention.h"
 #include "worker/model/fold.h"
 #include "worker/model/rope_frequencies.h"
 #include "worker/model/weights.h"
+#include "worker/serve/weight_storage.h"
 
 namespace dex::serve {
 namespace {
 
 using kernels::Number;
 
-// What a weight becomes for the kernels: as stored (types that they do not read are widened), fp32
-// rounded to bf16, or quantised.
-enum class Keep { kAsStored, kBf16, kInt8 };
-
-// Keeps tensors alive and gives views of them in a type that the kernels read.
-class Storage {
- public:
-  WeightView view(const at::Tensor& tensor, Keep keep) {
-    if (!tensor.defined()) return {};
-    if (keep == Keep::kInt8) return quantized(tensor);
-    at::Tensor kept = tensor.contiguous();
-    if (kept.scalar_type() != at::kFloat && kept.scalar_type() != at::kBFloat16)
-      kept = kept.to(at::kFloat);
-    if (keep == Keep::kBf16 && kept.scalar_type() == at::kFloat) kept = kept.to(at::kBFloat16);
-    const bool matrix = kept.dim() == 2;
-    const WeightView view{kept.const_data_ptr(),
-                          kept.scalar_type() == at::kFloat ? Number::kF32 : Number::kBf16,
-                          matrix ? kept.size(0) : 1, kept.size(-1)};
-    bytes_ += static_cast<int64_t>(kept.nbytes());
-    tensors_.push_back(std::move(kept));
-    return view;
-  }
-  [[nodiscard]] int64_t bytes() const { return bytes_; }
-
- private:
-  // Some rows at a time: widening a head of a large vocabulary at once would double the peak.
-  WeightView quantized(const at::Tensor& tensor) {
-    constexpr int64_t kRows = 4096;
-    const int64_t rows = tensor.size(0), columns = tensor.size(1);
-    at::Tensor q = at::empty({rows, columns}, at::kChar), scales = at::empty({rows}, at::kFloat);
-    for (int64_t n = 0; n < rows; n += kRows) {
-      const int64_t count = std::min(kRows, rows - n);
-      const at::Tensor part = tensor.narrow(0, n, count).to(at::kFloat).contiguous();
-      kernels::quantize_rows(part.const_data_ptr<float>(), count, columns,
-                             q.mutable_data_ptr<int8_t>() + n * columns,
-                             scales.mutable_data_ptr<float>() + n);
-    }
-    const WeightView view{q.const_data_ptr(), Number::kInt8, rows, columns,
-                          scales.const_data_ptr<float>()};
-    bytes_ += static_cast<int64_t>(q.nbytes() + scales.nbytes());
-    tensors_.push_back(std::move(q));
-    tensors_.push_back(std::move(scales));
-    return view;
-  }
-
-  std::vector<at::Tensor> tensors_;
-  int64_t bytes_ = 0;
-};
-
 // How the model keeps the weights of linears.
 Keep keep_linears(const ServingModel& model) {
-  if (model.int8) return Keep::kInt8;
+  if (model.quantized) return *model.quantized == Number::kInt4 ? Keep::kInt4 : Keep::kInt8;
   return model.number == Number::kBf16 ? Keep::kBf16 : Keep::kAsStored;
+}
+
+// The same of a head or a bottleneck adapter: products of few weights that much depends on.
+Keep keep_small(Keep linears) {
+  return linears == Keep::kInt4 ? Keep::kInt8 : linears;
 }
 
 // The tensors that folding reads; at::Tensor copies share their bytes.
 struct ModelStorage {
+  ModelStorage(model::Weights loaded, bool panels) : weights(std::move(loaded)), views(panels) {}
   model::Weights weights;
-  Storage views;
+  WeightStorage views;
 };
 
-LayerView view_layer(const model::LayerWeights& w, Storage& storage, Keep linears, Keep small) {
+// Whether a model's linears are copied into panels, in large pages: several rows are twice as fast
+// there, a guest streams one a quarter faster, and copying takes a core less time than hashing
+// takes the other. But a mapped file is shared by all engines on a machine and costs nothing to
+// start with, which counts for models whose copies would crowd out other things.
+bool fits_twice(const model::Weights& weights, int64_t panel_bytes) {
+  int64_t bytes = 0;
+  for (const auto& [name, tensor] : model::named_weights(weights))
+    bytes += static_cast<int64_t>(tensor.nbytes());
+  return bytes <= panel_bytes && 4 * bytes <= base::memory_room().bytes;
+}
+
+LayerView view_layer(const model::LayerWeights& w, WeightStorage& storage, Keep linears,
+                     Keep small) {
   LayerView out;
   // Norms are small, and rounding them would touch every number of a layer.
   out.input_norm = storage.view(w.input_norm, Keep::kAsStored);
@@ -94,7 +67,7 @@ LayerView view_layer(const model::LayerWeights& w, Storage& storage, Keep linear
   const std::pair<const at::Tensor*, WeightView*> views[] = {
       {&w.q, &out.q},       {&w.k, &out.k},   {&w.v, &out.v},      {&w.o, &out.o},
       {&w.gate, &out.gate}, {&w.up, &out.up}, {&w.down, &out.down}};
-  for (const auto& [tensor, view] : views) *view = storage.view(*tensor, linears);
+  for (const auto& [tensor, view] : views) *view = storage.linear(*tensor, linears);
   // W_λ is small too, and what it gives scales a whole map.
   const std::pair<const at::Tensor*, WeightView*> rest[] = {
       {&w.q_bias, &out.q_bias},       {&w.k_bias, &out.k_bias},          {&w.v_bias, &out.v_bias},
@@ -136,7 +109,7 @@ bool branch_acts(const model::LayerAdaptation& layer, const model::DexOptions& o
 }
 
 LayerBranch unfolded(const model::LayerAdaptation& layer, const model::DexOptions& options,
-                     double lambda, Storage& storage) {
+                     double lambda, WeightStorage& storage) {
   LayerBranch out;
   if (!branch_acts(layer, options)) return out;
   out.strength = floats(layer.mask * (options.sign_value() * lambda));
@@ -151,28 +124,28 @@ LayerBranch unfolded(const model::LayerAdaptation& layer, const model::DexOption
   return out;
 }
 
-BottleneckView view_bottleneck(const model::BottleneckAdapter& adapter, Storage& storage,
+BottleneckView view_bottleneck(const model::BottleneckAdapter& adapter, WeightStorage& storage,
                                Keep keep) {
   return {storage.view(adapter.down_weight, keep), storage.view(adapter.down_bias, Keep::kAsStored),
           storage.view(adapter.up_weight, keep), storage.view(adapter.up_bias, Keep::kAsStored)};
 }
 
-LowRankView view_term(const model::LowRank& term, Storage& storage) {
+LowRankView view_term(const model::LowRank& term, WeightStorage& storage) {
   return {storage.view(term.a, Keep::kAsStored),
           storage.view(term.b * term.scale, Keep::kAsStored)};
 }
 
 // What stands beside a layer's weights: LoRA terms and bottleneck adapters. A term beside a folded
 // W_O would have to read what the branch makes of O, so it goes in as well.
-void view_added(const model::LayerAdaptation& layer, bool folded, Keep keep, Storage& storage,
+void view_added(const model::LayerAdaptation& layer, bool folded, Keep keep, WeightStorage& storage,
                 LayerOverride& views) {
   for (const model::Linear linear : model::kLinears) {
     const model::LowRank& term = layer.lora[linear];
     if (!term.defined() || (linear == model::Linear::kO && folded)) continue;
     views.lora[static_cast<size_t>(linear)] = view_term(term, storage);
   }
-  views.attention_adapter = view_bottleneck(layer.attention_adapter, storage, keep);
-  views.mlp_adapter = view_bottleneck(layer.mlp_adapter, storage, keep);
+  views.attention_adapter = view_bottleneck(layer.attention_adapter, storage, keep_small(keep));
+  views.mlp_adapter = view_bottleneck(layer.mlp_adapter, storage, keep_small(keep));
 }
 
 // W_O with the branch inside where `folded`, else as trained. Nothing to fold and nothing replaced:
@@ -198,7 +171,8 @@ std::string adapter_file_hash(const std::filesystem::path& file) {
 
 // Of an adapter whose branch is apart: its own weights, and whoever owns the others.
 struct ApartStorage {
-  Storage views;
+  explicit ApartStorage(bool panels) : views(panels) {}
+  WeightStorage views;
   std::shared_ptr<const ServingAdapter> folded;
 };
 
@@ -208,7 +182,7 @@ std::shared_ptr<ServingAdapter> build_adapter(const model::Adapter& adapter, con
   const auto& base = static_cast<const ModelStorage*>(model.storage.get())->weights;
   const at::InferenceMode inference;
   const Keep keep = keep_linears(model);
-  auto storage = std::make_shared<Storage>();
+  auto storage = std::make_shared<WeightStorage>(model.panels);
   auto out = std::make_shared<ServingAdapter>();
   const model::DexOptions& options = adapter.adaptation.options;
   if (!options.branch_folds()) out->branch = UnfoldedBranch{options, {}};
@@ -216,15 +190,17 @@ std::shared_ptr<ServingAdapter> build_adapter(const model::Adapter& adapter, con
     const model::LayerAdaptation& layer = adapter.adaptation.layers.at(i);
     const bool folded = options.branch_folds() && branch_acts(layer, options);
     LayerOverride& views = out->layers.emplace_back();
-    views.k = storage->view(layer.k, keep);
-    views.v = storage->view(layer.v, keep);
-    views.o = storage->view(output_projection(layer, base.layers[i].o, options, folded), keep);
+    views.k = storage->linear(layer.k, keep);
+    views.v = storage->linear(layer.v, keep);
+    views.o = storage->linear(output_projection(layer, base.layers[i].o, options, folded), keep);
     views.k_bias = storage->view(layer.k_bias, Keep::kAsStored);
     views.v_bias = storage->view(layer.v_bias, Keep::kAsStored);
     views.o_bias = storage->view(layer.o_bias, Keep::kAsStored);
     view_added(layer, folded, keep, *storage, views);
     if (out->branch)
       out->branch->layers.push_back(unfolded(layer, options, adapter.lambda.at(i), *storage));
+    // Layer by layer, so that what was folded in fp32 goes; by one thread: others are being served.
+    storage->finish(1);
   }
   out->activation = options.adapter.activation;
   out->method = model::method_name(options.train);
@@ -257,48 +233,55 @@ Dtype parse_dtype(const std::string& text) {
   if (text == "bf16") return Dtype::kBf16;
   if (text == "f32") return Dtype::kF32;
   if (text == "int8") return Dtype::kInt8;
-  throw std::runtime_error("[serve] dtype must be bf16, f32 or int8, got " + text);
+  if (text == "int4") return Dtype::kInt4;
+  throw std::runtime_error("[serve] dtype must be bf16, f32, int8 or int4, got " + text);
 }
 
 const char* dtype_name(const ServingModel& model) {
-  if (model.int8) return "int8";
+  if (model.quantized) return *model.quantized == Number::kInt4 ? "int4" : "int8";
   return model.number == Number::kF32 ? "f32" : "bf16";
 }
 
 std::shared_ptr<const ServingModel> load_serving_model(const std::filesystem::path& dir,
                                                        Dtype dtype,
                                                        const std::string& weights_sha256,
-                                                       int64_t positions) {
+                                                       int64_t positions, int64_t panel_bytes) {
   auto model = std::make_shared<ServingModel>();
   model->config = model::load_config(dir);
   model->config.max_position_embeddings =
       std::max(model->config.max_position_embeddings, positions);
-  auto storage = std::make_shared<ModelStorage>();
-  storage->weights = model::load_weights(dir, model->config, {.refuse_non_finite = true});
+  // Hashing takes as long as everything else here together, so another core does it meanwhile.
+  std::future<std::string> hash =
+      std::async(std::launch::async, [&dir] { return model::base_weights_sha256(dir); });
+  model::Weights loaded = model::load_weights(dir, model->config, {.refuse_non_finite = true});
+  model->panels = fits_twice(loaded, panel_bytes);
+  auto storage = std::make_shared<ModelStorage>(std::move(loaded), model->panels);
   const model::Weights& w = storage->weights;
   const bool stored_f32 = w.layers.at(0).q.scalar_type() != at::kBFloat16;
-  const bool as_stored = dtype == Dtype::kAsStored || dtype == Dtype::kInt8;
+  if (dtype == Dtype::kInt8) model->quantized = Number::kInt8;
+  if (dtype == Dtype::kInt4) model->quantized = Number::kInt4;
+  const bool as_stored = dtype == Dtype::kAsStored || model->quantized;
   const bool f32 = dtype == Dtype::kF32 || (as_stored && stored_f32);
   model->number = f32 ? Number::kF32 : Number::kBf16;
-  model->int8 = dtype == Dtype::kInt8;
   const Keep rounded = f32 ? Keep::kAsStored : Keep::kBf16, linears = keep_linears(*model);
   model->embed = storage->views.view(w.embed, rounded);
-  // A tied head is read as a linear by every token and as rows by few: in eight bits it is a second
-  // copy, which pays.
-  const bool shared = w.lm_head.is_same(w.embed) && !model->int8;
-  model->lm_head = shared ? model->embed : storage->views.view(w.lm_head, linears);
+  // A tied head is read as a linear by every token and as rows by few: quantised or in panels it is
+  // a second copy, which pays.
+  const bool shared = w.lm_head.is_same(w.embed) && !model->quantized && !model->panels;
+  model->lm_head = shared ? model->embed : storage->views.linear(w.lm_head, keep_small(linears));
   model->norm = storage->views.view(w.norm, Keep::kAsStored);
   for (size_t i = 0; i < w.layers.size(); ++i) {
     model->layers.push_back(view_layer(w.layers[i], storage->views, linears, rounded));
     view_lambda(w.layers[i], static_cast<int64_t>(i), model->layers.back());
   }
+  storage->views.finish(static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));
   const auto [cos, sin] =
       kernels::rope_angles(at::arange(model->config.max_position_embeddings, at::kLong),
                            model::rope_frequencies(model->config));
   model->cos = copy(cos);
   model->sin = copy(sin);
   // Adapters are held against this hash: it must be that of the bytes which answer.
-  model->weights_sha256 = model::base_weights_sha256(dir);
+  model->weights_sha256 = hash.get();
   if (!weights_sha256.empty() && model->weights_sha256 != weights_sha256) {
     throw std::runtime_error("[serve] the weights in " + dir.string() + " have SHA-256 " +
                              model->weights_sha256 + ", the model list says " + weights_sha256 +
@@ -341,7 +324,7 @@ std::shared_ptr<const ServingAdapter> make_branch_apart(
     const ServingModel& model) {
   const at::InferenceMode inference;
   const Keep keep = keep_linears(model);
-  auto storage = std::make_shared<ApartStorage>();
+  auto storage = std::make_shared<ApartStorage>(model.panels);
   auto out = std::make_shared<ServingAdapter>(*folded);
   const model::DexOptions& options = adapter.adaptation.options;
   out->branch = UnfoldedBranch{options, {}};
@@ -349,13 +332,14 @@ std::shared_ptr<const ServingAdapter> make_branch_apart(
     const model::LayerAdaptation& layer = adapter.adaptation.layers.at(i);
     if (branch_acts(layer, options)) {
       LayerOverride& views = out->layers[i];
-      views.o = storage->views.view(layer.o, keep);                // none of its own: the base's
+      views.o = storage->views.linear(layer.o, keep);              // none of its own: the base's
       const model::LowRank& term = layer.lora[model::Linear::kO];  // reads O' again
       if (term.defined())
         views.lora[static_cast<size_t>(model::Linear::kO)] = view_term(term, storage->views);
     }
     out->branch->layers.push_back(unfolded(layer, options, adapter.lambda.at(i), storage->views));
   }
+  storage->views.finish(1);
   out->bytes = storage->views.bytes();
   storage->folded = std::move(folded);
   out->storage = storage;

@@ -35,39 +35,53 @@ struct LayerView {
   WeightView lambda_proj;
 };
 
-// A base model ready to serve: weights stay in the mapped files where their type allows it.
+// A base model ready to serve: weights of large models stay in the mapped files where their type
+// allows it.
 // Immutable, so any thread may read it. No LibTorch in this header; the tensors that own the bytes
 // are behind `storage`.
 struct ServingModel {
   model::Config config;
   kernels::Number number =
       kernels::Number::kBf16;  // of what the engine itself stores: KV cache, folded weights
-  bool int8 = false;           // the linears' weights, adapters' included, are in eight bits
+  // kInt8 or kInt4: what the linears' weights are quantised to, adapters' included. Of kInt4 the
+  // head and bottleneck adapters are in eight bits.
+  std::optional<kernels::Number> quantized;
   std::string weights_sha256;
   WeightView embed, norm, lm_head;
   std::vector<LayerView> layers;
+  // Linears that are not quantised are copied into panels (kernels/linear_panels.h), adapters'
+  // included, instead of being read where the file is mapped. Quantised ones always have an order
+  // of their own.
+  bool panels = false;
   std::vector<float> cos, sin;  // [max positions, d/2]
   int64_t bytes = 0;            // of all weights, mapped ones included
   std::shared_ptr<const void> storage;
 };
 
-enum class Dtype { kAsStored, kBf16, kF32, kInt8 };
-// "bf16", "f32", "int8" or empty (as stored). Throws "[serve] dtype …".
+enum class Dtype { kAsStored, kBf16, kF32, kInt8, kInt4 };
+// "bf16", "f32", "int8", "int4" or empty (as stored). Throws "[serve] dtype …".
 Dtype parse_dtype(const std::string& text);
-// "f32", "bf16" or "int8": what it serves with.
+// "f32", "bf16", "int8" or "int4": what it serves with.
 const char* dtype_name(const ServingModel& model);
 
-// Loads `dir`. With kF32 nothing is ever rounded: bf16 weights stay as they are, since widening
-// them is exact, but KV cache and folded weights are fp32. With kBf16 weights stored in fp32 are
-// rounded once. With kInt8 the linears and the head are quantised while loading, a scale an output
-// channel (kernels/quantize.h); all else, W_λ of a second map too, is as stored. Reads every byte
-// for their hash (0.2 s for 270 MB); throws "[serve] …" when that is not `weights_sha256` (empty:
-// any), else as model::load_weights does. `positions` above what the model was trained for
-// extrapolates: its config then says so many.
+// Of a model whose linears are copied into panels.
+inline constexpr int64_t kMostPanelBytes = int64_t{1} << 30;
+
+// Loads `dir`. Up to `panel_bytes` of weights that fit twice are copied into panels. With kF32
+// nothing is ever rounded: bf16 weights stay as they are, since widening them is exact, but KV
+// cache and folded weights are fp32. With kBf16 weights stored in fp32 are rounded once. With kInt8
+// the linears and the head are quantised while loading, a scale an output channel
+// (kernels/quantize.h); all else, W_λ of a second map too, is as stored. With kInt4 the linears are
+// in four bits (kernels/linear_int4.h) and the head in eight: it is a fifth of SmolLM2's weights,
+// four bits would make a step 12 % shorter and lose more than all linears together. Reads every
+// byte for their hash (0.2 s for 270 MB, in a thread of its own); throws
+// "[serve] …" when that is not `weights_sha256` (empty: any), else as model::load_weights does.
+// `positions` above what the model was trained for extrapolates: its config then says so many.
 std::shared_ptr<const ServingModel> load_serving_model(const std::filesystem::path& dir,
                                                        Dtype dtype,
                                                        const std::string& weights_sha256 = {},
-                                                       int64_t positions = 0);
+                                                       int64_t positions = 0,
+                                                       int64_t panel_bytes = kMostPanelBytes);
 
 // A LoRA term beside a linear: y += (x·aᵀ)·bᵀ, in fp32, its scale multiplied into b. No data: none.
 // It stays apart and is not merged: the factors take 3.7 MB where merged q, k, v, o of SmolLM2 take

@@ -10,8 +10,10 @@
 #include "services/base/atomic_directory.h"
 #include "services/base/errno_status.h"
 #include "services/base/fd.h"
+#include "services/base/files.h"
 #include "services/base/sha256.h"
 #include "services/base/version.h"
+#include "worker/kernels/gemm.h"
 #include "worker/model/safetensors.h"
 #include "worker/train/disk_failure.h"
 #include "worker/train/failure.h"
@@ -66,6 +68,7 @@ std::string manifest_of(const CheckpointStore::Options& options, int64_t step,
                          {"optimizer_updates", optimizer_updates},
                          {"micro_batch_size", options.geometry.micro_batch_size},
                          {"threads", options.geometry.threads},
+                         {"gemm", options.geometry.gemm},
                          {"identity", identity_json(options.identity)},
                          {"code", std::string(base::version()) + "+" + std::string(base::commit())},
                          {"libtorch", TORCH_VERSION},
@@ -311,7 +314,7 @@ LoadedCheckpoint load_checkpoint(const fs::path& directory, const std::string& m
   check_files(directory, manifest);
   LoadedCheckpoint out;
   out.geometry = {manifest.at("micro_batch_size").get<int32_t>(),
-                  manifest.at("threads").get<int32_t>()};
+                  manifest.at("threads").get<int32_t>(), manifest.value("gemm", Geometry{}.gemm)};
   out.optimizer_updates = manifest.at("optimizer_updates").get<int64_t>();
   out.state = state_from_json(read_text(directory / "state.json", kMaxStateBytes));
   out.values = values_of(directory / "adapter.safetensors", parameters);
@@ -326,6 +329,18 @@ LoadedCheckpoint load_checkpoint(const fs::path& directory, const std::string& m
 } catch (const std::exception& error) {
   if (ending_of(error).exit == Exit::kOutOfMemory) throw;
   broken(directory, error.what());
+}
+
+std::optional<std::string> checkpoint_gemm(const fs::path& directory) {
+  const auto text = base::read_file(directory / kManifest, kMaxManifestBytes);
+  if (!text.ok()) return std::nullopt;
+  const json manifest = json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  if (!manifest.is_object()) return std::nullopt;
+  const json found = manifest.value("gemm", json(Geometry{}.gemm));
+  for (const kernels::Gemm known : {kernels::Gemm::kLibTorch, kernels::Gemm::kOpenBlas}) {
+    if (found == kernels::name(known)) return kernels::name(known);
+  }
+  return std::nullopt;
 }
 
 int64_t checkpoint_bytes(const FlatParameters& parameters, bool keeps_best) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,7 +25,13 @@ struct Identity {
 struct Geometry {
   int32_t micro_batch_size = 0;
   int32_t threads = 0;
+  std::string gemm =
+      "libtorch";  // library of products; of checkpoints of before, which had no other
 };
+
+// The library that a checkpoint's attempt multiplied with, to be used before anything is computed.
+// Nothing where its manifest can't be read (load_checkpoint says why) or names one of later.
+std::optional<std::string> checkpoint_gemm(const std::filesystem::path& directory);
 
 struct SavedCheckpoint {
   std::filesystem::path path;

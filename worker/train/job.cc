@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "services/base/files.h"
+#include "worker/kernels/gemm.h"
 #include "worker/model/second_map.h"
 #include "worker/train/advice.h"
 #include "worker/train/group_report.h"
@@ -229,7 +230,8 @@ void Job::prepare_training() {
   store.keep_last = spec_.checkpoints.keep_last;
   store.keep_best = spec_.checkpoints.keep_best;
   store.identity = identity_;
-  store.geometry = {resolved_.micro_batch_size, at::get_num_threads()};
+  store.geometry = {resolved_.micro_batch_size, at::get_num_threads(),
+                    kernels::name(kernels::gemm_in_use())};
   const auto free = base::free_bytes(spec_.attempt_dir);
   const EarlyStopping early(spec_.early_stopping);
   const int64_t needed = 2 * checkpoint_bytes(*parameters_, early.keeps_best());
@@ -291,10 +293,12 @@ void Job::resume() {
   parameters_->copy_values_from(loaded.values);
   optimizer_->restore(loaded.first_moment, loaded.second_moment, loaded.optimizer_updates);
   if (loaded.geometry.micro_batch_size != resolved_.micro_batch_size ||
-      loaded.geometry.threads != at::get_num_threads()) {
+      loaded.geometry.threads != at::get_num_threads() ||
+      loaded.geometry.gemm != kernels::name(kernels::gemm_in_use())) {
     warn("resume_not_exact: the checkpoint was made with micro_batch_size " +
          std::to_string(loaded.geometry.micro_batch_size) + " and " +
-         std::to_string(loaded.geometry.threads) + " threads; results may differ by rounding");
+         std::to_string(loaded.geometry.threads) + " threads, products by " + loaded.geometry.gemm +
+         "; results may differ by rounding");
   }
   training_->resume(std::move(loaded.state), loaded.best_values, spec_.checkpoint_dir);
 }

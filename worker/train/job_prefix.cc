@@ -7,6 +7,7 @@
 
 #include "services/base/sha256.h"
 #include "services/base/version.h"
+#include "worker/kernels/gemm.h"
 #include "worker/train/job_run.h"
 
 namespace dex::train::detail {
@@ -27,7 +28,8 @@ std::string cpu_name() {
 // Who computed it, as far as that may change how it is rounded.
 std::string this_computer() {
   return std::string(base::version()) + " " + std::string(base::commit()) + cpu_name() + ", " +
-         std::to_string(at::get_num_threads()) + " threads";
+         std::to_string(at::get_num_threads()) + " threads, " +
+         kernels::name(kernels::gemm_in_use());
 }
 
 }  // namespace

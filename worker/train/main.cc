@@ -1,8 +1,11 @@
 // dex-trainer: one attempt of one fine-tuning job, under an agent or alone.
 #include <ATen/Parallel.h>
+#include <malloc.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 #include <iostream>
+#include <limits>
 #include <optional>
 
 #include "services/base/clock.h"
@@ -12,6 +15,8 @@
 #include "services/base/signals.h"
 #include "services/base/subprocess.h"
 #include "services/base/version.h"
+#include "worker/kernels/gemm.h"
+#include "worker/train/checkpoint.h"
 #include "worker/train/console_session.h"
 #include "worker/train/frame_session.h"
 #include "worker/train/job.h"
@@ -60,6 +65,19 @@ Exit codes: 0 done · 2 usage · 10 bad spec · 11 bad data · 12 loss not finit
 15 quota · 16 stopped on request · 17 base broken · 18 try again · 19 base guard or gate ·
 20 checkpoint broken · 70 internal)";
 
+// One library of products for the whole attempt: the checkpoint's where there is one to go on from,
+// so that the bits are those of an attempt that was never stopped.
+void choose_products(const JobSpec& spec) {
+  using namespace dex::kernels;
+  std::optional<std::string> before;
+  if (spec.gemm == "auto" && !spec.checkpoint_dir.empty())
+    before = dex::train::checkpoint_gemm(spec.checkpoint_dir);
+  GemmChoice choice = choose_gemm(before.value_or(spec.gemm), on_intel());
+  if (before) choice.why = "the checkpoint was made with it";
+  choice = use_gemm(choice);
+  std::clog << "dex-trainer: products by " << name(choice.gemm) << ": " << choice.why << std::endl;
+}
+
 // One thread pool for everything (performance.md §7): set before the first tensor.
 void set_threads(int32_t threads) {
   if (threads > 0) at::set_num_threads(threads);
@@ -75,6 +93,7 @@ Ending run(JobSpec spec, Session& session, const dex::base::Clock& clock) {
     if (!made.ok())
       throw dex::train::Failure(Exit::kRetryable, "internal", made.message(), "attempt_dir");
     set_threads(spec.threads);
+    choose_products(spec);
     ending.published = dex::train::run_job(spec, session, clock);
   } catch (const std::exception& error) {
     ending = dex::train::ending_of(error);
@@ -94,12 +113,13 @@ int finish(Session& session, const Ending& ending) {
 
 // Flags that win over what FILE says; empty and −1: not given.
 struct Overrides {
-  std::string attempt_dir, prefix_cache_dir;
+  std::string attempt_dir, prefix_cache_dir, gemm;
   int64_t prefix_cache_bytes = -1;
 
   void apply(JobSpec& spec) const {
     if (!attempt_dir.empty()) spec.attempt_dir = attempt_dir;
     if (!prefix_cache_dir.empty()) spec.prefix_cache_dir = prefix_cache_dir;
+    if (!gemm.empty()) spec.gemm = gemm;
     if (prefix_cache_bytes >= 0) spec.prefix_cache_bytes = prefix_cache_bytes;
   }
 };
@@ -124,7 +144,7 @@ int run_alone(const std::string& file, const Overrides& overrides,
   return finish(session, ending);
 }
 
-int run_framed(int fd, const dex::base::StopSignals& signals) {
+int run_framed(int fd, const Overrides& overrides, const dex::base::StopSignals& signals) {
   // An agent that is gone takes its trainer along; one that went before this line is seen as a
   // closed channel.
   if (!dex::base::die_with_parent()) return static_cast<int>(Exit::kStopped);
@@ -134,6 +154,7 @@ int run_framed(int fd, const dex::base::StopSignals& signals) {
   JobSpec spec;
   try {
     spec = dex::train::parse_spec_bytes(session.await_start(kStartTimeoutMs));
+    if (!overrides.gemm.empty()) spec.gemm = overrides.gemm;
     session.set_attempt(spec.attempt);
     session.ready("cpu");
   } catch (const std::exception& error) {
@@ -144,7 +165,19 @@ int run_framed(int fd, const dex::base::StopSignals& signals) {
 
 }  // namespace
 
+// OpenBLAS reads these when it is loaded: the pool is LibTorch's, and what the processor is it sees
+// by itself (some machines name one that is not theirs). glibc is told to keep what a step frees:
+// it would give the activations back after each micro-batch, to fault them in anew in the next.
+void prepare_process() {
+  ::setenv("OPENBLAS_NUM_THREADS", "1", 1);
+  ::unsetenv("OPENBLAS_CORETYPE");
+  ::mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  ::mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+  ::mallopt(M_TOP_PAD, 64 << 20);
+}
+
 int main(int argc, char** argv) {
+  prepare_process();
   const dex::base::StopSignals signals;
   CLI::App app(kHelp, "dex-trainer");
   std::string spec;
@@ -159,6 +192,11 @@ int main(int argc, char** argv) {
   app.add_option("--prefix-cache-bytes", overrides.prefix_cache_bytes,
                  "bound of that folder (default: 4 GiB), 0: nothing is kept, as without it")
       ->check(CLI::NonNegativeNumber);
+  app.add_option(
+         "--gemm", overrides.gemm,
+         "library of matrix products: auto (default: MKL on Intel's processors, OpenBLAS on "
+         "others; a checkpoint's own), libtorch, openblas")
+      ->check(CLI::IsMember({"auto", "libtorch", "openblas"}));
   app.add_option("--frames-fd", frames_fd, "inherited socket to the agent");
   app.set_version_flag("--version", std::string(dex::base::version()));
   try {
@@ -173,5 +211,6 @@ int main(int argc, char** argv) {
   }
   const auto logging = dex::base::init_logging({.component = "trainer"});
   if (!logging.ok()) std::cerr << "dex-trainer: " << logging.message() << std::endl;
-  return frames_fd >= 0 ? run_framed(frames_fd, signals) : run_alone(spec, overrides, signals);
+  return frames_fd >= 0 ? run_framed(frames_fd, overrides, signals)
+                        : run_alone(spec, overrides, signals);
 }

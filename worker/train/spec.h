@@ -80,6 +80,7 @@ struct JobSpec {
   std::filesystem::path model_dir, training_path, validation_path, attempt_dir, checkpoint_dir;
   std::string checkpoint_manifest_sha256, training_sha256, validation_sha256, base_weights_sha256;
   int32_t attempt = 1, oom_retries = 0, threads = 0;
+  std::string gemm = "auto";  // library of products (kernels/gemm.h): auto, libtorch, openblas
   // An adapter to go on from (warm_start.h); an empty folder: the base.
   std::string start_adapter, start_adapter_sha256;
   std::filesystem::path start_adapter_dir;

@@ -14,7 +14,8 @@ from ._files import Files
 from ._generation import Stream
 from ._jobs import Jobs
 from ._link import Link
-from ._requests import Messages, generation
+from ._operations import Operations
+from ._requests import Messages, generation, tokenization
 from .v1 import admin_pb2, inference_pb2, models_pb2
 
 
@@ -35,6 +36,7 @@ class Client:
         self.models = Models(self._link)
         self.presets = Presets(self._link)
         self.evaluations = Evaluations(self._link)
+        self.operations = Operations(self._link)
 
     @overload
     def chat(self, model: str, messages: Messages, *, stream: Literal[True], **sampling: Any) -> Stream: ...
@@ -65,6 +67,24 @@ class Client:
         if stream:
             return Stream(self._link.stream(stub.GenerateStream, request, seconds))
         return self._link.call(stub.Generate, request, seconds)
+
+    def tokenize(self, model: str, text: str | None = None, *, messages: Messages | None = None, adapter: str | None = None,
+                 add_special_tokens: bool | None = None) -> inference_pb2.TokenizeResponse:
+        """The ids that a generation would read of a text, or of a chat through the model's template up to where the answer
+        begins. Made by a worker that serves the model."""
+        return self._link.call(self._link.stubs.inference.Tokenize, tokenization(
+            model, text, messages, adapter=adapter, add_special_tokens=add_special_tokens))
+
+    def detokenize(self, model: str, ids: Sequence[int], *, adapter: str | None = None) -> str:
+        """The text of token ids; special tokens are written out."""
+        reply: inference_pb2.DetokenizeResponse = self._link.call(
+            self._link.stubs.inference.Detokenize, inference_pb2.DetokenizeRequest(model=model, adapter=adapter, ids=ids))
+        return reply.text
+
+    def tokenizer_info(self, model: str, *, adapter: str | None = None) -> inference_pb2.TokenizerInfo:
+        """Special tokens, chat template and hash of the tokenizer, for programs that tokenise by themselves."""
+        return self._link.call(self._link.stubs.inference.GetTokenizerInfo,
+                               inference_pb2.GetTokenizerInfoRequest(model=model, adapter=adapter))
 
     def capabilities(self) -> models_pb2.ServerCapabilities:
         """Version, methods, presets, limits."""

@@ -10,6 +10,7 @@ from ._curves import Curves
 from ._errors import DexError, JobFailed
 from ._link import Link
 from ._mirror import Mirror
+from ._pages import checkpoint_pages
 from ._progress import Progress
 from ._requests import new_request_id
 from ._view import JobView, Plot
@@ -90,6 +91,10 @@ class Job(JobView):
         """Has a RUNNING job save its state; returns once it is written and read back, up to 10 minutes."""
         return self._link.call(self._stub.CreateCheckpoint, pb.CreateCheckpointRequest(
             job=self.id, request_id=new_request_id()), GENERATION_SECONDS)
+
+    def checkpoints(self) -> Iterator[pb.Checkpoint]:
+        """Those that it has written, newest first, also those that were dropped since; without sha256."""
+        return checkpoint_pages(self._link, self.id)
 
     def _change(self, method: Any, request: Any) -> Job:
         self.proto = self._link.call(method, request(id=self.id, request_id=new_request_id()))

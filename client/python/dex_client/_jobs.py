@@ -11,7 +11,7 @@ from ._files import Files
 from ._fill import fill
 from ._job import Job
 from ._link import Link
-from ._pages import pages
+from ._pages import checkpoint_pages, pages
 from ._requests import file_id, job_filter, job_spec, new_request_id
 from .v1 import admin_pb2
 from .v1 import finetuning_pb2 as pb
@@ -77,6 +77,10 @@ class Jobs:
         """For operators: a FAILED job is QUEUED again, with all counters at 0, from its last checkpoint."""
         return self._changed(self._link.stubs.admin.RedriveFineTuningJob, fill(
             admin_pb2.RedriveFineTuningJobRequest(id=id), {"deadline_seconds": deadline_seconds}))
+
+    def checkpoints(self, id: str) -> Iterator[pb.Checkpoint]:
+        """Those that a job has written, newest first, also those that were dropped since; without sha256."""
+        return checkpoint_pages(self._link, id)
 
     def delete(self, id: str, *, delete_adapter: bool = False) -> None:
         """Forgets a finished job; its adapter stays unless asked."""

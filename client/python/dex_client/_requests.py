@@ -95,10 +95,22 @@ def generation(model: str, prompt: str | None = None, messages: Messages | None 
     if len(given) != 1:
         raise refuse("input", f"must be one of prompt, messages and tokens, got {' and '.join(given) or 'none'}",
                      "CONFLICTING_FIELDS" if given else "MISSING_FIELD")
-    if isinstance(messages, str):
-        messages = [{"role": "user", "content": messages}]
     if isinstance(sampling.get("stop"), str):
         sampling["stop"] = [sampling["stop"]]
     return fill(inference_pb2.GenerateRequest(model=model), {
-        "prompt": prompt, "chat": None if messages is None else {"messages": messages},
+        "prompt": prompt, "chat": None if messages is None else chat_input(messages),
         "tokens": None if tokens is None else {"ids": list(tokens)}, **sampling})
+
+
+def tokenization(model: str, text: str | None, messages: Messages | None, **fields: Any) -> inference_pb2.TokenizeRequest:
+    """One of text and messages, as generation() has them."""
+    if (text is None) == (messages is None):
+        raise refuse("input", f"must be one of text and messages, got {'none' if text is None else 'text and messages'}",
+                     "MISSING_FIELD" if text is None else "CONFLICTING_FIELDS")
+    return fill(inference_pb2.TokenizeRequest(model=model), {
+        "text": text, "chat": None if messages is None else chat_input(messages), **fields})
+
+
+def chat_input(messages: Messages) -> dict[str, Any]:
+    """A text is what one user says."""
+    return {"messages": [{"role": "user", "content": messages}] if isinstance(messages, str) else messages}

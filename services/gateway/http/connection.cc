@@ -56,7 +56,9 @@ void Connection::close() {
 
 void Connection::begin() {
   if (closed_) return;
-  if (saw_end_ || (core_->draining && buffer_.size() == 0)) return fail();
+  // A new connection may still ask for its one answer, such as /readyz.
+  const bool drained = core_->draining && number_ > 0 && buffer_.size() == 0;
+  if (saw_end_ || drained) return fail();
   parser_.emplace();
   parser_->header_limit(static_cast<std::uint32_t>(core_->options.header_bytes));
   // take_body() counts: the parser's own limit can't be set for each route.

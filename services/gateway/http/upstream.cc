@@ -4,6 +4,7 @@
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/support/client_callback.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
@@ -14,6 +15,16 @@
 #include "services/rpc/status.h"
 
 namespace dex::gateway::http {
+
+namespace {
+
+// What gRPC takes as a value; it aborts the process on anything else.
+bool is_metadata(const std::string& value) {
+  return std::all_of(value.begin(), value.end(),
+                     [](unsigned char c) { return c >= 0x20 && c < 0x7f; });
+}
+
+}  // namespace
 
 // Outlives every call, so that no channel dies inside a callback (jobs.md §9).
 struct Upstream::Shared {
@@ -211,9 +222,12 @@ std::shared_ptr<Upstream::Call> Upstream::open(const ExchangePtr& exchange, cons
   grpc::ClientContext& context = call->context();
   context.AddMetadata(rpc::kRequestIdHeader, request.request_id);
   for (const char* name : {"authorization", "traceparent", "tracestate"}) {
-    if (auto value = request.header(name)) context.AddMetadata(name, *value);
+    const auto value = request.header(name);
+    if (value && is_metadata(*value)) context.AddMetadata(name, *value);
   }
-  for (const auto& [name, value] : options.metadata) context.AddMetadata(name, value);
+  for (const auto& [name, value] : options.metadata) {
+    if (is_metadata(value)) context.AddMetadata(name, value);
+  }
   if (options.timeout.count() > 0) rpc::set_timeout(context, options.timeout);
   exchange->on_gone([weak = std::weak_ptr<Call>(call)] {
     if (const auto live = weak.lock()) live->cancel();

@@ -40,18 +40,20 @@ TEST(HttpStartTest, IsNotReadyBeforeTheFirstRoutes) {
 }
 
 TEST_F(HttpTest, RoutesThatDoNotExistAnswerInOpenAisShape) {
-  const auto answer = http("/v1/models");
+  const auto answer = http("/v1/nothing");
   EXPECT_THAT(answer, StartsWith("HTTP/1.1 404 "));
   EXPECT_THAT(answer, HasSubstr("x-request-id: "));
-  EXPECT_EQ(nlohmann::json::parse(body(answer)).at("error").at("code"), "ROUTE_NOT_FOUND");
+  EXPECT_EQ(nlohmann::json::parse(body(answer)).at("error").at("code"), "route_not_found");
 }
 
 TEST_F(HttpTest, TooLargeRequestsAnswerInOpenAisShape) {
   support::RawConnection large(support::port_of(gateway_->http_address()));
-  large.send("POST /v1/x HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n");
+  large.send(
+      "POST /rpc/dex.v1.FileService/GetFile HTTP/1.1\r\nHost: localhost\r\n"
+      "Content-Length: 99999999\r\n\r\n");
   const auto answer = large.read_all();
   EXPECT_THAT(answer, StartsWith("HTTP/1.1 413 "));
-  EXPECT_EQ(nlohmann::json::parse(body(answer)).at("error").at("code"), "TOO_LARGE");
+  EXPECT_EQ(nlohmann::json::parse(body(answer)).at("error").at("code"), "too_large");
 }
 
 TEST_F(HttpTest, MetricsAreWhatWasPromisedAndWellFormed) {

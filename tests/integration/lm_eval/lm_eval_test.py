@@ -5,6 +5,7 @@
 
 Log-likelihoods must be those that transformers computes on the folded export: once by the few lines here, once by the
 harness's own model for transformers. Completions must be the same texts, and what is wrongly asked is refused in words.
+The harness's local-completions, unmodified, must give the same numbers through the HTTP door.
 """
 
 import dataclasses
@@ -96,8 +97,8 @@ def difference(name, found, expected):
     return worst
 
 
-def evaluate(model, arguments):
-    return lm_eval.simple_evaluate(model=model, model_args=arguments, tasks=TASKS, bootstrap_iters=0, batch_size=1,
+def evaluate(model, arguments, batch_size=1):
+    return lm_eval.simple_evaluate(model=model, model_args=arguments, tasks=TASKS, bootstrap_iters=0, batch_size=batch_size,
                                    task_manager=TaskManager(include_path=str(HERE), include_defaults=False))
 
 
@@ -178,6 +179,29 @@ def check_refusals(server, adapter, tokenizer, folder, LM, DexError):
     for options, words in (({"num_beams": 4}, ["'num_beams'", "top_p"]), ({"max_gen_toks": 127}, ["max_gen_toks=127", "127 tokens"]),
                            ({"do_sample": True, "temperature": 3, "max_gen_toks": 4}, ["temperature", "between 0 and 2"])):
         expect_refusal(DexError, words, lambda: lm.generate_until([request("generate_until", "A prompt", options)]))
+
+
+def check_local_completions(platform, adapter, tokenizer):
+    """The harness's own local-completions on the HTTP door gives the numbers of gRPC.
+
+    It keeps one token of the context for the one that it has generated, so client/python is told to do the same.
+    """
+    url = f"http://{json.loads((platform.data / 'endpoints.json').read_text())['http']}/v1/completions"
+    room = tiny_platform.CONTEXT
+    by_grpc = evaluate("dex", {"model": adapter, "tokenizer": str(tokenizer), "server": platform.server, "max_length": room - 2})
+    by_http = evaluate("local-completions", {
+        "model": adapter, "base_url": url, "tokenizer_backend": "huggingface", "tokenizer": str(tokenizer),
+        "max_length": room, "num_concurrent": 1, "max_retries": 1}, batch_size=4)
+    pairs = {name: [as_pair(answer) for row in samples(results, "dex_choices") for answer in row]
+             for name, results in (("grpc", by_grpc), ("http", by_http))}
+    assert difference("local-completions, pairs", *([p[0] for p in pairs[name]] for name in ("http", "grpc"))) < LIMIT
+    assert [p[1] for p in pairs["http"]] == [p[1] for p in pairs["grpc"]], pairs
+    rolled = [[float(row[0]) for row in samples(results, "dex_rolling")] for results in (by_http, by_grpc)]
+    assert difference("local-completions, rolling", *rolled) < LIMIT
+    # Half a character at the end is the server's to show there, and the tokenizer's here.
+    texts = [[row[0].rstrip("\ufffd") for row in samples(results, "dex_completions")] for results in (by_http, by_grpc)]
+    assert texts[0] == texts[1], texts
+    assert utils.check_remote_tokenizer_support(url), "the harness does not find /tokenizer_info and /tokenize"
 
 
 def expect_refusal(DexError, words, call):
@@ -275,6 +299,7 @@ def main():
             texts = samples(served, "dex_completions")
             assert texts == samples(by_hf, "dex_completions"), (texts, samples(by_hf, "dex_completions"))
             check_greedy(server, adapter, reference, DexLM)
+            check_local_completions(platform, adapter, tokenizer)
             check_more_stops_than_the_server_takes(server, adapter, tokenizer, DexLM)
             check_the_rest(platform, adapter, tokenizer, DexLM, DexError)
             check_refusals(server, adapter, tokenizer, folder, DexLM, DexError)
@@ -283,10 +308,11 @@ def main():
 
 def load_libraries():
     """After the environment is set: they read it when they are imported."""
-    global lm_eval, torch, transformers, tiny_platform, Instance, TaskManager
+    global lm_eval, torch, transformers, tiny_platform, utils, Instance, TaskManager
     import lm_eval
     import torch
     import transformers
+    from lm_eval import utils
     from lm_eval.api.instance import Instance
     from lm_eval.tasks import TaskManager
 

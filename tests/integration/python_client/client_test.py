@@ -14,7 +14,7 @@ import pytest
 from dex_client import Client, DexError, InvalidFile, JobFailed, aio
 from dex_client._channel import Stubs
 from dex_client._policy import Patience
-from dex_client.v1 import adapters_pb2, evaluation_pb2, files_pb2, finetuning_pb2, inference_pb2, models_pb2
+from dex_client.v1 import adapters_pb2, admin_pb2, evaluation_pb2, files_pb2, finetuning_pb2, inference_pb2, models_pb2
 from fake_platform import FakePlatform, abort
 
 CODE = grpc.StatusCode
@@ -142,6 +142,7 @@ def test_every_change_carries_a_request_id(connect, tmp_path):
             UnloadAdapter=lambda *_: adapters_pb2.Adapter(), DeleteAdapter=lambda *_: adapters_pb2.DeleteAdapterResponse(),
             CreateEvaluation=lambda *_: evaluation_pb2.Evaluation(id="eval-1"),
             CancelEvaluation=lambda *_: evaluation_pb2.Evaluation(id="eval-1"),
+            SetQuota=lambda *_: admin_pb2.Quota(), UpdateWorker=lambda *_: admin_pb2.Worker(),
             DeleteEvaluation=lambda *_: evaluation_pb2.DeleteEvaluationResponse()) as platform:
         client = connect(platform)
         handle = client.jobs.get("ftjob-1")
@@ -151,10 +152,11 @@ def test_every_change_carries_a_request_id(connect, tmp_path):
                        lambda: client.jobs.redrive("j"), lambda: client.jobs.delete("j"), lambda: client.files.upload(rows),
                        lambda: client.files.delete("f"), lambda: client.adapters.load("a"), lambda: client.adapters.unload("a"),
                        lambda: client.adapters.delete("a"), lambda: client.evaluations.create(["m"], ["multi_needle"]).cancel(),
-                       lambda: client.evaluations.delete("e")):
+                       lambda: client.evaluations.delete("e"), lambda: client.operations.set_quota("t", max_running=0),
+                       lambda: client.operations.update_worker("w", draining=False)):
             change()
     ids = [request.request_id for name, request, _ in platform.calls if name not in ("GetFineTuningJob", "UploadFile")]
-    assert len(ids) == 17 and all(ids) and len(set(ids)) == 17
+    assert len(ids) == 19 and all(ids) and len(set(ids)) == 19
     assert uploaded[0].header.request_id and uploaded[0].header.size_bytes == len(uploaded[1].chunk) == 14
 
 
@@ -428,6 +430,63 @@ def test_the_server_is_found_as_dexctl_finds_it(tmp_path):
     assert dex_client._address.process_lives(os.getpid())
 
 
+def test_checkpoints_go_on_after_the_last_one_seen(connect):
+    def page(request, _):
+        steps = [step for step in (50, 40, 30) if not request.after or step < int(request.after.rsplit("-")[-1])][:2]
+        return finetuning_pb2.ListFineTuningCheckpointsResponse(
+            checkpoints=[{"id": f"ftckpt-1-{step}", "step": step} for step in steps], has_more=30 not in steps)
+
+    with FakePlatform(ListFineTuningCheckpoints=page, GetFineTuningJob=lambda *_: job()) as platform:
+        client = connect(platform)
+        assert [found.step for found in client.jobs.checkpoints("ftjob-1")] == [50, 40, 30]
+        assert [found.step for found in client.jobs.get("ftjob-1").checkpoints()] == [50, 40, 30]
+    asked = platform.requests("ListFineTuningCheckpoints")
+    assert [(request.job, request.after) for request in asked] == [("ftjob-1", ""), ("ftjob-1", "ftckpt-1-40")] * 2
+
+
+def test_what_operators_ask_and_say(connect):
+    def workers(request, _):
+        first = not request.page_token
+        return admin_pb2.ListWorkersResponse(workers=[{"id": "w1" if first else "w2"}], next_page_token="w1" if first else "")
+
+    with FakePlatform(GetQuota=lambda request, _: admin_pb2.Quota(tenant=request.tenant or "default", etag="3"),
+                      SetQuota=lambda request, _: admin_pb2.Quota(tenant=request.tenant, max_running=request.max_running),
+                      GetQueue=lambda request, _: admin_pb2.Queue(pools=[{"name": request.pool or "cpu"}]), ListWorkers=workers,
+                      UpdateWorker=lambda request, _: admin_pb2.Worker(id=request.id)) as platform:
+        operations = connect(platform).operations
+        assert operations.quota().tenant == "default" and operations.quota("team-a").etag == "3"
+        assert operations.set_quota("team-a", max_running=0, etag="3").tenant == "team-a"
+        assert [worker.id for worker in operations.workers()] == ["w1", "w2"]
+        assert [operations.update_worker("w1", draining=draining).id for draining in (True, False)] == ["w1", "w1"]
+        assert operations.queue().pools[0].name == "cpu" and operations.queue(pool="gpu1", count=5).pools[0].name == "gpu1"
+        with pytest.raises(DexError, match="max_runing is no field of SetQuotaRequest; did you mean max_running"):
+            operations.set_quota("team-a", max_runing=2)
+    [changed] = platform.requests("SetQuota")  # a limit of 0 is said, one that is left out is not
+    assert changed.HasField("max_running") and changed.etag == "3" and not changed.HasField("weight")
+    assert [request.draining for request in platform.requests("UpdateWorker")] == [True, False]
+    assert all(request.HasField("draining") for request in platform.requests("UpdateWorker"))
+    assert [(request.pool, request.count) for request in platform.requests("GetQueue")] == [("", 0), ("gpu1", 5)]
+
+
+def test_texts_and_chats_become_ids_and_text_again(connect):
+    info = inference_pb2.TokenizerInfo(eos_token="<end>", tokenizer_sha256="ab")
+    with FakePlatform(Tokenize=lambda *_: inference_pb2.TokenizeResponse(ids=[1, 2], max_model_len=64),
+                      Detokenize=lambda request, _: inference_pb2.DetokenizeResponse(text=" ".join(map(str, request.ids))),
+                      GetTokenizerInfo=lambda *_: info) as platform:
+        client = connect(platform)
+        assert list(client.tokenize("m", "Hi", add_special_tokens=False).ids) == [1, 2]
+        assert client.tokenize("m", messages="Hi", adapter="ft:a").max_model_len == 64
+        assert client.detokenize("m", [7, 8]) == "7 8" and client.detokenize("ft:a", []) == ""
+        assert client.tokenizer_info("m") == info
+        for arguments, words in ({}, "got none"), ({"text": "a", "messages": "b"}, "got text and messages"):
+            with pytest.raises(DexError, match=f"input must be one of text and messages, {words}"):
+                client.tokenize("m", **arguments)
+    text, chat = platform.requests("Tokenize")
+    assert text.text == "Hi" and text.HasField("add_special_tokens") and not text.HasField("adapter")
+    assert [(m.role, m.content) for m in chat.chat.messages] == [("user", "Hi")] and chat.adapter == "ft:a"
+    assert not chat.HasField("add_special_tokens")
+
+
 def surface(kind):
     """Public methods and their parameters."""
     return {name: list(inspect.signature(method).parameters.values()) for name, method in inspect.getmembers(kind, callable)
@@ -441,7 +500,7 @@ def test_aio_has_every_method_with_the_same_parameters():
             for one, other in [(Client, aio.Client), (dex_client.Job, aio.Job), (dex_client.Evaluation, aio.Evaluation),
                                (dex_client.Stream, aio.Stream)] + [
                                    (type(getattr(blocking, name)), type(getattr(client, name)))
-                                   for name in ("files", "jobs", "adapters", "models", "presets", "evaluations")]:
+                                   for name in ("files", "jobs", "adapters", "models", "presets", "evaluations", "operations")]:
                 mine, twin = surface(one), surface(other)
                 assert [(name, [(p.name, p.default, p.kind) for p in parameters]) for name, parameters in mine.items()] == [
                     (name, [(p.name, p.default, p.kind) for p in parameters]) for name, parameters in twin.items()], one

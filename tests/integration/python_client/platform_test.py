@@ -83,6 +83,7 @@ def test_a_job_is_paused_saved_resumed_and_cancelled(client, tmp_path):
             break
     saved = job.checkpoint()
     assert saved.id.startswith("ftckpt-") and saved.verified
+    assert saved.step in {found.step for found in job.checkpoints() if found.verified}
     assert job.pause().state in ("PAUSING", "PAUSED")
     for event in job.watch(job.last_sequence(), timeout=120):
         if event.type == "job_paused":
@@ -113,6 +114,34 @@ def test_text_comes_whole_in_pieces_and_with_log_probabilities(client, trained):
     with pytest.raises(DexError) as missing:
         client.complete("ft:nowhere", "a")
     assert missing.value.code in ("NOT_FOUND", "INVALID_ARGUMENT") and missing.value.category == "USER"
+
+
+def test_ids_are_those_that_a_generation_reads(client, trained):
+    adapter, words = trained[0].fine_tuned_model, "Row 3: 21 apples"
+    ids = client.tokenize(adapter, words).ids
+    read = client.complete(adapter, words, max_tokens=0, echo=True, logprobs=1)
+    assert list(ids) == [entry.token_id for entry in read.logprobs] and words in client.detokenize(NAME, ids)
+    chat = client.tokenize(NAME, messages="Hi")
+    assert len(chat.ids) == client.chat(NAME, "Hi", max_tokens=1).usage.prompt_tokens
+    assert "Hi" in client.detokenize(NAME, chat.ids) and client.tokenizer_info(NAME).chat_template
+    with pytest.raises(DexError) as missing:
+        client.tokenize("ft:nowhere", "a")
+    assert missing.value.category == "USER"
+
+
+def test_operators_see_workers_and_quotas_and_change_them(client, trained):
+    [worker] = client.operations.workers()
+    assert client.operations.update_worker(worker.id, draining=True).state == worker.STATE_DRAINING
+    assert client.operations.update_worker(worker.id, draining=False).state == worker.STATE_UP
+    before = client.operations.quota()
+    changed = client.operations.set_quota(max_running=before.max_running + 1, etag=before.etag)
+    assert (changed.max_running, changed.max_queued) == (before.max_running + 1, before.max_queued)
+    with pytest.raises(DexError) as stale:
+        client.operations.set_quota(max_running=before.max_running, etag=before.etag)
+    assert stale.value.reason == "ETAG_MISMATCH"
+    client.operations.set_quota(max_running=before.max_running)
+    [waiting] = [pool for pool in client.operations.queue().pools if pool.name in worker.pools]  # a job was there
+    assert (waiting.waiting, waiting.workers) == (0, 1)
 
 
 def test_adapters_are_loaded_downloaded_exported_and_imported(client, trained, tmp_path):

@@ -88,6 +88,33 @@ TEST_F(ArchiveTest, EventsOfAnEndedJobAreReadFromItsArchive) {
   EXPECT_NE(archive[302].find("\"type\":\"job_complete\""), std::string::npos) << archive[302];
 }
 
+TEST_F(ArchiveTest, NewestFirstGoesFromTheLogIntoTheArchive) {
+  const auto job = running(300);
+  const auto back = [&](int64_t before, int size) {
+    v1::ListFineTuningEventsRequest request;
+    request.set_id(job.job_id());
+    request.set_newest_first(true);
+    request.set_before_sequence(before);
+    request.set_page_size(size);
+    const auto page = call(*jobs_, &JobStub::ListFineTuningEvents, request);
+    EXPECT_TRUE(page.ok()) << page.status().to_string();
+    std::vector<int64_t> sequences;
+    for (const auto& event : page->events()) sequences.push_back(event.sequence());
+    if (page->has_more()) sequences.push_back(-1);
+    return sequences;
+  };
+  const std::vector<int64_t> newest = {302, 301, 300, -1};
+  EXPECT_EQ(back(0, 3), newest) << "while it runs, from the log";
+  ASSERT_EQ(finish_well(job), "SUCCEEDED");
+  ASSERT_TRUE(archived_up_to(job.job_id(), 303));
+  ASSERT_TRUE(eventually([&] { return log_length(job.job_id()) == 50; }));
+  EXPECT_EQ(back(0, 3), (std::vector<int64_t>{303, 302, 301, -1}));
+  EXPECT_EQ(back(255, 3), (std::vector<int64_t>{254, 253, 252, -1})) << "over the log's beginning";
+  EXPECT_EQ(back(100, 2), (std::vector<int64_t>{99, 98, -1})) << "from the archive alone";
+  EXPECT_EQ(back(3, 5), (std::vector<int64_t>{2, 1}));
+  EXPECT_TRUE(back(1, 5).empty());
+}
+
 TEST_F(ArchiveTest, AnEventReadsTheSameFromArchiveAndLog) {
   const auto job = running(100);
   v1::ListFineTuningEventsRequest request;

@@ -148,6 +148,13 @@ std::vector<TenantRow> tenant_rows() {
       {"InferenceService.GenerateStream", R"(model: "$adapter" prompt: "x")", Meets::kById,
        Code::kUnavailable},
 
+      {"InferenceService.Tokenize", R"(model: "$adapter" text: "x")", Meets::kById,
+       Code::kUnavailable},
+      {"InferenceService.Detokenize", R"(model: "$adapter" ids: 1)", Meets::kById,
+       Code::kUnavailable},
+      {"InferenceService.GetTokenizerInfo", R"(model: "$adapter")", Meets::kById,
+       Code::kUnavailable},
+
       // The operator's models and the presets are everybody's.
       {"ModelService.ListModels", "", Meets::kNothing},
       {"ModelService.GetModel", R"(name: "small-model")", Meets::kNothing},

@@ -4,7 +4,6 @@ from comparisons import accuracy, serving, start, training
 
 # Bars whose part of the product, or whose way of measuring it, is not there: named, so that nobody takes them for met.
 NOT_YET = {
-    "decode-int4": "the engine has no weights in four bits",
     "adapters-paper": "dex-engine measure takes one adapter for all rows",
     "adapters-branch": "dex-engine measure takes one adapter for all rows",
     "adapters-pool": "the engine refuses an adapter that has no room, and puts none out",
@@ -22,7 +21,7 @@ def comparisons(context):
 
 
 def chosen(asked, known):
-    """The names that `asked` means: each a name, or what several begin with (accuracy: accuracy-bf16, accuracy-int8); all of them
+    """The names that `asked` means: each a name, or what several begin with (accuracy: accuracy-bf16, accuracy-int8 …); all of them
     without any. ValueError says what is wrong."""
     names = []
     for name in asked or known:

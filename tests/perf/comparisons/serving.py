@@ -1,4 +1,4 @@
-"""prefill, prefill-512, decode-bf16, decode-int8, decode-f32, decode-8, decode-32."""
+"""prefill, prefill-512, decode-bf16, decode-int8, decode-int4, decode-f32, decode-8, decode-32."""
 
 import json
 
@@ -125,6 +125,7 @@ def comparisons(context):
         "prefill-512": prefill(512),
         "decode-bf16": decode("batch 1, bf16 weights", "bf16", only_llama("f16", 1.4)),
         "decode-int8": decode("batch 1, int8 weights", "int8", only_llama("q8_0", 1.4)),
+        "decode-int4": decode("batch 1, int4 weights, the head in int8", "int4", only_llama("q4_0", 1.2)),
         "decode-f32": decode("batch 1, fp32 weights", "f32", only_transformers),
         "decode-8": decode("batch 8 in all, bf16 weights", "bf16", both, batch=8),
         "decode-32": decode("batch 32 in all, bf16 weights", "bf16", both, batch=32),

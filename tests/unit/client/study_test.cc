@@ -33,8 +33,9 @@ TEST(StudyStatisticsTest, StudentIntervals) {
 
 // Equal values have no interval: one of no width would call any difference a real one.
 TEST(StudyStatisticsTest, ValuesWithoutASpreadSayNothingOfOthers) {
-  for (const auto& values :
-       {std::vector<double>{0.02, 0.02, 0.02}, {0.30 - 0.28, 0.40 - 0.38, 0.50 - 0.48}}) {
+  using Values = std::vector<double>;
+  for (const Values& values :
+       {Values{0.02, 0.02, 0.02}, Values{0.30 - 0.28, 0.40 - 0.38, 0.50 - 0.48}}) {
     const Interval same = t_interval(values);
     EXPECT_NEAR(same.mean, 0.02, 1e-12);
     EXPECT_FALSE(same.known());

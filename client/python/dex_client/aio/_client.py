@@ -7,7 +7,7 @@ from typing import Any, Literal, overload
 
 from .._address import find_server
 from .._channel import GENERATION_SECONDS, TIMEOUT_SECONDS
-from .._requests import Messages, generation
+from .._requests import Messages, generation, tokenization
 from ..v1 import admin_pb2, inference_pb2, models_pb2
 from ._adapters import Adapters
 from ._catalog import Models, Presets
@@ -16,6 +16,7 @@ from ._files import Files
 from ._generation import Stream
 from ._jobs import Jobs
 from ._link import Link
+from ._operations import Operations
 
 
 class Client:
@@ -36,6 +37,7 @@ class Client:
         self.models = Models(self._link)
         self.presets = Presets(self._link)
         self.evaluations = Evaluations(self._link)
+        self.operations = Operations(self._link)
 
     @overload
     async def chat(self, model: str, messages: Messages, *, stream: Literal[True], **sampling: Any) -> Stream: ...
@@ -66,6 +68,24 @@ class Client:
         if stream:
             return Stream(self._link.stream(stub.GenerateStream, request, seconds))
         return await self._link.call(stub.Generate, request, seconds)
+
+    async def tokenize(self, model: str, text: str | None = None, *, messages: Messages | None = None,
+                       adapter: str | None = None, add_special_tokens: bool | None = None) -> inference_pb2.TokenizeResponse:
+        """The ids that a generation would read of a text, or of a chat through the model's template up to where the answer
+        begins. Made by a worker that serves the model."""
+        return await self._link.call(self._link.stubs.inference.Tokenize, tokenization(
+            model, text, messages, adapter=adapter, add_special_tokens=add_special_tokens))
+
+    async def detokenize(self, model: str, ids: Sequence[int], *, adapter: str | None = None) -> str:
+        """The text of token ids; special tokens are written out."""
+        reply: inference_pb2.DetokenizeResponse = await self._link.call(
+            self._link.stubs.inference.Detokenize, inference_pb2.DetokenizeRequest(model=model, adapter=adapter, ids=ids))
+        return reply.text
+
+    async def tokenizer_info(self, model: str, *, adapter: str | None = None) -> inference_pb2.TokenizerInfo:
+        """Special tokens, chat template and hash of the tokenizer, for programs that tokenise by themselves."""
+        return await self._link.call(self._link.stubs.inference.GetTokenizerInfo,
+                                     inference_pb2.GetTokenizerInfoRequest(model=model, adapter=adapter))
 
     async def capabilities(self) -> models_pb2.ServerCapabilities:
         """Version, methods, presets, limits."""

@@ -15,6 +15,7 @@ from .._view import JobView, Plot
 from ..v1 import events_pb2
 from ..v1 import finetuning_pb2 as pb
 from ._link import Link
+from ._pages import checkpoint_pages
 
 
 class Job(JobView):
@@ -90,6 +91,10 @@ class Job(JobView):
         """Has a RUNNING job save its state; returns once it is written and read back, up to 10 minutes."""
         return await self._link.call(self._stub.CreateCheckpoint, pb.CreateCheckpointRequest(
             job=self.id, request_id=new_request_id()), GENERATION_SECONDS)
+
+    def checkpoints(self) -> AsyncIterator[pb.Checkpoint]:
+        """Those that it has written, newest first, also those that were dropped since; without sha256."""
+        return checkpoint_pages(self._link, self.id)
 
     async def _change(self, method: Any, request: Any) -> Job:
         self.proto = await self._link.call(method, request(id=self.id, request_id=new_request_id()))

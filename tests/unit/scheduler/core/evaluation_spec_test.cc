@@ -236,6 +236,13 @@ TEST(EvaluationSpecTest, EightBitsAreASubjectsOwnAndNotForHeads) {
   EXPECT_EQ(spec.subjects(1).label(), "base-int8");
   EXPECT_EQ(spec.subjects(2).label(), "night-int8");
   EXPECT_EQ(spec.subjects(3).label(), std::string(55, 'x') + "-lam-int8");
+  const std::string four = "subjects { model: \"m\" dtype: DTYPE_INT4 } ";
+  EXPECT_THAT(faults(kBase + four + task), ElementsAre());
+  EXPECT_THAT(faults(kBase + four + heads),
+              ElementsAre("CONFLICTING_FIELDS tasks[0].head_analysis"));
+  spec = evaluation(kBase + four + task);
+  fill_evaluation(spec, {});
+  EXPECT_EQ(spec.subjects(1).label(), "base-int4");
 }
 
 TEST(EvaluationSpecTest, FilesAreListedByWhereTheyStand) {

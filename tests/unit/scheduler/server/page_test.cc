@@ -39,5 +39,20 @@ TEST(PageTest, WhatNoListHasGivenIsRefused) {
   }
 }
 
+TEST(PageTest, AListGoesOnBehindATokenOrAnItem) {
+  const auto found = [](const std::string& id) -> base::Result<int64_t> {
+    if (id == "away") return base::unavailable("STORE_UNAVAILABLE", "");
+    if (id != "file-1") return base::not_found("RESOURCE_NOT_FOUND", "");
+    return 77;
+  };
+  EXPECT_EQ(list_cursor("", "", found)->before_ms, -1);
+  EXPECT_EQ(list_cursor("", "file-1", found)->before_ms, 77);
+  EXPECT_EQ(list_cursor("", "file-1", found)->before_id, "file-1");
+  EXPECT_EQ(list_cursor("5~file-2", "", found)->before_ms, 5);
+  EXPECT_EQ(list_cursor("5~file-2", "file-1", found).status().reason(), "CONFLICTING_FIELDS");
+  EXPECT_EQ(list_cursor("", "file-2", found).status().reason(), "INVALID_CURSOR");
+  EXPECT_EQ(list_cursor("", "away", found).status().reason(), "STORE_UNAVAILABLE");
+}
+
 }  // namespace
 }  // namespace dex::server

@@ -237,6 +237,29 @@ TEST_F(EngineTest, TheSchedulersListSurvivesARestart) {
   EXPECT_TRUE(eventually(loaded));
 }
 
+TEST_F(EngineTest, ATextIsTokenisedByTheEngineAndItsErrorsComeBack) {
+  const auto tokenize = [&](const std::string& text) -> base::Result<dex::v1::TokenizeResponse> {
+    grpc::ClientContext context;
+    rpc::set_timeout(context, milliseconds(30'000));
+    dex::v1::TokenizeRequest request;
+    request.set_model("tiny");
+    request.set_text(text);
+    dex::v1::TokenizeResponse response;
+    const auto status = stub_->Tokenize(&context, request, &response);
+    if (!status.ok()) return rpc::from_grpc(status);
+    return response;
+  };
+  const auto ids = tokenize("ab");
+  ASSERT_TRUE(ids.ok()) << ids.status().to_string();
+  ASSERT_EQ(ids->ids_size(), 2);
+  EXPECT_EQ(ids->ids(1), 'b');
+  const auto refused = tokenize("").status();
+  EXPECT_EQ(refused.reason(), "MISSING_FIELD");
+  EXPECT_EQ(refused.violations().at(0).field, "text");
+  EXPECT_EQ(tokenize("die").status().reason(), "ENGINE_LOST") << "nobody waits for a dead engine";
+  EXPECT_TRUE(eventually([&] { return tokenize("c").ok(); }));
+}
+
 TEST_F(EngineTest, DrainRefusesNewRequestsAndLetsOpenOnesEnd) {
   grpc::ClientContext context;
   auto reader = stub_->GenerateStream(&context, request("forever"));

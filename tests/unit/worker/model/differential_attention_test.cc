@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/unit/worker/kernels/tensors.h"
+#include "worker/kernels/causal_attention.h"
 #include "worker/kernels/rope.h"
-#include "worker/model/causal_attention.h"
 #include "worker/model/dex_options.h"
 #include "worker/model/safetensors.h"
 
@@ -22,7 +22,7 @@ using at::Tensor;
 using testing::expect_close;
 
 Tensor causal(const Tensor& q, const Tensor& k, const Tensor& v) {
-  return causal_attention(q, k, v);
+  return kernels::causal_attention(q, k, v);
 }
 
 class DifferentialAttentionTest : public ::testing::TestWithParam<std::string> {

@@ -12,8 +12,8 @@
 #include "tests/unit/worker/kernels/tensors.h"
 #include "tests/unit/worker/model/family_models.h"
 #include "tests/unit/worker/model/golden.h"
+#include "worker/kernels/causal_attention.h"
 #include "worker/kernels/rope.h"
-#include "worker/model/causal_attention.h"
 #include "worker/model/differential_attention.h"
 #include "worker/model/llama.h"
 #include "worker/model/second_map.h"
@@ -35,7 +35,7 @@ class SecondMapV1Test : public ::testing::Test {
   static at::Tensor mixed(const std::vector<at::Tensor>& in) {  // q, k, v, share
     return second_map_v1(in[0], in[1], in[2], in[3],
                          [](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-                           return causal_attention(q, k, v);
+                           return kernels::causal_attention(q, k, v);
                          });
   }
 

@@ -22,9 +22,11 @@ class ServingAdapterTest : public ::testing::Test {
     model = load_serving_model(dir / "model", Dtype::kF32);
   }
   std::filesystem::path written(const std::string& name, const std::string& base,
-                                const std::string& tokenizer = {}) {
+                                const std::string& tokenizer = {},
+                                const std::string& chat_template = {}) {
     auto adapter = testing::tiny_adapter(testing::tiny_options()[0], 5, base);
     adapter.tokenizer_sha256 = tokenizer;
+    adapter.chat_template_sha256 = chat_template;
     model::write_adapter(dir / name, adapter);
     return dir / name;
   }
@@ -66,6 +68,10 @@ TEST_F(ServingAdapterTest, RefusesWhatIsNotForThisModel) {
   EXPECT_THAT(refusal(path, {.tokenizer_sha256 = std::string(64, 'd')}),
               ::testing::HasSubstr("another tokenizer"));
   EXPECT_EQ(refusal(path, {.tokenizer_sha256 = std::string(64, 'c')}), "accepted");
+  const auto chats = written("template", model->weights_sha256, {}, std::string(64, 'e'));
+  EXPECT_THAT(refusal(chats, {.chat_template_sha256 = std::string(64, 'f')}),
+              ::testing::HasSubstr("another chat template"));
+  EXPECT_EQ(refusal(chats, {.chat_template_sha256 = std::string(64, 'e')}), "accepted");
   EXPECT_THAT(refusal(dir / "nowhere"), ::testing::HasSubstr("nowhere"));
 }
 

@@ -64,7 +64,8 @@ class NonFiniteTest : public ::testing::Test {
 
 TEST_F(NonFiniteTest, ABaseIsNotServed) {
   spoil_base();
-  for (const Dtype dtype : {Dtype::kAsStored, Dtype::kBf16, Dtype::kF32, Dtype::kInt8})
+  for (const Dtype dtype :
+       {Dtype::kAsStored, Dtype::kBf16, Dtype::kF32, Dtype::kInt8, Dtype::kInt4})
     EXPECT_THAT(refusal_of([&] { load_serving_model(model_, dtype); }), HasSubstr(said_));
 }
 

@@ -155,6 +155,11 @@ TEST_F(JobTest, PointsByLayerRepeatTheirStepsFigures) {
   run(spec(), session);
   const auto points = session.data("metrics");
   ASSERT_EQ(points.back().at("lambda").size(), 2u);
+  const auto& ratios = points.back().at("branchRatio");
+  ASSERT_EQ(ratios.size(), 2u);
+  EXPECT_TRUE(std::any_of(ratios.begin(), ratios.end(), [](const auto& ratio) {
+    return ratio.is_number() && ratio.template get<double>() > 0;
+  })) << ratios;
   const auto& step = *std::find_if(points.begin(), points.end(), [&](const auto& each) {
     return each.at("step") == points.back().at("step");
   });

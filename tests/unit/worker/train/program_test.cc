@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -24,6 +25,7 @@ namespace fs = std::filesystem;
 namespace internal = dex::internal::v1;
 using support::eventually;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 const std::string kTrainer = (support::build_dir() / "bin/dex-trainer").string();
 const fs::path kData = support::source_dir() / "tests/data/train";
@@ -174,6 +176,38 @@ TEST_F(ProgramTest, AFullDiskEndsTheRunWithItsLastCheckpointIntact) {
               text(directory_ / "straight/final/adapter_model.safetensors"));
 }
 
+// The library of products is part of the bits: the processor's own choice counts at the start only.
+TEST_F(ProgramTest, GoesOnWithTheCheckpointsLibraryOfProducts) {
+  const auto run = [&](const nlohmann::json& spec, const std::string& attempt,
+                       const std::vector<std::string>& more) {
+    const fs::path file = directory_ / (attempt + ".json");
+    std::ofstream(file) << spec.dump();
+    std::vector<std::string> args{"--spec", file.string(), "--attempt-dir",
+                                  (directory_ / attempt).string()};
+    args.insert(args.end(), more.begin(), more.end());
+    EXPECT_TRUE(trainer(args)->wait(kPatienceMs)->success()) << text(directory_ / "err.txt");
+    return text(directory_ / "err.txt");
+  };
+  for (const std::string library : {"libtorch", "openblas"}) {
+    EXPECT_THAT(run(start(40), library, {"--gemm", library}),
+                HasSubstr("products by " + library + ": asked for"));
+    auto second = start(40);
+    second["attempt"] = 2;
+    second["checkpointDir"] = (directory_ / library / "step-20").string();
+    EXPECT_THAT(run(second, library + "-2", {}),
+                HasSubstr("products by " + library + ": the checkpoint was made with it"));
+    EXPECT_TRUE(text(directory_ / library / "final/adapter_model.safetensors") ==
+                text(directory_ / (library + "-2") / "final/adapter_model.safetensors"))
+        << library;
+    EXPECT_THAT(text(directory_ / "out.txt"), Not(HasSubstr("resume_not_exact")));
+  }
+  auto other = start(40);
+  other["attempt"] = 3;
+  other["checkpointDir"] = (directory_ / "openblas/step-20").string();
+  run(other, "other", {"--gemm", "libtorch"});
+  EXPECT_THAT(text(directory_ / "out.txt"), HasSubstr("products by openblas"));
+}
+
 TEST_F(ProgramTest, KilledInTheMiddleGoesOnFromItsCheckpointToTheSameWeights) {
   ASSERT_TRUE(alone(start(), "straight")->wait(kPatienceMs)->success())
       << text(directory_ / "err.txt");
@@ -253,10 +287,18 @@ TEST_F(FramedTest, ReportsItsWayAndItsResult) {
   send_start(40);
   std::vector<std::string> types;
   int progress = 0, checkpoints = 0;
+  double percentage = 0, longest_left_s = 0, left_s = -1;
   bool ready = false;
   const auto result = this->result([&](const internal::TrainerReport& report) {
     ready |= report.has_ready();
     progress += report.has_progress();
+    if (report.progress().progress().total_steps() > 0) {
+      const auto& figures = report.progress().progress();
+      EXPECT_GE(figures.progress_percentage(), percentage);
+      percentage = figures.progress_percentage();
+      left_s = figures.estimated_remaining_seconds();
+      longest_left_s = std::max(longest_left_s, left_s);
+    }
     checkpoints += report.has_checkpoint();
     if (report.has_event()) {
       types.push_back(report.event().type());
@@ -267,6 +309,9 @@ TEST_F(FramedTest, ReportsItsWayAndItsResult) {
   });
   EXPECT_TRUE(ready);
   EXPECT_GT(progress, 0);
+  EXPECT_EQ(percentage, 100);
+  EXPECT_GT(longest_left_s, 0) << "an estimate while it runs";
+  EXPECT_EQ(left_s, 0);
   EXPECT_EQ(checkpoints, 2);
   for (const char* type :
        {"validation_complete", "head_selection_complete", "training_start", "metrics",

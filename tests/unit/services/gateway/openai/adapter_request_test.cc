@@ -7,7 +7,7 @@
 namespace dex::gateway::openai {
 namespace {
 
-std::string refusal(const std::string& body) {
+std::string load_refusal(const std::string& body) {
   const auto made = read_load_adapter(json::parse(body));
   return made.ok() ? "OK" : made.status().reason() + " " + made.status().violations().at(0).field;
 }
@@ -17,15 +17,16 @@ TEST(LoadAdapterTest, ANameIsTheAdaptersId) {
       json::parse(R"({"lora_name": "ft:a", "lora_path": "ft:a", "load_inplace": true})"));
   ASSERT_TRUE(made.ok());
   EXPECT_EQ(made.value().id(), "ft:a");
-  EXPECT_EQ(refusal(R"({"lora_name": "alias", "lora_path": "ft:a"})"),
+  EXPECT_EQ(load_refusal(R"({"lora_name": "alias", "lora_path": "ft:a"})"),
             "UNSUPPORTED_PARAMETER lora_name");
-  EXPECT_EQ(refusal(R"({"lora_name": "ft:a"})"), "MISSING_FIELD lora_path");
-  EXPECT_EQ(refusal(R"({"lora_name": "a", "lora_path": "a", "rank": 8})"), "UNKNOWN_FIELD rank");
+  EXPECT_EQ(load_refusal(R"({"lora_name": "ft:a"})"), "MISSING_FIELD lora_path");
+  EXPECT_EQ(load_refusal(R"({"lora_name": "a", "lora_path": "a", "rank": 8})"),
+            "UNKNOWN_FIELD rank");
 }
 
 TEST(LoadAdapterTest, APathIsNone) {
   for (const char* path : {"/etc/passwd", "../x", "https://x/y", "C:\\\\x", "~root", "."}) {
-    EXPECT_EQ(refusal(R"({"lora_name": "x", "lora_path": ")" + std::string(path) + "\"}"),
+    EXPECT_EQ(load_refusal(R"({"lora_name": "x", "lora_path": ")" + std::string(path) + "\"}"),
               "PATH_NOT_ALLOWED lora_path")
         << path;
   }

@@ -7,17 +7,17 @@ namespace {
 
 using ::testing::HasSubstr;
 
-base::Result<v1::CreateFineTuningJobRequest> read(const std::string& more) {
+base::Result<v1::CreateFineTuningJobRequest> read_job(const std::string& more) {
   return read_create_job(json::parse(R"({"model": "m", "training_file": "file-1")" +
                                      (more.empty() ? "" : ", " + more) + "}"));
 }
-std::string refusal(const std::string& more) {
-  const auto made = read(more);
+std::string job_refusal(const std::string& more) {
+  const auto made = read_job(more);
   return made.ok() ? "OK" : made.status().reason() + " " + made.status().violations().at(0).field;
 }
 
 TEST(ReadCreateJobTest, WhatTheOpenAiPackageSends) {
-  const auto made = read(
+  const auto made = read_job(
       R"("suffix": "s", "seed": 7, "validation_file": "file-2", "metadata": {"a": "b"}, "integrations": null,
          "method": {"type": "supervised", "supervised": {"hyperparameters":
              {"n_epochs": 2, "batch_size": "auto", "learning_rate_multiplier": 0.5}}})");
@@ -34,7 +34,7 @@ TEST(ReadCreateJobTest, WhatTheOpenAiPackageSends) {
 }
 
 TEST(ReadCreateJobTest, OurMethodsAndTheRestOfTheSpec) {
-  const auto made = read(
+  const auto made = read_job(
       R"("method": {"type": "lora", "lora": {"r": 4, "hyperparameters": {"max_steps": 9}}},
          "dex": {"priority": 2, "evaluation": {"every_steps": 5}, "hyperparameters": {"packing": false}})");
   ASSERT_TRUE(made.ok()) << made.status().to_string();
@@ -48,30 +48,30 @@ TEST(ReadCreateJobTest, OurMethodsAndTheRestOfTheSpec) {
 TEST(ReadCreateJobTest, ASecondPlaceForOneValueIsAConflict) {
   const std::string inner =
       R"("method": {"type": "supervised", "supervised": {"hyperparameters": {"n_epochs": 2}}})";
-  EXPECT_EQ(refusal(inner + R"(, "hyperparameters": {"n_epochs": 2})"),
+  EXPECT_EQ(job_refusal(inner + R"(, "hyperparameters": {"n_epochs": 2})"),
             "CONFLICTING_FIELDS hyperparameters");
-  EXPECT_TRUE(read(R"("hyperparameters": {"n_epochs": 2})").ok());
-  EXPECT_EQ(refusal(R"("seed": 1, "dex": {"seed": 1})"), "CONFLICTING_FIELDS dex.seed");
-  EXPECT_EQ(refusal(inner + R"(, "dex": {"hyperparameters": {"n_epochs": 3}})"),
+  EXPECT_TRUE(read_job(R"("hyperparameters": {"n_epochs": 2})").ok());
+  EXPECT_EQ(job_refusal(R"("seed": 1, "dex": {"seed": 1})"), "CONFLICTING_FIELDS dex.seed");
+  EXPECT_EQ(job_refusal(inner + R"(, "dex": {"hyperparameters": {"n_epochs": 3}})"),
             "CONFLICTING_FIELDS dex.hyperparameters.n_epochs");
-  EXPECT_EQ(refusal(inner + R"(, "dex": {"lora": {}})"), "CONFLICTING_FIELDS dex.dex");
+  EXPECT_EQ(job_refusal(inner + R"(, "dex": {"lora": {}})"), "CONFLICTING_FIELDS dex.dex");
 }
 
 TEST(ReadCreateJobTest, NamesWhatItDoesNotKnow) {
-  EXPECT_EQ(refusal(R"("sufix": "s")"), "UNKNOWN_FIELD sufix");
-  EXPECT_EQ(refusal(R"("hyperparameters": {"epochs": "auto"})"),
+  EXPECT_EQ(job_refusal(R"("sufix": "s")"), "UNKNOWN_FIELD sufix");
+  EXPECT_EQ(job_refusal(R"("hyperparameters": {"epochs": "auto"})"),
             "UNKNOWN_FIELD hyperparameters.epochs");
-  EXPECT_EQ(refusal(R"("dex": {"dex": {"presets": "code"}})"), "UNKNOWN_FIELD dex.dex.presets");
-  EXPECT_THAT(read(R"("dex": {"dex": {"presets": "code"}})").status().message(),
+  EXPECT_EQ(job_refusal(R"("dex": {"dex": {"presets": "code"}})"), "UNKNOWN_FIELD dex.dex.presets");
+  EXPECT_THAT(read_job(R"("dex": {"dex": {"presets": "code"}})").status().message(),
               HasSubstr("did you mean preset?"));
-  EXPECT_EQ(refusal(R"("dex": {"dex": {"form": "FORM_PAPR"}})"), "INVALID_FIELD dex");
-  EXPECT_EQ(refusal(R"("method": {"type": "dpo", "dpo": {}})"),
+  EXPECT_EQ(job_refusal(R"("dex": {"dex": {"form": "FORM_PAPR"}})"), "INVALID_FIELD dex");
+  EXPECT_EQ(job_refusal(R"("method": {"type": "dpo", "dpo": {}})"),
             "UNSUPPORTED_PARAMETER method.type");
-  EXPECT_EQ(refusal(R"("method": {"type": "magic"})"), "INVALID_FIELD method.type");
-  EXPECT_EQ(refusal(R"("method": {"type": "lora", "dex": {}})"), "UNKNOWN_FIELD method.dex");
-  EXPECT_EQ(refusal(R"("integrations": [{"type": "wandb"}])"),
+  EXPECT_EQ(job_refusal(R"("method": {"type": "magic"})"), "INVALID_FIELD method.type");
+  EXPECT_EQ(job_refusal(R"("method": {"type": "lora", "dex": {}})"), "UNKNOWN_FIELD method.dex");
+  EXPECT_EQ(job_refusal(R"("integrations": [{"type": "wandb"}])"),
             "UNSUPPORTED_PARAMETER integrations");
-  EXPECT_EQ(refusal(R"("metadata": {"a": 1})"), "INVALID_FIELD metadata.a");
+  EXPECT_EQ(job_refusal(R"("metadata": {"a": 1})"), "INVALID_FIELD metadata.a");
 }
 
 TEST(ReadCreateJobTest, ModelAndFileMustBeGivenAndBothAreNamed) {

@@ -1,0 +1,119 @@
+// Adapters that come and go while others are answered (api.md §12: C35, C36, C37).
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include "tests/support/processes.h"
+#include "tests/support/sanitizer.h"
+#include "tests/unit/worker/serve/frame_server_fixture.h"
+
+namespace dex::serve {
+namespace {
+
+class AdapterTrafficTest : public FrameServerTest {
+ protected:
+  // A change of an adapter, and what the engine says of it.
+  EngineReport::AdapterState changed(const std::string& id, const std::string& folder,
+                                     bool present) {
+    load(id, folder, present);
+    const EngineReport report = next();
+    EXPECT_TRUE(report.has_adapter()) << report.ShortDebugString();
+    return report.adapter();
+  }
+
+  void await_gauge(int64_t bytes) {
+    while (adapter_bytes != bytes) {
+      const auto frame = agent->read(20'000);
+      ASSERT_TRUE(frame.ok()) << "the gauge says " << adapter_bytes << ", not " << bytes;
+      EngineReport report;
+      ASSERT_TRUE(report.ParseFromString(*frame) && report.has_load());
+      adapter_bytes = report.load().adapter_bytes();
+    }
+  }
+
+  static EngineCommand long_generation(uint64_t request, const std::string& adapter) {
+    EngineCommand command = generate(request, adapter);
+    command.mutable_generate()->mutable_body()->set_max_tokens(kTokens);
+    return command;
+  }
+
+  static constexpr uint32_t kTokens = 200;
+};
+
+TEST_F(AdapterTrafficTest, AThousandLoadsAndUnloadsGiveTheirMemoryBack) {
+  start();
+  constexpr int kWarmUp = 100, kRounds = 1000;  // of each load and unload
+  double before_mib = 0;
+  int64_t bytes = 0;
+  for (int round = 0; round < kWarmUp + kRounds; ++round) {
+    if (round == kWarmUp) before_mib = support::resident_mib(::getpid());
+    const auto loaded = changed("ft:tiny", "adapter", true);
+    ASSERT_EQ(loaded.state(), pb::Replica::STATE_LOADED) << loaded.error();
+    bytes = loaded.bytes();
+    ASSERT_EQ(changed("ft:tiny", "adapter", false).state(), pb::Replica::STATE_UNSPECIFIED);
+  }
+  // Were even every second adapter still there, it would show.
+  const double limit_mib = kRounds * static_cast<double>(bytes) / 2 / (1 << 20);
+  ASSERT_GT(limit_mib, 4) << "too small an adapter to see a leak beside what the allocator keeps";
+  if (!support::kSanitized) {
+    EXPECT_LT(support::resident_mib(::getpid()) - before_mib, limit_mib);
+  }
+
+  // And the gauge, which tells once a second what is new: of one adapter, then of none.
+  ASSERT_EQ(changed("ft:tiny", "adapter", true).state(), pb::Replica::STATE_LOADED);
+  await_gauge(bytes);
+  ASSERT_EQ(changed("ft:tiny", "adapter", false).state(), pb::Replica::STATE_UNSPECIFIED);
+  await_gauge(0);
+}
+
+// Loads go on as long as anything streams: one that is good, one that is gone again, one that is
+// hostile. No stream fails, and none has another token than alone.
+TEST_F(AdapterTrafficTest, StreamsAreTheSameWhateverIsLoadedBesideThem) {
+  start();
+  ASSERT_EQ(changed("ft:tiny", "adapter", true).state(), pb::Replica::STATE_LOADED);
+  constexpr uint64_t kStreams = 8;
+  const auto adapter_of = [](uint64_t request) { return request % 2 == 0 ? "" : "ft:tiny"; };
+  std::map<uint64_t, std::vector<int32_t>> alone;
+  for (uint64_t i = 1; i <= kStreams; ++i) {
+    send(long_generation(i, adapter_of(i)));
+    alone[i] = collect(1).at(i).ids;
+    ASSERT_EQ(alone[i].size(), kTokens);
+  }
+
+  for (uint64_t i = 1; i <= kStreams; ++i) send(long_generation(i, adapter_of(i)));
+  std::map<uint64_t, std::vector<int32_t>> beside;
+  uint64_t ended = 0;
+  int loaded = 0, unloaded = 0, refused = 0;
+  load("ft:other", "adapter");
+  load("ft:foreign", "foreign");
+  for (int open = 2; ended < kStreams || open > 0;) {
+    const EngineReport report = next();
+    if (report.has_tokens()) {
+      const auto& ids = report.tokens().event().delta().token_ids();
+      auto& all = beside[report.tokens().request()];
+      all.insert(all.end(), ids.begin(), ids.end());
+    } else if (report.has_done()) {
+      EXPECT_TRUE(report.done().has_finish()) << report.ShortDebugString();
+      ++ended;
+    } else if (report.has_adapter()) {
+      --open;
+      const auto state = report.adapter().state();
+      (state == pb::Replica::STATE_LOADED   ? loaded
+       : state == pb::Replica::STATE_FAILED ? refused
+                                            : unloaded)++;
+      if (ended == kStreams) continue;
+      const bool foreign = report.adapter().id() == "ft:foreign";
+      load(report.adapter().id(), foreign ? "foreign" : "adapter",
+           foreign || state != pb::Replica::STATE_LOADED);
+      ++open;
+    } else {
+      FAIL() << "unexpected report " << report.ShortDebugString();
+    }
+  }
+  EXPECT_EQ(beside, alone);
+  EXPECT_GE(loaded, 1);
+  EXPECT_GE(unloaded, 1);
+  EXPECT_GE(refused, 2) << "a hostile one again and again";
+}
+
+}  // namespace
+}  // namespace dex::serve
