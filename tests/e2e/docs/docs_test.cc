@@ -19,7 +19,7 @@ TEST(DocsTest, WhatThePagesTellPeopleToTypeDoesWhatTheySay) {
       {support::source_dir() / "tests/e2e/docs/run.py", support::source_dir(),
        support::build_dir() / "bin", support::deps_dir(), platform.endpoints().at("grpc"),
        platform.endpoints().at("http"), directory / "pages"},
-      850'000, {{"PYTHONDONTWRITEBYTECODE", "1"}});
+      1'700'000, {{"PYTHONDONTWRITEBYTECODE", "1"}});
   EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err << platform.log();
 }
 

@@ -91,11 +91,10 @@ class LinkTest(unittest.TestCase):
 
 DEXCTL = """#!/bin/sh
 case "$*" in
-  --help) printf 'Options:\\n  --output TEXT  x\\nSubcommands:\\n  files  x\\n  chat  y\\n' ;;
-  "files --help") printf 'Subcommands:\\n  upload  x\\n' ;;
-  "files upload --help") printf 'Options:\\n  -y,--yes  x\\n  --model,--base TEXT  x\\n' ;;
-  "chat --help") printf 'Options:\\n  --message TEXT\\n' ;;
-  *) exit 2 ;;
+  "files --help") printf 'Usage: dexctl files SUBCOMMAND\\nSubcommands:\\n  upload  x\\n' ;;
+  "files upload --help") printf 'Usage: dexctl files upload [OPTIONS]\\n  -y,--yes  x\\n  --model,--base TEXT  x\\n' ;;
+  "chat --help") printf 'Usage: dexctl chat [OPTIONS]\\n  --message TEXT\\n' ;;
+  *) printf 'Usage: dexctl [OPTIONS] SUBCOMMAND\\n  --output TEXT  x\\nSubcommands:\\n  files  x\\n  chat  y\\n' ;;
 esac
 """
 
@@ -122,8 +121,10 @@ class StateTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             def step(text):
                 return run.run_step(pages.Step(pages.Block("p.md", 1, "sh", {}, text)), pathlib.Path(folder), {"PATH": "/usr/bin:/bin"})
-            self.assertEqual(step("A='x  y'\n"), (0, ""))
-            self.assertEqual(step('echo "$A"; exit 3\n'), (3, "x  y\n"))
+            self.assertEqual(step("A='x  y'; B=1\n"), (0, ""))
+            self.assertEqual(step('echo "$A"; unset B; exit 3\n'), (3, "x  y\n"))
+            self.assertEqual(step('echo "${B:-gone}"\n'), (0, "gone\n"))
+            self.assertEqual(step('echo "${HOME:-gone}"\n'), (0, "gone\n"), "nothing of the caller's own")
 
 
 if __name__ == "__main__":

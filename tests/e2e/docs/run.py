@@ -11,6 +11,7 @@ folder of its own that looks like the checkout; what a block exports or sets is 
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -58,15 +59,18 @@ def checkout(root, deps, folder):
 
 
 def run_step(step, folder, environ):
-    """(exit code, output). The shell's variables go to the next step by a file."""
+    """(exit code, output). The shell's variables go to the next step by a file, which is all that that one then has."""
     state = folder / ".state"
-    script = f'set -eu -o pipefail -o allexport\n[ ! -f "{state}" ] || . "{state}"\ntrap \'export -p > "{state}"\' EXIT\n{step.block.text}'
-    try:
-        done = subprocess.run(["bash", "-c", script], cwd=folder, env=environ, text=True, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=STEP_SECONDS, check=False)
-    except subprocess.TimeoutExpired as late:
-        return -1, f"{late.output or ''}\nstill running after {STEP_SECONDS} s"
-    return done.returncode, done.stdout
+    before, environ = (f'. "{state}"', {}) if state.exists() else ("", environ)
+    script = f'{before}\nset -eu -o pipefail -o allexport\ntrap \'export -p > "{state}"\' EXIT\n{step.block.text}'
+    with subprocess.Popen(["bash", "-c", script], cwd=folder, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, start_new_session=True) as shell:
+        try:
+            output, late = shell.communicate(timeout=STEP_SECONDS)[0], ""
+        except subprocess.TimeoutExpired:
+            os.killpg(shell.pid, signal.SIGKILL)
+            output, late = shell.communicate()[0], f"\nstill running after {STEP_SECONDS} s"
+    return -1 if late else shell.returncode, output.decode(errors="replace") + late
 
 
 def run_page(name, root, deps, environ, have, scratch):
@@ -105,7 +109,9 @@ class Helps:
         key = tuple(words)
         if key not in self.known:
             asked = subprocess.run([self.program, *words, "--help"], text=True, capture_output=True, check=False)
-            self.known[key] = asked.stdout if asked.returncode == 0 else None
+            # Of a command that is not there it says the help of the one above.
+            own = f"Usage: {' '.join(['dexctl', *words])} " in asked.stdout
+            self.known[key] = asked.stdout if asked.returncode == 0 and own else None
         return self.known[key]
 
     def fault(self, command):
