@@ -331,11 +331,18 @@ void Engine::send(const iv1::EngineCommand& command) {
   }
   // Without an engine there is nobody to tell: its requests have failed, and a fresh one gets the
   // whole list of adapters. A full queue means an engine that has not read for thousands of frames.
-  // A call to the tokenizer that came between the two is told here.
-  if (!queue) return texts_.finish(command.text().request(), lost(base()));
-  if (queue->try_push(command.SerializeAsString())) return;
-  if (command.has_generate()) requests_.fail(command.generate().request(), lost(base()));
-  if (command.has_text()) texts_.finish(command.text().request(), lost(base()));
+  // What came between the two is told here.
+  std::string frame = command.SerializeAsString();
+  // The channel takes no larger one, and a write that fails ends the engine for everybody.
+  const bool fits = frame.size() <= base::FrameChannel::kMaxBytes;
+  if (fits && queue && queue->try_push(std::move(frame))) return;
+  const base::Status why =
+      fits ? lost(base())
+           : base::bad_field(
+                 "CONTEXT_LENGTH_EXCEEDED", "request",
+                 "must fit a frame of " + std::to_string(base::FrameChannel::kMaxBytes) + " bytes");
+  if (command.has_generate()) requests_.fail(command.generate().request(), why);
+  if (command.has_text()) texts_.finish(command.text().request(), why);
 }
 
 void Engine::send_all(const AdapterBook::Frames& frames) {

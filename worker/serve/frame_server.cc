@@ -393,6 +393,8 @@ class Server {
     start.mutable_create_time()->set_nanos(static_cast<int32_t>(now % 1000 * 1'000'000));
     std::string fingerprint = "dex-" + std::string(base::version()) + "-" + dtype() + "-" +
                               model_->weights_sha256.substr(0, 12);
+    // Sums of rows run in another order than those of panels (load_serving_model).
+    if (!model_->quantized && !model_->panels) fingerprint += "-rows";
     if (adapter != nullptr) {
       auto& used = *start.mutable_adapter();
       used.set_id(adapter->id);

@@ -12,10 +12,12 @@ namespace pb = dex::v1;
 using dex::internal::v1::EngineCommand;
 using dex::internal::v1::EngineReport;
 
-// No use has more: a context of text, many times over. Also keeps the answer within a frame.
+// No use has more: a context of text, many times over. Also keeps the answer within a frame, for a
+// frame that does not fit ends the engine for everybody.
 constexpr size_t kLongestText = 1 << 20;
 constexpr int kMostIds = 1 << 17;
 constexpr size_t kLongestAnswer = 3 << 20;
+constexpr size_t kMostAnswerIds = kLongestAnswer / 4;  // of at most four bytes (model/config.cc)
 
 base::Status too_long(const char* field, size_t size, size_t most) {
   return base::bad_field("CONTEXT_LENGTH_EXCEEDED", field,
@@ -39,7 +41,7 @@ base::Result<std::vector<int32_t>> encode(const pb::TokenizeRequest& in, const T
   size_t bytes = 0;
   for (const auto& message : in.chat().messages()) {
     messages.push_back({.role = message.role(), .content = message.content()});
-    bytes += message.content().size();
+    bytes += message.role().size() + message.content().size();
   }
   if (bytes > kLongestText) return too_long("chat.messages", bytes, kLongestText);
   return text.encode_chat(messages);
@@ -78,6 +80,7 @@ base::Status fill(const EngineCommand::Text& in, const TextModel& text, const Re
   switch (in.ask_case()) {
     case EngineCommand::Text::kTokenize: {
       DEX_ASSIGN_OR_RETURN(const auto ids, encode(in.tokenize(), text));
+      if (ids.size() > kMostAnswerIds) return too_long("ids", ids.size(), kMostAnswerIds);
       auto& answer = *out.mutable_tokenize();
       answer.mutable_ids()->Add(ids.begin(), ids.end());
       answer.set_max_model_len(limits.context_tokens);

@@ -5,6 +5,7 @@ import json
 
 import grpc
 from dex_client import DexError, find_server
+from dex_client._channel import metadata_of
 from dex_client.v1 import adapters_pb2, adapters_pb2_grpc, inference_pb2, inference_pb2_grpc, models_pb2, models_pb2_grpc
 
 LONGEST_GENERATION_SECONDS = 600  # api.md §1
@@ -44,6 +45,7 @@ class Platform:
                            f"{timeout_seconds}")
         found = find_server(server)
         self._address, self._origin = found.target, found.origin
+        self._metadata = metadata_of(found)
         self._timeout = timeout_seconds
         # Proxies of the environment are for the internet, never for our own processes.
         self._channel = grpc.insecure_channel(self._address, options=[
@@ -106,7 +108,7 @@ class Platform:
 
     def _call(self, method, request, seconds=CALL_SECONDS, absent_is_none=False):
         try:
-            return method(request, timeout=seconds)
+            return method(request, timeout=seconds, metadata=self._metadata)
         except grpc.RpcError as error:
             code, details = error.code(), error.details()
             if absent_is_none and code in (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.INVALID_ARGUMENT):

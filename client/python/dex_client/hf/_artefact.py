@@ -151,11 +151,18 @@ def stored_dtype(config: dict[str, Any]) -> torch.dtype:
 
 
 def weights_sha256(folder: pathlib.Path) -> str:
-    """base_weights_sha256 of a model's folder: of its one weight file, else of `<sha256>  <file>` lines in name order."""
-    files = sorted(folder.glob("*.safetensors"))
-    if not files:
-        raise fail(f"{folder} has no .safetensors files to compare with the adapter's base")
-    if len(files) == 1:
+    """base_weights_sha256 of a model's folder, as the platform makes it (worker/model/weight_files.cc): of model.safetensors,
+    or of `<sha256>  <file>` lines of the index's files in name order."""
+    index = folder / "model.safetensors.index.json"
+    if index.is_file():
+        names = sorted(set(json.loads(index.read_text(encoding="utf-8")).get("weight_map", {}).values()))
+    else:
+        names = ["model.safetensors"]
+    files = [folder / name for name in names]
+    missing = [file.name for file in files if not file.is_file()]
+    if missing or not files:
+        raise fail(f"{folder} lacks {', '.join(missing) or 'weights'}, which the adapter's base is compared by")
+    if names == ["model.safetensors"]:
         return sha256_of(files[0])
     lines = "".join(f"{sha256_of(file)}  {file.name}\n" for file in files)
     return hashlib.sha256(lines.encode()).hexdigest()

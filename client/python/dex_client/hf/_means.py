@@ -53,8 +53,25 @@ class Means:
                                "use_cache=False")
             sums, counts = sums + known[0][:, None], counts + known[1][:, None]
         if self._cache is not None:
-            self._by_cache.setdefault(self._cache, {})[layer] = sums[:, -1].detach(), counts[:, -1].detach(), self._past + count
+            if self._cache not in self._by_cache:
+                self._follow(self._cache)
+            self._by_cache[self._cache][layer] = sums[:, -1].detach(), counts[:, -1].detach(), self._past + count
         return sums / counts.clamp(min=1).view(batch, count, *[1] * (x.dim() - 2))
+
+    def _follow(self, cache: Any) -> None:
+        """Beams that change places (generate(num_beams=…) reorders its cache) take their sums along."""
+        known = self._by_cache.setdefault(cache, {})
+        reorder = getattr(cache, "reorder_cache", None)
+        if reorder is None:
+            return
+
+        def both(beams: torch.Tensor) -> None:
+            reorder(beams)
+            for layer, (sums, counts, past) in known.items():
+                at = beams.to(sums.device)
+                known[layer] = sums.index_select(0, at), counts.index_select(0, at), past
+
+        cache.reorder_cache = both
 
 
 def _refusal(what: str) -> DexError:
