@@ -73,6 +73,9 @@ TEST_F(TextCallsTest, RefusesWithTheField) {
   in.mutable_tokenize()->set_text(std::string((1 << 20) + 1, 'x'));
   EXPECT_EQ(answer(in).error().reason(), "CONTEXT_LENGTH_EXCEEDED");
   EXPECT_EQ(answer(in).error().field(), "text");
+  // A role is text of the caller's too.
+  in.mutable_tokenize()->mutable_chat()->add_messages()->set_role(std::string((1 << 20) + 1, 'x'));
+  EXPECT_EQ(answer(in).error().reason(), "CONTEXT_LENGTH_EXCEEDED");
   text_ = TextModel();
   in.mutable_tokenize()->set_text("x");
   EXPECT_EQ(answer(in).error().reason(), "NOT_SUPPORTED");
