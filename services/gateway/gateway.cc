@@ -77,7 +77,8 @@ class Gateway::Impl {
     server.is_public = true;
     DEX_ASSIGN_OR_RETURN(server_, rpc::Server::start(server, room_, registry_));
 
-    upstream_ = std::make_unique<http::Upstream>(server_->in_process_channel());
+    // Over loopback: gRPC's in-process transport cuts every call as soon as the server drains.
+    upstream_ = std::make_unique<http::Upstream>(rpc::channel(server_->address()));
     DEX_RETURN_IF_ERROR(listen_http(options));
     DEX_ASSIGN_OR_RETURN(
         monitor_, monitor::start_monitor_server(options.metrics_listen, registry_, readiness()));

@@ -85,12 +85,6 @@ Server::~Server() {
   stop(std::chrono::milliseconds(500));
 }
 
-std::shared_ptr<grpc::Channel> Server::in_process_channel() {
-  grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(kLargestMessageBytes);
-  return server_->InProcessChannel(arguments);
-}
-
 void Server::set_serving(const std::string& service, bool serving) {
   auto* health = server_->GetHealthCheckService();
   if (!service.empty()) return health->SetServingStatus(service, serving);

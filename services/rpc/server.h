@@ -44,11 +44,6 @@ class Server {
   [[nodiscard]] const std::string& address() const { return address_; }  // with the real port
   [[nodiscard]] int port() const { return port_; }                       // 0 for a Unix socket
 
-  // A channel to this server without a socket, for other doors of the same process: the same
-  // handlers, interceptors and drain. Calls on it fail once the server has stopped. Don't destroy
-  // the last one inside a gRPC callback.
-  std::shared_ptr<grpc::Channel> in_process_channel();
-
   // What the health service says of a service; "" sets all of them.
   void set_serving(const std::string& service, bool serving);
 

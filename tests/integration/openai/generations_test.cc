@@ -55,8 +55,8 @@ TEST_F(OpenAiGenerationsTest, ChoicesComeInTheOrderOfPromptsTimesN) {
       post("/v1/completions", {{"model", "ft:a"}, {"prompt", {"x", "y"}}, {"n", 2}, {"seed", 5}});
   ASSERT_EQ(reply.status, 200) << reply.body;
   std::string texts;
-  for (const auto& choice : reply.json().at("choices"))
-    texts += choice.at("text").get<std::string>() + " ";
+  const json body = reply.json();
+  for (const auto& choice : body.at("choices")) texts += choice.at("text").get<std::string>() + " ";
   EXPECT_EQ(texts, "x5 x6 y5 y6 ");
   EXPECT_EQ(reply.headers.at("x-dex-adapter"), "ft:a");
   EXPECT_EQ(reply.json().at("dex").at("adapter").at("id"), "ft:a");

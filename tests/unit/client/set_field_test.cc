@@ -177,11 +177,11 @@ TEST(PromoteIfTest, ATaskHasItsFileItsOptionsAndItsDims) {
   EXPECT_TRUE(plain->dims().empty());
 
   const auto needles = parse_gate(
-      "multi-needle(a=b/book (1).txt, lengths=1024,2048, chat = true)"
+      "multi-needle(./a=b/book (1).txt, lengths=1024,2048, chat = true)"
       ".accuracy[length=2048, depth=50]>=-0.05");
   ASSERT_TRUE(needles.ok()) << needles.status().to_string();
   const auto& task = needles->evaluation().multi_needle();
-  EXPECT_EQ(task.file(), "a=b/book (1).txt");
+  EXPECT_EQ(task.file(), "./a=b/book (1).txt");
   ASSERT_EQ(task.lengths_size(), 2);
   EXPECT_EQ(task.lengths(1), 2048u);
   EXPECT_TRUE(task.chat());

@@ -50,8 +50,8 @@ TEST_F(TextCallsTest, IdsAreThoseThatAGenerationReads) {
 TEST_F(TextCallsTest, IdsBecomeTheirTextAgain) {
   EngineCommand::Text in;
   const std::string text = "Hello <|im_end|> wörld\n";
-  for (const int32_t id : text_.tokenizer->encode(text, false).value())
-    in.mutable_detokenize()->add_ids(id);
+  const std::vector<int32_t> ids = text_.tokenizer->encode(text, false).value();
+  in.mutable_detokenize()->mutable_ids()->Add(ids.begin(), ids.end());
   EXPECT_EQ(answer(in).detokenize().text(), text);
   in.mutable_detokenize()->add_ids(1 << 30);
   EXPECT_TRUE(answer(in).has_error()) << "an id outside the vocabulary";

@@ -17,12 +17,12 @@ std::string header(const Reply& reply, const std::string& name) {
 }
 
 TEST(HttpErrorTest, SpeaksOpenAisShapeWithOurFacts) {
-  const Reply reply = error_reply(base::invalid_field("seed", "seed must be ≥ 0, got -1"), "req-1");
+  const Reply reply = error_reply(base::invalid_field("seed", "must be ≥ 0, got -1"), "req-1");
   EXPECT_EQ(reply.status, 400);
   EXPECT_EQ(header(reply, "x-should-retry"), "false");
   EXPECT_EQ(header(reply, "retry-after-ms"), "-");
   const json error = json::parse(reply.body).at("error");
-  EXPECT_EQ(error.at("message"), "seed must be ≥ 0, got -1");
+  EXPECT_EQ(error.at("message"), "seed: must be ≥ 0, got -1");
   EXPECT_EQ(error.at("type"), "invalid_request_error");
   EXPECT_EQ(error.at("param"), "seed");
   EXPECT_EQ(error.at("code"), "invalid_field");
