@@ -462,5 +462,6 @@ local function worker_gone(id)
   call('ZREM', P .. 'workers', id)
   if call('EXISTS', key) == 0 then return end  -- an orphan of `workers` gets no record
   call('HSET', key, 'state', 'gone')
-  call('PEXPIRE', key, fmt(DAY_MS))
+  -- What an operator said of it holds until it is taken back, however long it is away.
+  if call('HGET', key, 'cordoned') ~= '1' then call('PEXPIRE', key, fmt(DAY_MS)) end
 end

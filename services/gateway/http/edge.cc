@@ -23,6 +23,7 @@ void add_edge_routes(Router& router, rpc::Room& room, monitor::Registry& metrics
   };
   router.add("GET", "/healthz", answer, options);
   router.add("GET", "/readyz", answer, options);
+  options.open = false;  // has data: not for names that were made to point here
   router.add(
       "GET", "/metrics",
       [&room, answer](const ExchangePtr& exchange) {

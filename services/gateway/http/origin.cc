@@ -23,6 +23,7 @@ bool is_listed(const OriginPolicy& policy, std::string_view origin) {
 
 // "localhost:8080" → loopback? A Host may come without a port.
 bool is_loopback_host(std::string_view host) {
+  if (lowered(host).starts_with("unix")) return false;  // to is_loopback the name of a socket
   const bool has_port = !host.ends_with(']') && host.rfind(':') != std::string_view::npos;
   return auth::is_loopback(lowered(host) + (has_port ? "" : ":80"));
 }

@@ -24,7 +24,8 @@ class Server::Impl {
       : core_(std::make_shared<Core>(std::move(options), std::move(router), metrics)),
         acceptor_(core_->io),
         pause_(core_->io),
-        strand_(boost::asio::make_strand(core_->io)) {}
+        strand_(boost::asio::make_strand(core_->io)),
+        work_(boost::asio::make_work_guard(core_->io)) {}
 
   ~Impl() {
     close();
@@ -146,6 +147,8 @@ class Server::Impl {
   boost::asio::steady_timer pause_;
   boost::asio::strand<boost::asio::io_context::executor_type> strand_;
   bool listening_ = false;  // guarded by core_->mutex once the threads run
+  // Exchanges speak, and connections go, after the last socket has closed: until ~Impl it runs on.
+  const boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_;
   std::vector<std::jthread> threads_;
 };
 

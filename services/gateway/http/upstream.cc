@@ -119,14 +119,16 @@ class Upstream::Call final : public grpc::ClientBidiReactor<grpc::ByteBuffer, gr
   }
 
   void OnReadDone(bool ok) override {
+    grpc::ByteBuffer message;
     {
       const std::lock_guard lock(mutex_);
+      // Taken before another read may start: cancel() starts one from any thread, into the same
+      // place.
+      if (ok) message.Swap(&incoming_);
       reading_ = false;
       open_ = open_ && ok;
     }
     if (!ok) return RemoveHold();
-    grpc::ByteBuffer message = std::move(incoming_);
-    incoming_.Clear();
     if (on_message) return on_message(std::move(message));
     answer_ = std::move(message);
     next();  // finds the end
@@ -188,7 +190,9 @@ class Upstream::Reader final : public ServerStream, public std::enable_shared_fr
 
 class Upstream::Writer final : public ClientStream {
  public:
-  explicit Writer(std::shared_ptr<Call> call) : call_(std::move(call)) {}
+  // done: its only message is sent, so letting go of it cancels nothing.
+  explicit Writer(std::shared_ptr<Call> call, bool done = false)
+      : call_(std::move(call)), done_(done) {}
   ~Writer() override {
     if (!done_) call_->cancel();
   }
@@ -203,7 +207,7 @@ class Upstream::Writer final : public ClientStream {
 
  private:
   const std::shared_ptr<Call> call_;
-  std::atomic<bool> done_{false};
+  std::atomic<bool> done_;
 };
 
 Upstream::Upstream(std::shared_ptr<grpc::Channel> channel) : shared_(std::make_unique<Shared>()) {
@@ -235,8 +239,9 @@ std::shared_ptr<Upstream::Call> Upstream::open(const ExchangePtr& exchange, cons
   return call;
 }
 
-void Upstream::unary(const ExchangePtr& exchange, const std::string& path, grpc::ByteBuffer request,
-                     const CallOptions& options, OnAnswer on_answer) {
+std::shared_ptr<ClientStream> Upstream::unary(const ExchangePtr& exchange, const std::string& path,
+                                              grpc::ByteBuffer request, const CallOptions& options,
+                                              OnAnswer on_answer) {
   const auto call = open(exchange, path, options);
   call->on_end = [on_answer = std::move(on_answer)](grpc::Status status, grpc::ByteBuffer message,
                                                     Headers metadata) {
@@ -244,6 +249,7 @@ void Upstream::unary(const ExchangePtr& exchange, const std::string& path, grpc:
   };
   call->open(path);
   call->send_last(std::move(request));
+  return std::make_shared<Writer>(call, /*done=*/true);
 }
 
 void Upstream::server_stream(const ExchangePtr& exchange, const std::string& path,

@@ -63,10 +63,12 @@ class Upstream {
   Upstream(const Upstream&) = delete;
   Upstream& operator=(const Upstream&) = delete;
 
-  // In bytes.
+  // In bytes. What unary() and call() return is for cancel() alone; letting go of it cancels
+  // nothing.
   using OnAnswer = std::function<void(Answer<grpc::ByteBuffer>)>;
-  void unary(const ExchangePtr& exchange, const std::string& path, grpc::ByteBuffer request,
-             const CallOptions& options, OnAnswer on_answer);
+  std::shared_ptr<ClientStream> unary(const ExchangePtr& exchange, const std::string& path,
+                                      grpc::ByteBuffer request, const CallOptions& options,
+                                      OnAnswer on_answer);
   // The first message is asked for at once, each further one by stream->next(), from on_message or
   // later.
   using StreamPtr = std::shared_ptr<ServerStream>;
@@ -86,9 +88,10 @@ class Upstream {
   //         exchange->reply(json_reply(openai_file(answer.message)));
   //       });
   template <typename R>
-  void call(const ExchangePtr& exchange, const std::string& path,
-            const google::protobuf::Message& request, std::function<void(Answer<R>)> on_answer,
-            const CallOptions& options = {});
+  std::shared_ptr<ClientStream> call(const ExchangePtr& exchange, const std::string& path,
+                                     const google::protobuf::Message& request,
+                                     std::function<void(Answer<R>)> on_answer,
+                                     const CallOptions& options = {});
   template <typename R>
   void watch(const ExchangePtr& exchange, const std::string& path,
              const google::protobuf::Message& request,
@@ -117,17 +120,18 @@ bool from_bytes(grpc::ByteBuffer bytes, google::protobuf::Message& message);
 grpc::Status bad_reply(const std::string& type);  // INTERNAL: the bytes are no such message
 
 template <typename R>
-void Upstream::call(const ExchangePtr& exchange, const std::string& path,
-                    const google::protobuf::Message& request,
-                    std::function<void(Answer<R>)> on_answer, const CallOptions& options) {
-  unary(exchange, path, to_bytes(request), options,
-        [on_answer = std::move(on_answer)](Answer<grpc::ByteBuffer> bytes) {
-          Answer<R> answer{std::move(bytes.status), {}, std::move(bytes.metadata)};
-          if (answer.status.ok() && !from_bytes(std::move(bytes.message), answer.message)) {
-            answer.status = bad_reply(R::descriptor()->full_name());
-          }
-          on_answer(std::move(answer));
-        });
+std::shared_ptr<ClientStream> Upstream::call(const ExchangePtr& exchange, const std::string& path,
+                                             const google::protobuf::Message& request,
+                                             std::function<void(Answer<R>)> on_answer,
+                                             const CallOptions& options) {
+  return unary(exchange, path, to_bytes(request), options,
+               [on_answer = std::move(on_answer)](Answer<grpc::ByteBuffer> bytes) {
+                 Answer<R> answer{std::move(bytes.status), {}, std::move(bytes.metadata)};
+                 if (answer.status.ok() && !from_bytes(std::move(bytes.message), answer.message)) {
+                   answer.status = bad_reply(R::descriptor()->full_name());
+                 }
+                 on_answer(std::move(answer));
+               });
 }
 
 template <typename R>

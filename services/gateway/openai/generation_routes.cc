@@ -35,24 +35,30 @@ class WholeAnswer : public std::enable_shared_from_this<WholeAnswer> {
 
   void begin(Door& door) {
     for (size_t i = 0; i < plan_.requests.size(); ++i) {
-      door.upstream.call<v1::GenerateResponse>(
+      auto call = door.upstream.call<v1::GenerateResponse>(
           exchange_, kGenerate, plan_.requests[i],
           [self = shared_from_this(), i](http::Answer<v1::GenerateResponse> answer) {
             self->take(i, std::move(answer));
           },
           call_options());
+      const std::lock_guard lock(mutex_);
+      if (refused_) return call->cancel();
+      calls_.push_back(std::move(call));
     }
   }
 
  private:
   void take(size_t choice, http::Answer<v1::GenerateResponse> answer) {
+    std::vector<std::shared_ptr<http::ClientStream>> others;
     {
       const std::lock_guard lock(mutex_);
       if (missing_ == 0) return;  // refused already
       missing_ = answer.status.ok() ? missing_ - 1 : 0;
+      if (!answer.status.ok()) refused_ = true, others.swap(calls_);
       replies_[choice] = std::move(answer.message);
       if (answer.status.ok() && missing_ > 0) return;
     }
+    for (const auto& call : others) call->cancel();  // nobody reads their answers
     if (!answer.status.ok()) return http::refuse(*exchange_, answer.status);
     http::Reply reply = http::json_reply(generation_object(plan_, replies_));
     reply.headers = adapter_headers(replies_.front().has_adapter(), replies_.front().adapter());
@@ -62,8 +68,10 @@ class WholeAnswer : public std::enable_shared_from_this<WholeAnswer> {
   const ExchangePtr exchange_;
   const GenerationPlan plan_;
   std::mutex mutex_;
-  std::vector<v1::GenerateResponse> replies_;  // guarded by mutex_ until all are there
-  size_t missing_;                             // guarded by mutex_; 0: answered
+  std::vector<v1::GenerateResponse> replies_;               // guarded by mutex_ until all are there
+  size_t missing_;                                          // guarded by mutex_; 0: answered
+  std::vector<std::shared_ptr<http::ClientStream>> calls_;  // guarded by mutex_
+  bool refused_ = false;                                    // guarded by mutex_
 };
 
 // Every choice at once, as chunks. A choice's next message is asked for when its last chunk has

@@ -45,6 +45,10 @@ void Faults::add(std::string reason, std::string field, std::string what) {
   if (violations_.size() < kMostNamed) violations_.push_back({std::move(field), std::move(what)});
 }
 
+bool Faults::full() const {
+  return violations_.size() >= kMostNamed;
+}
+
 base::Status Faults::status() const {
   if (violations_.empty()) return {};
   const auto& first = violations_.front();
@@ -202,6 +206,7 @@ void ObjectReader::unsupported(std::string_view key, std::string what) {
 void ObjectReader::end() {
   for (const auto& [key, value] : object_.items()) {
     if (known_.contains(key)) continue;
+    if (faults_.full()) return;  // looking for the nearest word is what costs
     const std::string near = nearest(key, known_);
     faults_.add("UNKNOWN_FIELD", path_of(key.substr(0, 100)),
                 near.empty() ? "is not known" : "is not known; did you mean " + near + "?");

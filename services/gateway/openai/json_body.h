@@ -22,6 +22,7 @@ class Faults {
   // `reason` as in api.md §1 ("UNKNOWN_FIELD"); the message to read is "<field> <what>".
   void add(std::string reason, std::string field, std::string what);
   [[nodiscard]] bool empty() const { return violations_.empty(); }
+  [[nodiscard]] bool full() const;  // what is added now is not told any more
   // INVALID_ARGUMENT with the first fault's reason and every violation, or OK.
   [[nodiscard]] base::Status status() const;
 

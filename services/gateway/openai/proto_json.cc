@@ -43,6 +43,7 @@ void check_keys(const json& value, const std::string& path, const Descriptor& ty
   std::set<std::string, std::less<>> known;
   for (int i = 0; i < type.field_count(); ++i) known.insert(type.field(i)->name());
   for (const auto& [key, item] : value.items()) {
+    if (faults.full()) return;
     const std::string here = path.empty() ? key : path + "." + key;
     // By its proto name alone: one spelling, as in replies.
     if (const auto* field = type.FindFieldByName(key)) {

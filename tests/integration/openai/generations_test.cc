@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "tests/integration/openai/openai_fixture.h"
+#include "tests/support/eventually.h"
 
 namespace dex::gateway {
 namespace {
@@ -61,6 +62,19 @@ TEST_F(OpenAiGenerationsTest, ChoicesComeInTheOrderOfPromptsTimesN) {
   EXPECT_EQ(reply.headers.at("x-dex-adapter"), "ft:a");
   EXPECT_EQ(reply.json().at("dex").at("adapter").at("id"), "ft:a");
   EXPECT_FALSE(reply.headers.at("x-request-id").empty());
+}
+
+TEST_F(OpenAiGenerationsTest, ARefusedAnswerEndsItsOtherGenerations) {
+  std::atomic<bool> ended = false;
+  const auto answer = worker_.generate;
+  worker_.generate = [&](rpc::Call& call, const v1::GenerateRequest& request) {
+    if (request.prompt() == "x") {
+      ended = support::eventually([&] { return call.stop().stop_requested(); });
+    }
+    return answer(call, request);
+  };
+  EXPECT_EQ(post("/v1/completions", {{"model", "ft:a"}, {"prompt", {"bad", "x"}}}).status, 400);
+  EXPECT_TRUE(support::eventually([&] { return ended.load(); }));
 }
 
 TEST_F(OpenAiGenerationsTest, TheFirstFailureIsTheAnswer) {

@@ -20,8 +20,8 @@ TEST(OriginTest, WithoutAuthenticationOnlyThisMachinesNamesAndPages) {
                            "[::1]", "LOCALHOST:1"}) {
     EXPECT_TRUE(ask(off, {{"host", host}}).ok()) << host;
   }
-  for (const char* host :
-       {"evil.example:8080", "localhost.evil.example", "10.0.0.1", "127.0.0.1.x"}) {
+  for (const char* host : {"evil.example:8080", "localhost.evil.example", "10.0.0.1", "127.0.0.1.x",
+                           "unix", "unix:8080", "unix-abstract:1"}) {
     EXPECT_EQ(ask(off, {{"host", host}}, false).reason(), "ORIGIN_NOT_ALLOWED") << host;
   }
   EXPECT_TRUE(ask(off, {{"host", "localhost:1"}, {"origin", "http://localhost:1"}}).ok());
