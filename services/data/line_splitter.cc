@@ -11,6 +11,7 @@ void LineSplitter::feed(std::string_view bytes) {
   while (!bytes.empty()) {
     const size_t end = bytes.find('\n');
     const std::string_view part = bytes.substr(0, end);
+    if (!part.empty()) last_ = part.back();
     if (end != std::string_view::npos && pending_size_ == 0) {
       pending_size_ = static_cast<int64_t>(part.size());
       emit(part, true);
@@ -36,14 +37,11 @@ void LineSplitter::emit(std::string_view bytes, bool has_line_end) {
   line.byte_offset = offset_;
   line.size = pending_size_;
   line.has_line_end = has_line_end;
-  const bool whole = static_cast<int64_t>(bytes.size()) == line.size;
-  line.has_carriage_return = has_line_end && whole && bytes.ends_with('\r');
-  if (line.has_carriage_return) {
-    bytes.remove_suffix(1);
-    --line.size;
-  }
+  // Of a line that is too long the end may not be among the bytes.
+  line.has_carriage_return = has_line_end && line.size > 0 && last_ == '\r';
+  if (line.has_carriage_return) --line.size;
   line.too_long = line.size > max_line_bytes_;
-  line.bytes = bytes.substr(0, static_cast<size_t>(max_line_bytes_));
+  line.bytes = bytes.substr(0, static_cast<size_t>(std::min(line.size, max_line_bytes_)));
   offset_ += pending_size_ + (has_line_end ? 1 : 0);
   sink_(line);
   pending_.clear();

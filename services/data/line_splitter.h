@@ -38,6 +38,7 @@ class LineSplitter {
   Sink sink_;
   std::string pending_;       // beginning of the unfinished line
   int64_t pending_size_ = 0;  // its true size so far
+  char last_ = '\0';          // its last byte so far
   int64_t number_ = 1;
   int64_t offset_ = 0;  // of the unfinished line
 };

@@ -105,7 +105,8 @@ std::string in_child(const RunOptions& options, const std::function<void()>& bod
   if (child == 0) {
     for (const int number : {SIGPROF, SIGALRM, SIGABRT, SIGSEGV}) std::signal(number, SIG_DFL);
     limit_this_process(options);
-    body();
+    // What nobody catches must end the child here, not in those who called run().
+    [&]() noexcept { body(); }();
     _exit(0);
   }
   int status = 0;

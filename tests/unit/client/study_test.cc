@@ -473,8 +473,9 @@ TEST(StudyReportTest, TwoSignsAreTheNoiseFloor) {
   const std::vector<RunResult> results = {run("dex", 1, 2.10), run("dex:plus", 1, 2.11),
                                           run("dex", 2, 2.30), run("dex:plus", 2, 2.31)};
   const auto rows = summarise(signs, results);
-  EXPECT_THAT(markdown("d", "c", signs, rows),
-              HasSubstr("- Noise floor, `dex:plus` against `dex`: 0.0100 (the same in all 2) nats"));
+  EXPECT_THAT(
+      markdown("d", "c", signs, rows),
+      HasSubstr("- Noise floor, `dex:plus` against `dex`: 0.0100 (the same in all 2) nats"));
   const auto json = to_json("d", "c", signs, rows, results);
   EXPECT_EQ(json["methods"][1]["noise_floor"]["against"], "dex");
   EXPECT_NEAR(json["methods"][1]["noise_floor"]["difference"]["value"].get<double>(), 0.01, 1e-12);
