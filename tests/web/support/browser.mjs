@@ -1,27 +1,18 @@
 // Debian's Chromium, driven by playwright-core. DEX_CHROMIUM names another one.
-import { existsSync } from "node:fs";
-import { need } from "./modules.mjs";
+import { existsSync } from 'node:fs';
+import { need } from './modules.mjs';
 
-const { chromium } = need("playwright-core");
+const { chromium } = need('playwright-core');
 
-export const program = [
-  process.env.DEX_CHROMIUM,
-  "/usr/bin/chromium",
-  "/usr/bin/chromium-browser",
-].find((path) => path && existsSync(path));
+export const program = [process.env.DEX_CHROMIUM, '/usr/bin/chromium', '/usr/bin/chromium-browser'].find(
+  (path) => path && existsSync(path),
+);
 
 export async function launch() {
-  if (!program)
-    throw new Error(
-      "no Chromium: apt-get install chromium, or name one in DEX_CHROMIUM",
-    );
+  if (!program) throw new Error('no Chromium: apt-get install chromium, or name one in DEX_CHROMIUM');
   return chromium.launch({
     executablePath: program,
-    args: [
-      "--no-sandbox",
-      "--disable-dev-shm-usage",
-      "--force-color-profile=srgb",
-    ],
+    args: ['--no-sandbox', '--disable-dev-shm-usage', '--force-color-profile=srgb'],
   });
 }
 
@@ -33,12 +24,7 @@ export const phone = { width: 320, height: 640 };
 
 // A page on the dashboard at `hash`. What the page complains about is collected in `complaints`: scripts' errors, and
 // what its Content-Security-Policy or the network has refused.
-export async function open(
-  browser,
-  url,
-  hash = "",
-  { viewport = desktop, theme = "light", reducedMotion = "no-preference" } = {},
-) {
+export async function open(browser, url, hash = '', { viewport = desktop, theme = 'light', reducedMotion = 'no-preference' } = {}) {
   const context = await browser.newContext({
     viewport,
     colorScheme: theme,
@@ -49,18 +35,11 @@ export async function open(
   page.setDefaultTimeout(patience_ms);
   page.complaints = [];
   page.foreign = [];
-  page.on("pageerror", (error) => page.complaints.push(String(error)));
+  page.on('pageerror', (error) => page.complaints.push(String(error)));
+  page.on('console', (message) => message.type() === 'error' && page.complaints.push(message.text()));
   page.on(
-    "console",
-    (message) =>
-      message.type() === "error" && page.complaints.push(message.text()),
-  );
-  page.on(
-    "request",
-    (request) =>
-      !request.url().startsWith(url) &&
-      !/^(blob|data|about):/.test(request.url()) &&
-      page.foreign.push(request.url()),
+    'request',
+    (request) => !request.url().startsWith(url) && !/^(blob|data|about):/.test(request.url()) && page.foreign.push(request.url()),
   );
   await page.goto(`${url}/${hash}`);
   return page;
