@@ -23,6 +23,8 @@ export default defineConfig({
     environment: 'node',
   },
   // For working on it: npx vite, beside a running dexd whose HTTP address is in DEX_HTTP.
-  server: { proxy: { '/rpc': process.env.DEX_HTTP ?? 'http://127.0.0.1:8080', '/adapters': process.env.DEX_HTTP ?? 'http://127.0.0.1:8080' },
-    fs: { allow: [here('../..')] } },
+  server: {
+    proxy: { '/rpc': process.env.DEX_HTTP ?? 'http://127.0.0.1:8080', '/adapters': process.env.DEX_HTTP ?? 'http://127.0.0.1:8080' },
+    fs: { allow: [here('../..')] },
+  },
 });

@@ -7,10 +7,19 @@ let gateway;
 before(async () => (gateway = await start({ root: process.env.DEX_WEB_ROOT, jobs: 40 })));
 after(() => gateway.stop());
 
-const post = (name, body) => fetch(`${gateway.url}/rpc/dex.v1.${name}`, { method: 'POST', body: JSON.stringify(body) });
+const post = (name, body) =>
+  fetch(`${gateway.url}/rpc/dex.v1.${name}`, {
+    method: 'POST',
+    body: JSON.stringify(body),
+  });
 
 it('refuses keys, values and methods that the contract does not have', async () => {
-  for (const [name, body] of [['FineTuningService/GetFineTuningJob', { identity: 'x' }], ['FineTuningService/ListFineTuningJobs', { filter: { states: ['JOB_STATE_TIRED'] } }], ['FineTuningService/ListFineTuningJobs', { page_size: 'many' }], ['FineTuningService/Forget', {}]]) {
+  for (const [name, body] of [
+    ['FineTuningService/GetFineTuningJob', { identity: 'x' }],
+    ['FineTuningService/ListFineTuningJobs', { filter: { states: ['JOB_STATE_TIRED'] } }],
+    ['FineTuningService/ListFineTuningJobs', { page_size: 'many' }],
+    ['FineTuningService/Forget', {}],
+  ]) {
     gateway.faults.length = 0;
     assert.equal((await post(name, body)).status, 400, name);
     assert.equal(gateway.faults.length, 1, `${name} is noted`);
@@ -28,7 +37,12 @@ it('pages without losing or repeating one', async () => {
   const seen = [];
   let page_token = '';
   do {
-    const page = await (await post('FineTuningService/ListFineTuningJobs', { page_size: 7, page_token })).json();
+    const page = await (
+      await post('FineTuningService/ListFineTuningJobs', {
+        page_size: 7,
+        page_token,
+      })
+    ).json();
     seen.push(...page.jobs.map((job) => job.id));
     page_token = page.next_page_token;
   } while (page_token);
@@ -37,8 +51,16 @@ it('pages without losing or repeating one', async () => {
 });
 it('streams from where a watcher left off, and says when it is over', async () => {
   const job = gateway.world.jobs.find((one) => one.state === 'JOB_STATE_SUCCEEDED');
-  const text = await (await post('FineTuningService/WatchFineTuningJob', { id: job.id, after_sequence: '5' })).text();
-  const events = text.split('\n\n').filter((part) => part.startsWith('data: ')).map((part) => JSON.parse(part.slice(6)));
+  const text = await (
+    await post('FineTuningService/WatchFineTuningJob', {
+      id: job.id,
+      after_sequence: '5',
+    })
+  ).text();
+  const events = text
+    .split('\n\n')
+    .filter((part) => part.startsWith('data: '))
+    .map((part) => JSON.parse(part.slice(6)));
   assert.equal(events.find((message) => message.event).event.sequence, '6');
   assert.match(text, /event: end\ndata: \{\}\n\n$/);
   assert.equal((await post('FineTuningService/WatchFineTuningJob', { id: 'ftjob-none' })).status, 404);

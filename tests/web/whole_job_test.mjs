@@ -10,18 +10,45 @@ import { launch, open } from './support/browser.mjs';
 
 const { DEX_BIN: bin, DEX_WEB_ROOT: root, DEX_DEPS_DIR: deps, DEX_TEST_DIR: folder, DEX_WEB_SHOTS: shots } = process.env;
 const run = promisify(execFile);
-const ready_ms = 120_000, trained_ms = 600_000, answered_ms = 120_000;
+const ready_ms = 120_000,
+  trained_ms = 600_000,
+  answered_ms = 120_000;
 let dexd, browser, endpoints;
 
 before(async () => {
-  for (const [name, value] of Object.entries({ DEX_BIN: bin, DEX_WEB_ROOT: root, DEX_DEPS_DIR: deps, DEX_TEST_DIR: folder })) assert.ok(value, `${name} must be set`);
+  for (const [name, value] of Object.entries({
+    DEX_BIN: bin,
+    DEX_WEB_ROOT: root,
+    DEX_DEPS_DIR: deps,
+    DEX_TEST_DIR: folder,
+  }))
+    assert.ok(value, `${name} must be set`);
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder, { recursive: true });
   if (shots) mkdirSync(shots, { recursive: true });
   const log = openSync(join(folder, 'dexd.log'), 'w');
   const file = join(folder, 'data/endpoints.json');
-  dexd = spawn(join(bin, 'dexd'), ['--data-dir', join(folder, 'data'), '--grpc-port', '0', '--http-port', '0', '--models', join(deps, 'models/models.json'), '--web-root', root], { stdio: ['ignore', log, log] });
-  const ended = new Promise((_, reject) => dexd.once('exit', (code) => reject(new Error(`dexd ended with ${code}: ${readFileSync(join(folder, 'dexd.log'), 'utf8').slice(-2000)}`))));
+  dexd = spawn(
+    join(bin, 'dexd'),
+    [
+      '--data-dir',
+      join(folder, 'data'),
+      '--grpc-port',
+      '0',
+      '--http-port',
+      '0',
+      '--models',
+      join(deps, 'models/models.json'),
+      '--web-root',
+      root,
+    ],
+    { stdio: ['ignore', log, log] },
+  );
+  const ended = new Promise((_, reject) =>
+    dexd.once('exit', (code) =>
+      reject(new Error(`dexd ended with ${code}: ${readFileSync(join(folder, 'dexd.log'), 'utf8').slice(-2000)}`)),
+    ),
+  );
   ended.catch(() => {});
   const begun = Date.now();
   while (!existsSync(file)) {
@@ -40,20 +67,32 @@ after(async () => {
   }
 });
 
-const shot = (page, name) => shots && page.screenshot({ path: join(shots, `whole-job-${name}.png`), fullPage: true });
+const shot = (page, name) =>
+  shots &&
+  page.screenshot({
+    path: join(shots, `whole-job-${name}.png`),
+    fullPage: true,
+  });
 
 it('goes from a file to an answer', async () => {
   const url = endpoints.http.startsWith('http') ? endpoints.http : `http://${endpoints.http}`;
   const page = await open(browser, url, '#/jobs/new');
-  page.setDefaultTimeout(60_000);
 
   const rows = readFileSync(join(deps, 'data/code.validation.jsonl'), 'utf8').split('\n').filter(Boolean).slice(0, 60);
   const drop = page.getByLabel('Choose training data');
-  await drop.setInputFiles({ name: 'broken.jsonl', mimeType: 'application/jsonl', buffer: Buffer.from(`${rows.slice(0, 12).join('\n')}\n{"messages": [{"role": "human", "content": "x"}]}\n`) });
+  await drop.setInputFiles({
+    name: 'broken.jsonl',
+    mimeType: 'application/jsonl',
+    buffer: Buffer.from(`${rows.slice(0, 12).join('\n')}\n{"messages": [{"role": "human", "content": "x"}]}\n`),
+  });
   await page.getByText('can’t be used yet').waitFor();
   await page.locator('.finding', { hasText: 'line 13' }).waitFor();
   await shot(page, 'findings');
-  await drop.setInputFiles({ name: 'code.jsonl', mimeType: 'application/jsonl', buffer: Buffer.from(`${rows.join('\n')}\n`) });
+  await drop.setInputFiles({
+    name: 'code.jsonl',
+    mimeType: 'application/jsonl',
+    buffer: Buffer.from(`${rows.join('\n')}\n`),
+  });
   await page.getByText('code.jsonl can be used').waitFor();
 
   await page.getByLabel('Suffix of the adapter’s id').fill('from-the-browser');
@@ -65,7 +104,10 @@ it('goes from a file to an answer', async () => {
   await shot(page, 'form');
 
   const command = (await page.locator('aside .command code').textContent()).replace(/\\\n/g, ' ');
-  const { stdout } = await run('/bin/sh', ['-c', `"${join(bin, 'dexctl')}" --server "${endpoints.grpc}" --output json ${command.replace(/^dexctl/, '')} --dry-run`]);
+  const { stdout } = await run('/bin/sh', [
+    '-c',
+    `"${join(bin, 'dexctl')}" --server "${endpoints.grpc}" --output json ${command.replace(/^dexctl/, '')} --dry-run`,
+  ]);
   assert.match(stdout, /"total_steps": ?"2"/, 'dexctl understands the command and estimates the same job');
 
   await page.getByRole('button', { name: 'Start the job' }).click();

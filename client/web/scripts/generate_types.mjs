@@ -23,7 +23,9 @@ const options = [
   'importSuffix=',
 ].join(',');
 
-const files = readdirSync(join(protos, 'dex/v1')).filter((name) => name.endsWith('.proto')).map((name) => `dex/v1/${name}`);
+const files = readdirSync(join(protos, 'dex/v1'))
+  .filter((name) => name.endsWith('.proto'))
+  .map((name) => `dex/v1/${name}`);
 const made = join(out, 'made_from');
 const inputs = JSON.stringify([options, files.map((file) => [file, readFileSync(join(protos, file), 'utf8')])]);
 if (existsSync(made) && readFileSync(made, 'utf8') === inputs && existsSync(join(out, 'dex.desc'))) process.exit(0);

@@ -38,20 +38,34 @@ const places: { key: string; label: string; icon: IconName; path: string[] }[] =
 function pageOf({ path, query }: Route): [title: string, page: ComponentChildren] {
   const [area = '', id, more] = path;
   switch (area) {
-    case '': return ['Start', <HomePage />];
+    case '':
+      return ['Start', <HomePage />];
     case 'jobs':
       if (id === 'new') return ['New job', <NewJobPage query={query} />];
       if (id === 'compare') return ['Compare jobs', <ComparePage ids={(query.get('ids') ?? '').split(',').filter(Boolean)} />];
       return id ? [`Job ${id.slice(-6)}`, <JobPage key={id} id={id} tab={query.get('tab') ?? 'curves'} />] : ['Jobs', <JobsPage />];
-    case 'files': return id ? ['Data file', <FilePage key={id} id={id} />] : ['Data', <FilesPage />];
-    case 'adapters': return id ? ['Adapter', <AdapterPage key={id} id={id} />] : ['Adapters', <AdaptersPage />];
-    case 'playground': return ['Playground', <PlaygroundPage query={query} />];
+    case 'files':
+      return id ? ['Data file', <FilePage key={id} id={id} />] : ['Data', <FilesPage />];
+    case 'adapters':
+      return id ? ['Adapter', <AdapterPage key={id} id={id} />] : ['Adapters', <AdaptersPage />];
+    case 'playground':
+      return ['Playground', <PlaygroundPage query={query} />];
     case 'evaluations':
       if (id === 'new') return ['New evaluation', <NewEvaluationPage query={query} />];
-      return id ? ['Evaluation', <EvaluationPage key={id} id={id} compare={more === 'compare' ? path[3] ?? '' : ''} />] : ['Evaluations', <EvaluationsPage />];
-    case 'platform': return ['Platform', <PlatformPage tab={query.get('tab') ?? 'health'} />];
+      return id
+        ? ['Evaluation', <EvaluationPage key={id} id={id} compare={more === 'compare' ? (path[3] ?? '') : ''} />]
+        : ['Evaluations', <EvaluationsPage />];
+    case 'platform':
+      return ['Platform', <PlatformPage tab={query.get('tab') ?? 'health'} />];
     default:
-      return ['Not found', <Empty icon="search" title="There is no such page"><p><a href={to([])}>Back to the start</a></p></Empty>];
+      return [
+        'Not found',
+        <Empty icon="search" title="There is no such page">
+          <p>
+            <a href={to([])}>Back to the start</a>
+          </p>
+        </Empty>,
+      ];
   }
 }
 
@@ -83,29 +97,56 @@ export function App() {
   const nextTheme = { auto: 'light', light: 'dark', dark: 'auto' } as const;
   return (
     <div class="shell">
-      <button class="button primary skip" type="button" onClick={() => main.current?.focus()}>Skip to content</button>
+      <button class="button primary skip" type="button" onClick={() => main.current?.focus()}>
+        Skip to content
+      </button>
       <header class="topbar">
-        <a class="brand" href={to([])}><Logo />DEX</a>
+        <a class="brand" href={to([])}>
+          <Logo />
+          DEX
+        </a>
         <button class="button" type="button" aria-expanded={menu} aria-controls="side" onClick={() => setMenu(!menu)}>
           <Icon name={menu ? 'cross' : 'menu'} /> {menu ? 'Close' : 'Menu'}
         </button>
       </header>
       <div id="side" class={`side${menu ? ' open' : ''}`}>
-        <a class="brand" href={to([])}><Logo size={34} /><span>DEX<small>fine-tuning</small></span></a>
+        <a class="brand" href={to([])}>
+          <Logo size={34} />
+          <span>
+            DEX<small>fine-tuning</small>
+          </span>
+        </a>
         <nav class="nav" aria-label="Pages">
           {places.map((place) => (
-            <a key={place.key} href={to(place.path)} aria-current={(current.path[0] ?? '') === place.key ? 'page' : undefined} onClick={() => setMenu(false)}>
-              <Icon name={place.icon} />{place.label}
+            <a
+              key={place.key}
+              href={to(place.path)}
+              aria-current={(current.path[0] ?? '') === place.key ? 'page' : undefined}
+              onClick={() => setMenu(false)}
+            >
+              <Icon name={place.icon} />
+              {place.label}
             </a>
           ))}
         </nav>
         <div class="side-foot">
-          <button class="tool" type="button" onClick={() => chooseTheme(nextTheme[choice])}><Icon name={themes[choice][0]} />{themes[choice][1]}</button>
-          <button class="tool" type="button" onClick={() => setKey(true)}><Icon name="key" />API key</button>
-          <button class="tool" type="button" onClick={() => setHelp(true)}><Icon name="help" />Help and keys</button>
+          <button class="tool" type="button" onClick={() => chooseTheme(nextTheme[choice])}>
+            <Icon name={themes[choice][0]} />
+            {themes[choice][1]}
+          </button>
+          <button class="tool" type="button" onClick={() => setKey(true)}>
+            <Icon name="key" />
+            API key
+          </button>
+          <button class="tool" type="button" onClick={() => setHelp(true)}>
+            <Icon name="help" />
+            Help and keys
+          </button>
         </div>
       </div>
-      <main ref={main} tabIndex={-1} id="main">{page}</main>
+      <main ref={main} tabIndex={-1} id="main">
+        {page}
+      </main>
       <Messages />
       <Questions />
       {help && <HelpDialog onClose={() => setHelp(false)} />}

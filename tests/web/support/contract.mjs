@@ -21,7 +21,11 @@ export function check(message, json) {
 }
 
 export function print(message, json) {
-  return toJson(message, check(message, JSON.parse(JSON.stringify(json))), { registry, useProtoFieldName: true, alwaysEmitImplicit: true });
+  return toJson(message, check(message, JSON.parse(JSON.stringify(json))), {
+    registry,
+    useProtoFieldName: true,
+    alwaysEmitImplicit: true,
+  });
 }
 
 export function messageOf(name) {

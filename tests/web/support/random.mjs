@@ -22,6 +22,7 @@ export function ulid(n) {
   let text = '';
   for (let rest = n, i = 0; i < 10; i++, rest = Math.floor(rest / 32)) text = digits[rest % 32] + text;
   let tail = '';
-  for (let i = 0, state = (n * 2654435761) >>> 0; i < 13; i++, state = (Math.imul(state, 1664525) + 1013904223) >>> 0) tail += digits[state >>> 27];
+  for (let i = 0, state = (n * 2654435761) >>> 0; i < 13; i++, state = (Math.imul(state, 1664525) + 1013904223) >>> 0)
+    tail += digits[state >>> 27];
   return `01k${text}${tail}`;
 }

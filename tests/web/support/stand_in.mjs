@@ -7,7 +7,13 @@ import { check, messageOf, methodOf, print } from './contract.mjs';
 import { answersOf, streamsOf } from './stand_in_calls.mjs';
 import { makeWorld } from './world.mjs';
 
-const types = { '.html': 'text/html; charset=utf-8', '.js': 'text/javascript; charset=utf-8', '.css': 'text/css; charset=utf-8', '.svg': 'image/svg+xml', '.woff2': 'font/woff2' };
+const types = {
+  '.html': 'text/html; charset=utf-8',
+  '.js': 'text/javascript; charset=utf-8',
+  '.css': 'text/css; charset=utf-8',
+  '.svg': 'image/svg+xml',
+  '.woff2': 'font/woff2',
+};
 export const policy = "default-src 'self'";
 
 export class Refusal extends Error {
@@ -16,7 +22,18 @@ export class Refusal extends Error {
     Object.assign(this, { status, code, category, retryable });
   }
   get body() {
-    return { error: { message: this.message, type: 'invalid_request_error', param: null, code: this.code, category: this.category, retryable: this.retryable, request_id: 'req-1', details: [] } };
+    return {
+      error: {
+        message: this.message,
+        type: 'invalid_request_error',
+        param: null,
+        code: this.code,
+        category: this.category,
+        retryable: this.retryable,
+        request_id: 'req-1',
+        details: [],
+      },
+    };
   }
 }
 
@@ -24,7 +41,15 @@ export class Refusal extends Error {
 // `down` makes every call fail as if the platform were away.
 export async function start({ root, jobs }) {
   const world = makeWorld({ jobs });
-  const state = { world, calls: new Map(), faults: [], down: false, streams: new Set(), port: 0, stop };
+  const state = {
+    world,
+    calls: new Map(),
+    faults: [],
+    down: false,
+    streams: new Set(),
+    port: 0,
+    stop,
+  };
   const answers = answersOf(world, Refusal);
   const streams = streamsOf(world, state, Refusal);
 
@@ -40,7 +65,8 @@ export async function start({ root, jobs }) {
   async function handle(request, response) {
     const path = new URL(request.url, 'http://x').pathname;
     if (request.method === 'GET') return serve(path, response);
-    if (request.method !== 'POST' || !path.startsWith('/rpc/dex.v1.')) throw new Refusal(404, 'route_not_found', `no ${request.method} ${path}`);
+    if (request.method !== 'POST' || !path.startsWith('/rpc/dex.v1.'))
+      throw new Refusal(404, 'route_not_found', `no ${request.method} ${path}`);
     const name = path.slice('/rpc/dex.v1.'.length);
     state.calls.set(name, (state.calls.get(name) ?? 0) + 1);
     const body = await bodyOf(request);
@@ -60,7 +86,10 @@ export async function start({ root, jobs }) {
     if (!messages) throw new Error(`the stand-in has no stream ${name}`);
     const iterator = messages(json)[Symbol.asyncIterator]();
     const first = await iterator.next(); // a refusal is an HTTP error
-    response.writeHead(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-cache' });
+    response.writeHead(200, {
+      'content-type': 'text/event-stream',
+      'cache-control': 'no-cache',
+    });
     state.streams.add(response);
     let gone = false;
     let resume = () => {};
@@ -77,7 +106,8 @@ export async function start({ root, jobs }) {
       const bare = next.value.event?.metrics !== undefined && curves++ > 300;
       text += `data: ${JSON.stringify(bare ? next.value : print(method.output, next.value))}\n\n`;
       const pending = iterator.next();
-      const late = text.length > 64_000 || (await Promise.race([pending.then(() => false), new Promise((resolve) => setImmediate(resolve, true))]));
+      const late =
+        text.length > 64_000 || (await Promise.race([pending.then(() => false), new Promise((resolve) => setImmediate(resolve, true))]));
       if (late) await flush(); // nothing more for now, or enough
       next = await pending;
     }
@@ -88,23 +118,37 @@ export async function start({ root, jobs }) {
   function upload(name, method, request, body, response) {
     const boundary = /boundary=(.+)$/.exec(request.headers['content-type'] ?? '')?.[1];
     if (!boundary) throw new Error(`${name} needs multipart/form-data`);
-    const parts = body.toString('latin1').split(`--${boundary}`).slice(1, -1).map((part) => {
-      const split = part.indexOf('\r\n\r\n');
-      return { head: part.slice(0, split), data: Buffer.from(part.slice(split + 4, -2), 'latin1') };
-    });
+    const parts = body
+      .toString('latin1')
+      .split(`--${boundary}`)
+      .slice(1, -1)
+      .map((part) => {
+        const split = part.indexOf('\r\n\r\n');
+        return {
+          head: part.slice(0, split),
+          data: Buffer.from(part.slice(split + 4, -2), 'latin1'),
+        };
+      });
     const header = parts.find((part) => part.head.includes('name="header"'));
     const file = parts.find((part) => part.head.includes('name="file"'));
     if (!header || !file || parts.indexOf(header) > parts.indexOf(file)) throw new Error(`${name}: the part header comes first, then file`);
     const json = JSON.parse(header.data.toString('utf8'));
     check(messageOf(name === 'FileService/UploadFile' ? 'UploadFileRequest.Header' : 'ImportAdapterRequest.Header'), json);
-    response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(print(method.output, answers[name](json, file.data))));
+    response
+      .writeHead(200, { 'content-type': 'application/json' })
+      .end(JSON.stringify(print(method.output, answers[name](json, file.data))));
   }
 
   function serve(path, response) {
     const file = join(root, normalize(path === '/' ? '/index.html' : path));
     if (!file.startsWith(root) || !existsSync(file) || !statSync(file).isFile()) throw new Refusal(404, 'route_not_found', `no ${path}`);
     const zipped = existsSync(`${file}.gz`);
-    response.writeHead(200, { 'content-type': types[extname(file)] ?? 'application/octet-stream', 'content-security-policy': policy, 'x-content-type-options': 'nosniff', ...(zipped ? { 'content-encoding': 'gzip' } : {}) });
+    response.writeHead(200, {
+      'content-type': types[extname(file)] ?? 'application/octet-stream',
+      'content-security-policy': policy,
+      'x-content-type-options': 'nosniff',
+      ...(zipped ? { 'content-encoding': 'gzip' } : {}),
+    });
     response.end(readFileSync(zipped ? `${file}.gz` : file));
   }
 

@@ -15,41 +15,118 @@ export function answersOf(world, Refusal) {
   const page = (list, request, name, most = 1000) => {
     const begin = request.page_token ? Number(request.page_token) : 0;
     const size = Math.min(most, request.page_size || 20);
-    return { [name]: list.slice(begin, begin + size), next_page_token: begin + size < list.length ? String(begin + size) : '' };
+    return {
+      [name]: list.slice(begin, begin + size),
+      next_page_token: begin + size < list.length ? String(begin + size) : '',
+    };
   };
   const job = (id) => find(world.jobs, id, 'job');
   const change = (id, over) => Object.assign(job(id), over, { update_time: new Date().toISOString() });
-  const remove = (list, id) => ({ id: list.splice(list.indexOf(find(list, id, 'object')), 1)[0].id });
+  const remove = (list, id) => ({
+    id: list.splice(list.indexOf(find(list, id, 'object')), 1)[0].id,
+  });
   let made = 0;
 
   return {
     'FineTuningService/ListFineTuningJobs': (request) => {
       const { states = [], preset = '' } = request.filter ?? {};
-      const list = world.jobs.filter((one) => (states.length === 0 || states.includes(one.state)) && (!preset || one.effective_config?.spec.dex?.preset === preset));
-      return page(list.map(({ effective_config, head_selection, ...item }) => item), request, 'jobs');
+      const list = world.jobs.filter(
+        (one) => (states.length === 0 || states.includes(one.state)) && (!preset || one.effective_config?.spec.dex?.preset === preset),
+      );
+      return page(
+        list.map(({ effective_config, head_selection, ...item }) => item),
+        request,
+        'jobs',
+      );
     },
     'FineTuningService/GetFineTuningJob': ({ id, with_head_selection }) => {
       const { head_selection, ...one } = job(id);
       return with_head_selection ? { ...one, head_selection } : one;
     },
     'FineTuningService/CreateFineTuningJob': ({ spec }) => {
-      const created = { ...world.jobs[1], id: `ftjob-${ulid(1_000_000 + ++made)}`, state: 'JOB_STATE_QUEUED', queue_position: 3, display_name: spec.display_name ?? '', suffix: spec.suffix ?? '', model: spec.model, base_model: spec.model, effective_config: config(), create_time: new Date().toISOString(), update_time: new Date().toISOString() };
+      const created = {
+        ...world.jobs[1],
+        id: `ftjob-${ulid(1_000_000 + ++made)}`,
+        state: 'JOB_STATE_QUEUED',
+        queue_position: 3,
+        display_name: spec.display_name ?? '',
+        suffix: spec.suffix ?? '',
+        model: spec.model,
+        base_model: spec.model,
+        effective_config: config(),
+        create_time: new Date().toISOString(),
+        update_time: new Date().toISOString(),
+      };
       world.jobs.unshift(created);
       return created;
     },
-    'FineTuningService/CancelFineTuningJob': ({ id }) => change(id, { state: 'JOB_STATE_CANCELLED', queue_position: undefined, end_time: new Date().toISOString() }),
-    'FineTuningService/PauseFineTuningJob': ({ id }) => change(id, { state: 'JOB_STATE_PAUSED', pause_reason: 'PAUSE_REASON_USER' }),
-    'FineTuningService/ResumeFineTuningJob': ({ id }) => change(id, { state: 'JOB_STATE_QUEUED', pause_reason: undefined, queue_position: 3, waiting_reason: 'WAITING_REASON_CAPACITY' }),
+    'FineTuningService/CancelFineTuningJob': ({ id }) =>
+      change(id, {
+        state: 'JOB_STATE_CANCELLED',
+        queue_position: undefined,
+        end_time: new Date().toISOString(),
+      }),
+    'FineTuningService/PauseFineTuningJob': ({ id }) =>
+      change(id, {
+        state: 'JOB_STATE_PAUSED',
+        pause_reason: 'PAUSE_REASON_USER',
+      }),
+    'FineTuningService/ResumeFineTuningJob': ({ id }) =>
+      change(id, {
+        state: 'JOB_STATE_QUEUED',
+        pause_reason: undefined,
+        queue_position: 3,
+        waiting_reason: 'WAITING_REASON_CAPACITY',
+      }),
     'FineTuningService/DeleteFineTuningJob': ({ id }) => remove(world.jobs, id),
-    'FineTuningService/CreateCheckpoint': ({ job: id }) => ({ id: `ftckpt-${ulid(1)}`, job: id, type: 'TYPE_TRAINING', state: 'STATE_READY', step: 164, sha256: 'f'.repeat(64), verified: true, create_time: new Date().toISOString() }),
+    'FineTuningService/CreateCheckpoint': ({ job: id }) => ({
+      id: `ftckpt-${ulid(1)}`,
+      job: id,
+      type: 'TYPE_TRAINING',
+      state: 'STATE_READY',
+      step: 164,
+      sha256: 'f'.repeat(64),
+      verified: true,
+      create_time: new Date().toISOString(),
+    }),
     'FineTuningService/EstimateFineTuningJob': ({ spec, mode }) => ({
-      train_tokens: '1118212', valid_tokens: '8013', train_tokens_per_step: '2048', total_steps: String(spec.hyperparameters?.max_steps ?? 546), expected_duration_seconds: 1120, low_seconds: 760, high_seconds: 1730, peak_host_memory_bytes: '1690000000', checkpoint_bytes: '214000000', artifact_bytes: '70800000', artifact_class: 'KVO', trained_parameters: '17690000', added_parameters: '1110000', fits: true, allowed_to_proceed: true, method: mode ?? 'METHOD_FORMULA',
-      warnings: ['lr_small_batch: 2048 tokens an update are few for this learning rate; the loss may be noisy.'], effective_config: config(),
+      train_tokens: '1118212',
+      valid_tokens: '8013',
+      train_tokens_per_step: '2048',
+      total_steps: String(spec.hyperparameters?.max_steps ?? 546),
+      expected_duration_seconds: 1120,
+      low_seconds: 760,
+      high_seconds: 1730,
+      peak_host_memory_bytes: '1690000000',
+      checkpoint_bytes: '214000000',
+      artifact_bytes: '70800000',
+      artifact_class: 'KVO',
+      trained_parameters: '17690000',
+      added_parameters: '1110000',
+      fits: true,
+      allowed_to_proceed: true,
+      method: mode ?? 'METHOD_FORMULA',
+      warnings: ['lr_small_batch: 2048 tokens an update are few for this learning rate; the loss may be noisy.'],
+      effective_config: config(),
     }),
     'FineTuningService/PreviewHeadSelection': () => headReport(9),
-    'AdminService/RedriveFineTuningJob': ({ id }) => change(id, { state: 'JOB_STATE_QUEUED', error: undefined, queue_position: 3, end_time: undefined }),
-    'AdminService/GetHealth': () => ({ ...world.health, server_time: new Date().toISOString() }),
-    'FileService/ListFiles': (request) => page(world.files.filter((file) => !request.state || file.state === request.state), request, 'files'),
+    'AdminService/RedriveFineTuningJob': ({ id }) =>
+      change(id, {
+        state: 'JOB_STATE_QUEUED',
+        error: undefined,
+        queue_position: 3,
+        end_time: undefined,
+      }),
+    'AdminService/GetHealth': () => ({
+      ...world.health,
+      server_time: new Date().toISOString(),
+    }),
+    'FileService/ListFiles': (request) =>
+      page(
+        world.files.filter((file) => !request.state || file.state === request.state),
+        request,
+        'files',
+      ),
     'FileService/GetFile': ({ id }) => find(world.files, id, 'file'),
     'FileService/ListFindings': ({ id, codes = [] }) => {
       const findings = (find(world.files, id, 'file').findings ?? []).filter((one) => codes.length === 0 || codes.includes(one.code));
@@ -62,31 +139,144 @@ export function answersOf(world, Refusal) {
         try {
           return JSON.parse(row) && [];
         } catch {
-          return [{ line: String(i + 1), code: 'invalid_json', severity: 'SEVERITY_ERROR', message: 'expected a value at column 1', hint: 'each line is one JSON object', excerpt: row.slice(0, 80) }];
+          return [
+            {
+              line: String(i + 1),
+              code: 'invalid_json',
+              severity: 'SEVERITY_ERROR',
+              message: 'expected a value at column 1',
+              hint: 'each line is one JSON object',
+              excerpt: row.slice(0, 80),
+            },
+          ];
         }
       });
-      const file = { id: `file-${ulid(910_000 + ++made)}`, filename: header.filename, purpose: header.purpose, bytes: String(data.length), sha256: '9'.repeat(64), state: bad.length > 0 ? 'FILE_STATE_INVALID' : 'FILE_STATE_READY', format: 'FILE_FORMAT_TEXT', create_time: new Date().toISOString(), findings: bad, finding_counts: bad.length > 0 ? { invalid_json: String(bad.length) } : {}, statistics: { rows_good: String(rows.length - bad.length), rows_skipped: String(bad.length), tokens_guess: String(Math.round(data.length / 4)), characters: String(data.length), longest_row_bytes: '100', text_bytes: String(data.length) } };
+      const file = {
+        id: `file-${ulid(910_000 + ++made)}`,
+        filename: header.filename,
+        purpose: header.purpose,
+        bytes: String(data.length),
+        sha256: '9'.repeat(64),
+        state: bad.length > 0 ? 'FILE_STATE_INVALID' : 'FILE_STATE_READY',
+        format: 'FILE_FORMAT_TEXT',
+        create_time: new Date().toISOString(),
+        findings: bad,
+        finding_counts: bad.length > 0 ? { invalid_json: String(bad.length) } : {},
+        statistics: {
+          rows_good: String(rows.length - bad.length),
+          rows_skipped: String(bad.length),
+          tokens_guess: String(Math.round(data.length / 4)),
+          characters: String(data.length),
+          longest_row_bytes: '100',
+          text_bytes: String(data.length),
+        },
+      };
       world.files.unshift(file);
       return file;
     },
-    'AdapterService/ListAdapters': (request) => page(world.adapters.filter((one) => !request.base_model || one.base_model === request.base_model), request, 'adapters'),
+    'AdapterService/ListAdapters': (request) =>
+      page(
+        world.adapters.filter((one) => !request.base_model || one.base_model === request.base_model),
+        request,
+        'adapters',
+      ),
     'AdapterService/GetAdapter': ({ id }) => find(world.adapters, id, 'adapter'),
-    'AdapterService/LoadAdapter': ({ id }) => ({ adapter: Object.assign(find(world.adapters, id, 'adapter'), { desired: 'DESIRED_DEVICE', replicas: [{ worker: 'worker-cpu-1', state: 'STATE_LOADED' }] }) }),
-    'AdapterService/UnloadAdapter': ({ id }) => Object.assign(find(world.adapters, id, 'adapter'), { desired: 'DESIRED_ABSENT', replicas: [] }),
-    'AdapterService/ExportAdapter': ({ adapter }) => ({ id: `export-${ulid(5)}`, adapter, state: 'STATE_READY', bytes: '269000000', sha256: 'e'.repeat(64), certificate: { largest_logit_difference: 6.3e-5, mean_logit_difference: 4.1e-6, tokens: '4096', within_bound: true, dtype: 'bfloat16', base_weights_sha256: 'a'.repeat(64) }, create_time: new Date().toISOString() }),
+    'AdapterService/LoadAdapter': ({ id }) => ({
+      adapter: Object.assign(find(world.adapters, id, 'adapter'), {
+        desired: 'DESIRED_DEVICE',
+        replicas: [{ worker: 'worker-cpu-1', state: 'STATE_LOADED' }],
+      }),
+    }),
+    'AdapterService/UnloadAdapter': ({ id }) =>
+      Object.assign(find(world.adapters, id, 'adapter'), {
+        desired: 'DESIRED_ABSENT',
+        replicas: [],
+      }),
+    'AdapterService/ExportAdapter': ({ adapter }) => ({
+      id: `export-${ulid(5)}`,
+      adapter,
+      state: 'STATE_READY',
+      bytes: '269000000',
+      sha256: 'e'.repeat(64),
+      certificate: {
+        largest_logit_difference: 6.3e-5,
+        mean_logit_difference: 4.1e-6,
+        tokens: '4096',
+        within_bound: true,
+        dtype: 'bfloat16',
+        base_weights_sha256: 'a'.repeat(64),
+      },
+      create_time: new Date().toISOString(),
+    }),
     'AdapterService/DeleteAdapter': ({ id }) => remove(world.adapters, id),
-    'AdapterService/ImportAdapter': (header) => ({ ...world.adapters[0], id: `ft:${header.base_model}:default:${header.suffix}:${ulid(77)}`, origin: 'ORIGIN_IMPORTED' }),
-    'EvaluationService/ListEvaluations': (request) => page(world.evaluations.map(({ results, ...item }) => item), request, 'evaluations'),
+    'AdapterService/ImportAdapter': (header) => ({
+      ...world.adapters[0],
+      id: `ft:${header.base_model}:default:${header.suffix}:${ulid(77)}`,
+      origin: 'ORIGIN_IMPORTED',
+    }),
+    'EvaluationService/ListEvaluations': (request) =>
+      page(
+        world.evaluations.map(({ results, ...item }) => item),
+        request,
+        'evaluations',
+      ),
     'EvaluationService/GetEvaluation': ({ id }) => find(world.evaluations, id, 'evaluation'),
     'EvaluationService/CreateEvaluation': ({ spec }) => {
-      const created = { ...world.evaluations[0], id: `eval-${ulid(810_000 + ++made)}`, spec: { ...world.evaluations[0].spec, tasks: spec.tasks }, state: 'JOB_STATE_QUEUED', queue_position: 1, progress: undefined };
+      const created = {
+        ...world.evaluations[0],
+        id: `eval-${ulid(810_000 + ++made)}`,
+        spec: { ...world.evaluations[0].spec, tasks: spec.tasks },
+        state: 'JOB_STATE_QUEUED',
+        queue_position: 1,
+        progress: undefined,
+      };
       world.evaluations.unshift(created);
       return created;
     },
-    'EvaluationService/CancelEvaluation': ({ id }) => Object.assign(find(world.evaluations, id, 'evaluation'), { state: 'JOB_STATE_CANCELLED' }),
+    'EvaluationService/CancelEvaluation': ({ id }) =>
+      Object.assign(find(world.evaluations, id, 'evaluation'), {
+        state: 'JOB_STATE_CANCELLED',
+      }),
     'EvaluationService/DeleteEvaluation': ({ id }) => remove(world.evaluations, id),
-    'EvaluationService/ListEvaluationSamples': () => ({ samples, next_page_token: '' }),
-    'EvaluationService/CompareEvaluations': ({ a, b }) => ({ a, b, notes: ['Both read the same 62 documents.'], differences: [{ task: 'perplexity', metric: 'perplexity', subject_a: 'base', subject_b: 'base', value_a: 21.41, value_b: 21.41, delta: 0, delta_low: 0, delta_high: 0, confidence: 0.95, verdict: 'VERDICT_NO_DIFFERENCE', n: '62' }, { task: 'perplexity', metric: 'perplexity', subject_a: 'python', subject_b: 'python', value_a: 20.87, value_b: 20.41, delta: -0.46, delta_low: -0.61, delta_high: -0.29, confidence: 0.95, verdict: 'VERDICT_BETTER', n: '62' }] }),
+    'EvaluationService/ListEvaluationSamples': () => ({
+      samples,
+      next_page_token: '',
+    }),
+    'EvaluationService/CompareEvaluations': ({ a, b }) => ({
+      a,
+      b,
+      notes: ['Both read the same 62 documents.'],
+      differences: [
+        {
+          task: 'perplexity',
+          metric: 'perplexity',
+          subject_a: 'base',
+          subject_b: 'base',
+          value_a: 21.41,
+          value_b: 21.41,
+          delta: 0,
+          delta_low: 0,
+          delta_high: 0,
+          confidence: 0.95,
+          verdict: 'VERDICT_NO_DIFFERENCE',
+          n: '62',
+        },
+        {
+          task: 'perplexity',
+          metric: 'perplexity',
+          subject_a: 'python',
+          subject_b: 'python',
+          value_a: 20.87,
+          value_b: 20.41,
+          delta: -0.46,
+          delta_low: -0.61,
+          delta_high: -0.29,
+          confidence: 0.95,
+          verdict: 'VERDICT_BETTER',
+          n: '62',
+        },
+      ],
+    }),
     'ModelService/ListModels': () => ({ models: world.models }),
     'ModelService/ListPresets': () => ({ presets: world.presets }),
     'ModelService/GetPreset': ({ name }) => world.presets.find((preset) => preset.name === (name === 'auto' ? 'small' : name)),
@@ -95,8 +285,54 @@ export function answersOf(world, Refusal) {
 }
 
 const words = {
-  base: [[262, ' with'], [338, ' open'], [24, '('], [2044, 'path'], [25, ')'], [347, ' as'], [263, ' f'], [42, ':'], [198, '\n'], [299, '    '], [516, 'return'], [263, ' f'], [30, '.'], [967, 'read'], [2531, 'lines'], [365, '()']],
-  python: [[262, ' with'], [338, ' open'], [24, '('], [2044, 'path'], [28, ','], [9031, ' encoding'], [45, '='], [18, '"'], [6471, 'utf'], [29, '-8'], [18, '"'], [25, ')'], [347, ' as'], [263, ' f'], [42, ':'], [198, '\n'], [299, '    '], [516, 'return'], [1107, ' ['], [2531, 'line'], [30, '.'], [7764, 'rstrip'], [365, '()'], [327, ' for'], [1602, ' line'], [276, ' in'], [263, ' f'], [77, ']']],
+  base: [
+    [262, ' with'],
+    [338, ' open'],
+    [24, '('],
+    [2044, 'path'],
+    [25, ')'],
+    [347, ' as'],
+    [263, ' f'],
+    [42, ':'],
+    [198, '\n'],
+    [299, '    '],
+    [516, 'return'],
+    [263, ' f'],
+    [30, '.'],
+    [967, 'read'],
+    [2531, 'lines'],
+    [365, '()'],
+  ],
+  python: [
+    [262, ' with'],
+    [338, ' open'],
+    [24, '('],
+    [2044, 'path'],
+    [28, ','],
+    [9031, ' encoding'],
+    [45, '='],
+    [18, '"'],
+    [6471, 'utf'],
+    [29, '-8'],
+    [18, '"'],
+    [25, ')'],
+    [347, ' as'],
+    [263, ' f'],
+    [42, ':'],
+    [198, '\n'],
+    [299, '    '],
+    [516, 'return'],
+    [1107, ' ['],
+    [2531, 'line'],
+    [30, '.'],
+    [7764, 'rstrip'],
+    [365, '()'],
+    [327, ' for'],
+    [1602, ' line'],
+    [276, ' in'],
+    [263, ' f'],
+    [77, ']'],
+  ],
 };
 
 export function streamsOf(world, state, Refusal) {
@@ -104,10 +340,20 @@ export function streamsOf(world, state, Refusal) {
   const events = (job) => {
     if (!known.has(job.id)) {
       const long = job.display_name === 'A long run';
-      const steps = long ? 100_000 : job.progress?.step ?? 0;
+      const steps = long ? 100_000 : (job.progress?.step ?? 0);
       const total = long ? 100_000 : job.progress?.total_steps || 400;
       const begun = job.state !== 'JOB_STATE_QUEUED' && steps > 0;
-      known.set(job.id, begun ? eventsOf(job, world.now, { steps, total, every: long ? 1000 : 40, ended: job.state === 'JOB_STATE_SUCCEEDED' }) : []);
+      known.set(
+        job.id,
+        begun
+          ? eventsOf(job, world.now, {
+              steps,
+              total,
+              every: long ? 1000 : 40,
+              ended: job.state === 'JOB_STATE_SUCCEEDED',
+            })
+          : [],
+      );
     }
     return known.get(job.id);
   };
@@ -127,15 +373,39 @@ export function streamsOf(world, state, Refusal) {
         if (state.breakStreams) throw new Refusal(503, 'server_draining', 'The gateway drains.', 'SYSTEM', true);
         if (job.state !== told) yield { snapshot: snapshotOf(job) };
         const step = Math.min(job.progress.total_steps, job.progress.step + 1);
-        job.progress = { ...job.progress, step, progress_percentage: (100 * step) / job.progress.total_steps, estimated_remaining_seconds: (job.progress.total_steps - step) * 1.9, last_updated_time: new Date().toISOString() };
+        job.progress = {
+          ...job.progress,
+          step,
+          progress_percentage: (100 * step) / job.progress.total_steps,
+          estimated_remaining_seconds: (job.progress.total_steps - step) * 1.9,
+          last_updated_time: new Date().toISOString(),
+        };
         const sequence = String(list.length + 1);
-        list.push({ id: `ftevent-${id.slice(6)}-${sequence}`, sequence, create_time: new Date().toISOString(), level: 'LEVEL_INFO', type: 'metrics', message: '', attempt: 1, metrics: { ...metricsAt(step, job.progress.total_steps, random), lambda: [], branch_ratio: [] } });
+        list.push({
+          id: `ftevent-${id.slice(6)}-${sequence}`,
+          sequence,
+          create_time: new Date().toISOString(),
+          level: 'LEVEL_INFO',
+          type: 'metrics',
+          message: '',
+          attempt: 1,
+          metrics: {
+            ...metricsAt(step, job.progress.total_steps, random),
+            lambda: [],
+            branch_ratio: [],
+          },
+        });
         for (; sent < list.length; sent++) yield { event: list[sent] };
       }
       if (!['JOB_STATE_QUEUED', 'JOB_STATE_PAUSED'].includes(job.state)) return void (yield { snapshot: snapshotOf(job) });
       while (['JOB_STATE_QUEUED', 'JOB_STATE_PAUSED'].includes(job.state)) {
         await wait(200);
-        yield { heartbeat: { server_time: new Date().toISOString(), last_sequence: String(list.length) } };
+        yield {
+          heartbeat: {
+            server_time: new Date().toISOString(),
+            last_sequence: String(list.length),
+          },
+        };
       }
       yield { snapshot: snapshotOf(job) };
     },
@@ -144,21 +414,74 @@ export function streamsOf(world, state, Refusal) {
       if (!evaluation) throw new Refusal(404, 'resource_not_found', `There is no evaluation ${id}.`);
       const { results, ...snapshot } = evaluation;
       yield { snapshot };
-      yield { event: { id: `ftevent-${id.slice(5)}-1`, sequence: '1', create_time: evaluation.create_time, level: 'LEVEL_INFO', type: 'job_start', message: 'worker-cpu-1 begins attempt 1', attempt: 1, job_start: { worker: 'worker-cpu-1', attempt: 1 } } };
+      yield {
+        event: {
+          id: `ftevent-${id.slice(5)}-1`,
+          sequence: '1',
+          create_time: evaluation.create_time,
+          level: 'LEVEL_INFO',
+          type: 'job_start',
+          message: 'worker-cpu-1 begins attempt 1',
+          attempt: 1,
+          job_start: { worker: 'worker-cpu-1', attempt: 1 },
+        },
+      };
       while (evaluation.state === 'JOB_STATE_RUNNING' || evaluation.state === 'JOB_STATE_QUEUED') {
         await wait(300);
-        yield { heartbeat: { server_time: new Date().toISOString(), last_sequence: '1' } };
+        yield {
+          heartbeat: {
+            server_time: new Date().toISOString(),
+            last_sequence: '1',
+          },
+        };
       }
     },
     async *'InferenceService/GenerateStream'({ model, seed = '7', max_tokens = 16, dex_lambda_scale = 1 }) {
       const adapted = model.startsWith('ft:');
-      yield { start: { id: 'gen-1', model, seed, create_time: new Date().toISOString(), system_fingerprint: 'engine-bf16', ...(adapted ? { adapter: { id: model, content_sha256: 'c'.repeat(64), version: 'c'.repeat(12), dex_lambda_scale } } : {}) } };
+      yield {
+        start: {
+          id: 'gen-1',
+          model,
+          seed,
+          create_time: new Date().toISOString(),
+          system_fingerprint: 'engine-bf16',
+          ...(adapted
+            ? {
+                adapter: {
+                  id: model,
+                  content_sha256: 'c'.repeat(64),
+                  version: 'c'.repeat(12),
+                  dex_lambda_scale,
+                },
+              }
+            : {}),
+        },
+      };
       const tokens = (adapted && dex_lambda_scale > 0.3 ? words.python : words.base).slice(0, max_tokens);
       for (const [token_id, token] of tokens) {
         await wait(12);
-        yield { delta: { text: token, logprobs: [{ token_id, token, logprob: -0.05 - (token_id % 10) / 12 }] } };
+        yield {
+          delta: {
+            text: token,
+            logprobs: [{ token_id, token, logprob: -0.05 - (token_id % 10) / 12 }],
+          },
+        };
       }
-      yield { finish: { finish_reason: tokens.length === max_tokens ? 'FINISH_REASON_LENGTH' : 'FINISH_REASON_STOP', usage: { prompt_tokens: 6, completion_tokens: tokens.length, total_tokens: 6 + tokens.length }, timing: { queue_ms: 0.2, first_token_ms: 18, total_ms: 18 + tokens.length * 12 } } };
+      yield {
+        finish: {
+          finish_reason: tokens.length === max_tokens ? 'FINISH_REASON_LENGTH' : 'FINISH_REASON_STOP',
+          usage: {
+            prompt_tokens: 6,
+            completion_tokens: tokens.length,
+            total_tokens: 6 + tokens.length,
+          },
+          timing: {
+            queue_ms: 0.2,
+            first_token_ms: 18,
+            total_ms: 18 + tokens.length * 12,
+          },
+        },
+      };
     },
     async *'AdapterService/DownloadAdapter'() {
       for (let i = 0; i < 3; i++) yield { chunk: Buffer.alloc(4096, i).toString('base64') };

@@ -28,15 +28,20 @@ export async function save<K extends Downloads>(
   const parts: Uint8Array<ArrayBuffer>[] = [];
   let total = 0;
   try {
-    await stream(name, request, async (messages) => {
-      for (const message of messages as unknown as { chunk: string }[]) {
-        const bytes = bytesOf(message.chunk);
-        total += bytes.length;
-        if (sink) await sink.write(bytes);
-        else parts.push(bytes);
-      }
-      onBytes(total);
-    }, signal);
+    await stream(
+      name,
+      request,
+      async (messages) => {
+        for (const message of messages as unknown as { chunk: string }[]) {
+          const bytes = bytesOf(message.chunk);
+          total += bytes.length;
+          if (sink) await sink.write(bytes);
+          else parts.push(bytes);
+        }
+        onBytes(total);
+      },
+      signal,
+    );
   } catch (cause) {
     await sink?.abort().catch(() => {});
     throw cause;

@@ -45,8 +45,12 @@ export function errorOfBody(status: number, text: string): RpcError {
   } catch {
     // A proxy's page, or nothing: the status has to do.
   }
-  const category = body.category === 'USER' || body.category === 'CAPACITY' ? body.category : status >= 400 && status < 500 && status !== 429
-    ? 'USER' : 'SYSTEM';
+  const category =
+    body.category === 'USER' || body.category === 'CAPACITY'
+      ? body.category
+      : status >= 400 && status < 500 && status !== 429
+        ? 'USER'
+        : 'SYSTEM';
   return new RpcError(
     body.message || byStatus[status] || `The gateway answered with HTTP ${status}.`,
     status,

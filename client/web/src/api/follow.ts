@@ -71,8 +71,10 @@ export async function follow<K extends Watched>(
       if (signal.aborted) return;
       // What this page's own code throws, trying again won't mend; it would only lose messages.
       if (!(cause instanceof RpcError) && !attempt.signal.aborted) console.error(cause);
-      const error = cause instanceof RpcError || attempt.signal.aborted ? asRpcError(cause)
-        : new RpcError(`This page could not read what the gateway sent: ${String(cause)}`, 0, 'page_fault', 'USER', false);
+      const error =
+        cause instanceof RpcError || attempt.signal.aborted
+          ? asRpcError(cause)
+          : new RpcError(`This page could not read what the gateway sent: ${String(cause)}`, 0, 'page_fault', 'USER', false);
       const hopeless = error.category === 'USER' && !error.retryable;
       onWatch({ live: false, ended: hopeless, since, error });
       if (hopeless) return;

@@ -1,6 +1,6 @@
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import { asRpcError, type RpcError } from './error';
-import { apiKey, } from './session';
+import { apiKey } from './session';
 import { useStore } from './store';
 
 export interface Polled<T> {
@@ -14,7 +14,9 @@ export interface Polled<T> {
 // Asks at once, then every `every_ms` (0: only when told to) while the page can be seen; again when `key` changes.
 export function usePoll<T>(key: string, ask: (signal: AbortSignal) => Promise<T>, every_ms = 0): Polled<T> {
   const [state, setState] = useState<{ key: string; data?: T | undefined; error?: RpcError | undefined; since: number; loading: boolean }>({
-    key, since: 0, loading: true,
+    key,
+    since: 0,
+    loading: true,
   });
   const [round, setRound] = useState(0);
   const credential = useStore(apiKey);

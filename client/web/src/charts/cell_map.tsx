@@ -35,7 +35,10 @@ export function CellMap(props: CellMapProps) {
   const [asTable, setAsTable] = useState(false);
   const [at, setAt] = useState<[number, number] | undefined>(undefined);
   const shown = useStore(theme);
-  const [low, high] = useMemo(() => extent(values.flat(), props.diverging ?? false, props.low, props.high), [values, props.low, props.high]);
+  const [low, high] = useMemo(
+    () => extent(values.flat(), props.diverging ?? false, props.low, props.high),
+    [values, props.low, props.high],
+  );
   const cell = Math.max(props.cell ?? 15, 4);
   const height = margin.top + margin.bottom + cell * rows.length;
 
@@ -58,29 +61,49 @@ export function CellMap(props: CellMapProps) {
     const row = props.flip ? rows.length - 1 - drawn : drawn;
     setAt(rows[row] !== undefined && columns[column] !== undefined ? [row, column] : undefined);
   };
-  const value = at ? values[at[0]]?.[at[1]] ?? NaN : NaN;
+  const value = at ? (values[at[0]]?.[at[1]] ?? NaN) : NaN;
 
   return (
     <section class={props.bare ? 'chart' : 'chart card'} aria-label={title}>
       <div class="row apart">
         <h3>{title}</h3>
-        <button type="button" class="button slim quiet" aria-pressed={asTable} onClick={() => setAsTable(!asTable)} title={`${title} as a table`}>
-          <Icon name={asTable ? 'evaluate' : 'table'} size={16} /><span>{asTable ? 'Map' : 'Table'}</span>
+        <button
+          type="button"
+          class="button slim quiet"
+          aria-pressed={asTable}
+          onClick={() => setAsTable(!asTable)}
+          title={`${title} as a table`}
+        >
+          <Icon name={asTable ? 'evaluate' : 'table'} size={16} />
+          <span>{asTable ? 'Map' : 'Table'}</span>
         </button>
       </div>
       <p class="summary">{summary}</p>
-      {asTable ? <CellTable {...props} /> : <>
-        <div class="cellmap" ref={holder} role="img" aria-label={`${title}. ${summary}`}>
-          <canvas ref={canvas} onMouseMove={find} onMouseLeave={() => setAt(undefined)} style={{ height: `${height}px` }} />
-        </div>
-        <div class="row apart">
-          <Scale low={low} high={high} format={format} diverging={props.diverging ?? false} />
-          <span class="readout" aria-hidden="true">
-            {at ? <>{rowName && `${rowName} ${rows[at[0]]}, `}{columnName} {columns[at[1]]}: <b>{Number.isFinite(value) ? format(value) : 'none'}</b>
-              {marked?.[at[0]]?.[at[1]] ? ` · ${props.markName ?? 'chosen'}` : ''}</> : marked ? <>○ {props.markName ?? 'chosen'}</> : ''}
-          </span>
-        </div>
-      </>}
+      {asTable ? (
+        <CellTable {...props} />
+      ) : (
+        <>
+          <div class="cellmap" ref={holder} role="img" aria-label={`${title}. ${summary}`}>
+            <canvas ref={canvas} onMouseMove={find} onMouseLeave={() => setAt(undefined)} style={{ height: `${height}px` }} />
+          </div>
+          <div class="row apart">
+            <Scale low={low} high={high} format={format} diverging={props.diverging ?? false} />
+            <span class="readout" aria-hidden="true">
+              {at ? (
+                <>
+                  {rowName && `${rowName} ${rows[at[0]]}, `}
+                  {columnName} {columns[at[1]]}: <b>{Number.isFinite(value) ? format(value) : 'none'}</b>
+                  {marked?.[at[0]]?.[at[1]] ? ` · ${props.markName ?? 'chosen'}` : ''}
+                </>
+              ) : marked ? (
+                <>○ {props.markName ?? 'chosen'}</>
+              ) : (
+                ''
+              )}
+            </span>
+          </div>
+        </>
+      )}
     </section>
   );
 }
@@ -90,7 +113,16 @@ function stops(diverging: boolean): [Rgb, Rgb, Rgb] {
   return names.map((name) => rgbOf(colour(name))) as [Rgb, Rgb, Rgb];
 }
 
-function draw(canvas: HTMLCanvasElement, width: number, height: number, cell: number, props: CellMapProps, low: number, high: number, at: [number, number] | undefined) {
+function draw(
+  canvas: HTMLCanvasElement,
+  width: number,
+  height: number,
+  cell: number,
+  props: CellMapProps,
+  low: number,
+  high: number,
+  at: [number, number] | undefined,
+) {
   const ratio = window.devicePixelRatio || 1;
   canvas.width = width * ratio;
   canvas.height = height * ratio;
@@ -162,21 +194,52 @@ function Scale({ low, high, format, diverging }: { low: number; high: number; fo
     }
   }, [shown, diverging]);
   if (!Number.isFinite(low)) return <span />;
-  return <span class="scale" aria-hidden="true">{format(low)}<canvas ref={canvas} width={110} height={9} />{format(high)}</span>;
+  return (
+    <span class="scale" aria-hidden="true">
+      {format(low)}
+      <canvas ref={canvas} width={110} height={9} />
+      {format(high)}
+    </span>
+  );
 }
 
 function CellTable({ rows, columns, values, marked, format, rowName, columnName, markName = 'chosen', title }: CellMapProps) {
   return (
     <div class="chart-table" tabIndex={0} role="region" aria-label={`${title}, table`}>
       <table>
-        <thead><tr><th scope="col">{rowName} \ {columnName}</th>{columns.map((column) => <th scope="col" class="number" key={column}>{column}</th>)}</tr></thead>
+        <thead>
+          <tr>
+            <th scope="col">
+              {rowName} \ {columnName}
+            </th>
+            {columns.map((column) => (
+              <th scope="col" class="number" key={column}>
+                {column}
+              </th>
+            ))}
+          </tr>
+        </thead>
         <tbody>
           {rows.map((row, r) => (
-            <tr key={row}><th scope="row">{row}</th>
+            <tr key={row}>
+              <th scope="row">{row}</th>
               {columns.map((column, c) => {
                 const value = values[r]?.[c] ?? NaN;
-                return <td class="number" key={column}>{Number.isFinite(value) ? format(value) : '–'}{marked?.[r]?.[c] ? <> ○<span class="hidden"> {markName}</span></> : ''}</td>;
-              })}</tr>
+                return (
+                  <td class="number" key={column}>
+                    {Number.isFinite(value) ? format(value) : '–'}
+                    {marked?.[r]?.[c] ? (
+                      <>
+                        {' '}
+                        ○<span class="hidden"> {markName}</span>
+                      </>
+                    ) : (
+                      ''
+                    )}
+                  </td>
+                );
+              })}
+            </tr>
           ))}
         </tbody>
       </table>

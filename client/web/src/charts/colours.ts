@@ -20,7 +20,8 @@ export function luminance(rgb: Rgb): number {
 
 // The ends of a scale: given, or the values'; of a diverging one equally far from 0.
 export function extent(values: number[], diverging: boolean, low?: number, high?: number): [number, number] {
-  let least = Infinity, most = -Infinity;
+  let least = Infinity,
+    most = -Infinity;
   for (const value of values) {
     if (!Number.isFinite(value)) continue;
     if (value < least) least = value;

@@ -67,25 +67,42 @@ export function LineChart({ title, summary, lines, version, format, zoom, sync, 
     const grid = { stroke: colour('line'), width: 1 };
     const axis = { stroke: colour('muted'), grid, ticks: { stroke: colour('line') }, font: '12px Inter, system-ui, sans-serif' };
     const options: uPlot.Options = {
-      width, height, legend: { show: false },
+      width,
+      height,
+      legend: { show: false },
       cursor: { sync: { key: sync }, drag: { x: true, y: false, setScale: false }, points: { size: 7 }, y: false },
       scales: { x: { time: false }, y: { auto: true } },
-      axes: [{ ...axis, values: (_, splits) => splits.map((value) => count(value)), space: 46, size: 30, incrs: whole },
-        { ...axis, size: 62, values: (_, splits) => splits.map((value) => format(value)) }],
-      series: [{}, ...current.current.lines.map((line): uPlot.Series => ({
-        label: line.label, stroke: colour(line.colour) + (line.faint ? '59' : ''), width: line.width ?? 1.6, spanGaps: true,
-        ...(line.dash ? { dash: line.dash } : {}), points: { show: (_, index) => current.current.lines[index - 1]?.points ?? false, size: 6, fill: colour('surface') },
-      }))],
+      axes: [
+        { ...axis, values: (_, splits) => splits.map((value) => count(value)), space: 46, size: 30, incrs: whole },
+        { ...axis, size: 62, values: (_, splits) => splits.map((value) => format(value)) },
+      ],
+      series: [
+        {},
+        ...current.current.lines.map(
+          (line): uPlot.Series => ({
+            label: line.label,
+            stroke: colour(line.colour) + (line.faint ? '59' : ''),
+            width: line.width ?? 1.6,
+            spanGaps: true,
+            ...(line.dash ? { dash: line.dash } : {}),
+            points: { show: (_, index) => current.current.lines[index - 1]?.points ?? false, size: 6, fill: colour('surface') },
+          }),
+        ),
+      ],
       hooks: {
-        setSelect: [(u) => {
-          if (u.select.width < 6) return;
-          zoom.set({ low: u.posToVal(u.select.left, 'x'), high: u.posToVal(u.select.left + u.select.width, 'x') });
-          u.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
-        }],
-        setCursor: [(u) => {
-          const index = u.cursor.idx;
-          setCursor(index === null || index === undefined || (u.cursor.left ?? -1) < 0 ? undefined : u.data[0][index]);
-        }],
+        setSelect: [
+          (u) => {
+            if (u.select.width < 6) return;
+            zoom.set({ low: u.posToVal(u.select.left, 'x'), high: u.posToVal(u.select.left + u.select.width, 'x') });
+            u.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
+          },
+        ],
+        setCursor: [
+          (u) => {
+            const index = u.cursor.idx;
+            setCursor(index === null || index === undefined || (u.cursor.left ?? -1) < 0 ? undefined : u.data[0][index]);
+          },
+        ],
         draw: [(u) => drawMarks(u, current.current.marks)],
       },
     };
@@ -117,20 +134,44 @@ export function LineChart({ title, summary, lines, version, format, zoom, sync, 
       <div class="row apart">
         <h3>{title}</h3>
         <div class="row">
-          {range && <button type="button" class="button slim quiet" onClick={() => zoom.set(undefined)}>Show all</button>}
-          <button type="button" class="button slim quiet" aria-pressed={asTable} onClick={() => setAsTable(!asTable)} title={`${title} as a table`}>
-            <Icon name={asTable ? 'evaluate' : 'table'} size={16} /><span>{asTable ? 'Curve' : 'Table'}</span>
+          {range && (
+            <button type="button" class="button slim quiet" onClick={() => zoom.set(undefined)}>
+              Show all
+            </button>
+          )}
+          <button
+            type="button"
+            class="button slim quiet"
+            aria-pressed={asTable}
+            onClick={() => setAsTable(!asTable)}
+            title={`${title} as a table`}
+          >
+            <Icon name={asTable ? 'evaluate' : 'table'} size={16} />
+            <span>{asTable ? 'Curve' : 'Table'}</span>
           </button>
         </div>
       </div>
       <p class="summary">{summary}</p>
-      {asTable ? <LineTable lines={lines} version={version} format={format} xLabel={xLabel} title={title} /> : <>
-        <div class="legend" aria-hidden="true">
-          {lines.map((line) => <span class="item" key={line.label}><Swatch line={line} />{line.label} <b>{valueAt(line, cursor, format)}</b></span>)}
-          {cursor !== undefined && <span class="item muted">at {xLabel} {count(cursor)}</span>}
-        </div>
-        <div class="plot" ref={holder} role="img" aria-label={`${title}. ${summary}`} />
-      </>}
+      {asTable ? (
+        <LineTable lines={lines} version={version} format={format} xLabel={xLabel} title={title} />
+      ) : (
+        <>
+          <div class="legend" aria-hidden="true">
+            {lines.map((line) => (
+              <span class="item" key={line.label}>
+                <Swatch line={line} />
+                {line.label} <b>{valueAt(line, cursor, format)}</b>
+              </span>
+            ))}
+            {cursor !== undefined && (
+              <span class="item muted">
+                at {xLabel} {count(cursor)}
+              </span>
+            )}
+          </div>
+          <div class="plot" ref={holder} role="img" aria-label={`${title}. ${summary}`} />
+        </>
+      )}
     </section>
   );
 }
@@ -138,7 +179,16 @@ export function LineChart({ title, summary, lines, version, format, zoom, sync, 
 function Swatch({ line }: { line: ChartLine }) {
   return (
     <svg width="22" height="10" aria-hidden="true">
-      <line x1="1" x2="21" y1="5" y2="5" stroke={`var(--${line.colour})`} stroke-opacity={line.faint ? 0.45 : 1} stroke-width={Math.max(2, line.width ?? 2)} stroke-dasharray={line.dash?.join(' ')} />
+      <line
+        x1="1"
+        x2="21"
+        y1="5"
+        y2="5"
+        stroke={`var(--${line.colour})`}
+        stroke-opacity={line.faint ? 0.45 : 1}
+        stroke-width={Math.max(2, line.width ?? 2)}
+        stroke-dasharray={line.dash?.join(' ')}
+      />
       {line.points && <circle cx="11" cy="5" r="3" fill="var(--surface)" stroke={`var(--${line.colour})`} stroke-width="1.6" />}
     </svg>
   );
@@ -195,10 +245,26 @@ function LineTable({ lines, version, format, xLabel, title }: Pick<Props, 'lines
   return (
     <div class="chart-table" tabIndex={0} role="region" aria-label={`${title}, table`}>
       <table>
-        <thead><tr><th scope="col">{xLabel}</th>{lines.map((line) => <th scope="col" class="number" key={line.label}>{line.label}</th>)}</tr></thead>
+        <thead>
+          <tr>
+            <th scope="col">{xLabel}</th>
+            {lines.map((line) => (
+              <th scope="col" class="number" key={line.label}>
+                {line.label}
+              </th>
+            ))}
+          </tr>
+        </thead>
         <tbody>
           {rows.map((row) => (
-            <tr key={row.value}><th scope="row">{count(row.value)}</th>{row.cells.map((cell, i) => <td class="number" key={i}>{cell === null ? '' : format(cell)}</td>)}</tr>
+            <tr key={row.value}>
+              <th scope="row">{count(row.value)}</th>
+              {row.cells.map((cell, i) => (
+                <td class="number" key={i}>
+                  {cell === null ? '' : format(cell)}
+                </td>
+              ))}
+            </tr>
           ))}
         </tbody>
       </table>

@@ -8,14 +8,17 @@ export function decimate(xs: Float64Array, ys: Float64Array, low: number, high: 
   const x: number[] = [];
   const y: number[] = [];
   if (end - begin <= buckets * 4) {
-    for (let i = begin; i < end; i++) if (Number.isFinite(ys[i]!)) x.push(xs[i]!), y.push(ys[i]!);
+    for (let i = begin; i < end; i++) if (Number.isFinite(ys[i]!)) (x.push(xs[i]!), y.push(ys[i]!));
     return { x, y };
   }
   const width = (end - begin) / buckets;
   for (let bucket = 0; bucket < buckets; bucket++) {
     const from = begin + Math.floor(bucket * width);
     const to = begin + Math.floor((bucket + 1) * width);
-    let first = -1, last = -1, smallest = -1, largest = -1;
+    let first = -1,
+      last = -1,
+      smallest = -1,
+      largest = -1;
     for (let i = from; i < to; i++) {
       const value = ys[i]!;
       if (!Number.isFinite(value)) continue;
@@ -26,7 +29,7 @@ export function decimate(xs: Float64Array, ys: Float64Array, low: number, high: 
     }
     if (first < 0) continue;
     const chosen = [...new Set([first, smallest, largest, last])].sort((a, b) => a - b);
-    for (const i of chosen) x.push(xs[i]!), y.push(ys[i]!);
+    for (const i of chosen) (x.push(xs[i]!), y.push(ys[i]!));
   }
   return { x, y };
 }

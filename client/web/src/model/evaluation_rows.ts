@@ -53,5 +53,7 @@ export function difference(a: number[][], b: number[][]): number[][] {
 }
 
 export function dimsText(dims: Record<string, string>): string {
-  return Object.entries(dims).map(([key, value]) => `${key.replace(/_/g, ' ')} ${value}`).join(', ');
+  return Object.entries(dims)
+    .map(([key, value]) => `${key.replace(/_/g, ' ')} ${value}`)
+    .join(', ');
 }

@@ -18,7 +18,12 @@ export function count(value: Numeric): string {
 export function short(value: Numeric): string {
   const n = num(value);
   if (!Number.isFinite(n)) return dash;
-  for (const [size, unit] of [[1e12, 'T'], [1e9, 'B'], [1e6, 'M'], [1e3, 'k']] as const) {
+  for (const [size, unit] of [
+    [1e12, 'T'],
+    [1e9, 'B'],
+    [1e6, 'M'],
+    [1e3, 'k'],
+  ] as const) {
     if (Math.abs(n) >= size * 0.9995) return `${trim(n / size)} ${unit}`;
   }
   return trim(n);
@@ -47,9 +52,18 @@ export function duration(seconds: Numeric): string {
   if (!Number.isFinite(n) || n < 0) return dash;
   if (n < 1) return n === 0 ? '0 s' : 'under 1 s';
   const s = Math.round(n);
-  const parts: [number, string][] = [[Math.floor(s / 86400), 'd'], [Math.floor(s / 3600) % 24, 'h'], [Math.floor(s / 60) % 60, 'min'], [s % 60, 's']];
+  const parts: [number, string][] = [
+    [Math.floor(s / 86400), 'd'],
+    [Math.floor(s / 3600) % 24, 'h'],
+    [Math.floor(s / 60) % 60, 'min'],
+    [s % 60, 's'],
+  ];
   const first = parts.findIndex(([amount]) => amount > 0);
-  return parts.slice(first, first + 2).filter(([amount]) => amount > 0).map(([amount, unit]) => `${amount} ${unit}`).join(' ');
+  return parts
+    .slice(first, first + 2)
+    .filter(([amount]) => amount > 0)
+    .map(([amount, unit]) => `${amount} ${unit}`)
+    .join(' ');
 }
 
 // A figure whose size is not known beforehand: four digits that matter, small ones with a power of ten.

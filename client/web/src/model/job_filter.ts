@@ -20,8 +20,19 @@ export function matches(job: FineTuningJob, filter: JobFilter): boolean {
   const words = filter.text.toLowerCase().split(/\s+/).filter(Boolean);
   if (words.length === 0) return true;
   const metadata = Object.entries(job.metadata).map(([key, value]) => `${key}=${value}`);
-  const text = [job.id, job.display_name, job.suffix, job.model, job.base_model, job.fine_tuned_model, job.training_file, job.error?.code ?? '',
-    ...metadata].join(' ').toLowerCase();
+  const text = [
+    job.id,
+    job.display_name,
+    job.suffix,
+    job.model,
+    job.base_model,
+    job.fine_tuned_model,
+    job.training_file,
+    job.error?.code ?? '',
+    ...metadata,
+  ]
+    .join(' ')
+    .toLowerCase();
   return words.every((word) => text.includes(word));
 }
 

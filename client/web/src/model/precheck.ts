@@ -19,10 +19,15 @@ function chatFault(messages: unknown): Fault | undefined {
   for (const [i, message] of messages.entries()) {
     const role = (message as { role?: unknown } | null)?.role;
     if (typeof role !== 'string') return ['missing_key', `message ${i + 1} has no "role"`, 'every message needs role and content'];
-    if (!roles.includes(role)) return ['unknown_role', `the role "${cut(role)}" is not one of ${roles.join(', ')}`, `did you mean "${nearest(role)}"?`];
+    if (!roles.includes(role))
+      return ['unknown_role', `the role "${cut(role)}" is not one of ${roles.join(', ')}`, `did you mean "${nearest(role)}"?`];
   }
   if (!messages.some((message) => (message as { role?: unknown }).role === 'assistant')) {
-    return ['no_assistant_message', 'no message is the assistant’s, so nothing would be learned', 'add the answer as {"role": "assistant", …}'];
+    return [
+      'no_assistant_message',
+      'no message is the assistant’s, so nothing would be learned',
+      'add the answer as {"role": "assistant", …}',
+    ];
   }
   return undefined;
 }
@@ -33,7 +38,8 @@ function nearest(role: string): string {
 }
 
 function rowFault(row: unknown): Fault | undefined {
-  if (typeof row !== 'object' || row === null || Array.isArray(row)) return ['not_an_object', 'the line is not a JSON object', 'one {…} a line'];
+  if (typeof row !== 'object' || row === null || Array.isArray(row))
+    return ['not_an_object', 'the line is not a JSON object', 'one {…} a line'];
   const record = row as Record<string, unknown>;
   if ('messages' in record) return chatFault(record.messages);
   if ('prompt' in record || 'completion' in record) {
@@ -84,7 +90,11 @@ export class Precheck {
       this.rest = this.rest.slice(1);
     }
     if (this.rest.startsWith('[')) {
-      this.whole('json_array_file', 'this is one JSON list, not JSON Lines', 'dexctl files validate --fix OUT FILE turns it into one row a line');
+      this.whole(
+        'json_array_file',
+        'this is one JSON list, not JSON Lines',
+        'dexctl files validate --fix OUT FILE turns it into one row a line',
+      );
     } else if (this.rest.startsWith('PK\u0003') || this.rest.startsWith('\u001f')) {
       this.whole('compressed_file', 'the file is compressed', 'unpack it first');
     } else if (this.rest.slice(0, 64).includes('\u0000')) {

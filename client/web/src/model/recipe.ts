@@ -22,8 +22,23 @@ export interface Recipe {
 }
 
 export const emptyRecipe: Recipe = {
-  model: '', training_file: '', validation_file: '', method: 'dex', preset: 'auto', suffix: '', name: '', epochs: '', max_steps: '',
-  batch_size: '', max_seq_length: '', learning_rate: '', seed: '', early_stopping: '', base_guard: '', promote: false, hold: false,
+  model: '',
+  training_file: '',
+  validation_file: '',
+  method: 'dex',
+  preset: 'auto',
+  suffix: '',
+  name: '',
+  epochs: '',
+  max_steps: '',
+  batch_size: '',
+  max_seq_length: '',
+  learning_rate: '',
+  seed: '',
+  early_stopping: '',
+  base_guard: '',
+  promote: false,
+  hold: false,
 };
 
 export interface Fault {
@@ -39,7 +54,8 @@ export function faultsOf(recipe: Recipe): Fault[] {
   const faults: Fault[] = [];
   const number = (field: keyof Recipe, low: number, high: number, pattern: RegExp, what: string) => {
     const text = String(recipe[field]).trim();
-    if (text && (!pattern.test(text) || Number(text) < low || Number(text) > high)) faults.push({ field, message: `${what}, not “${text}”` });
+    if (text && (!pattern.test(text) || Number(text) < low || Number(text) > high))
+      faults.push({ field, message: `${what}, not “${text}”` });
   };
   if (!recipe.model) faults.push({ field: 'model', message: 'Choose a base model.' });
   if (!recipe.training_file) faults.push({ field: 'training_file', message: 'Choose or upload training data.' });

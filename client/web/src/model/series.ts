@@ -107,11 +107,19 @@ export class JobSeries {
       this.branch_ratio.push(num(e.branch_ratio));
     } else if (event.checkpoint_save) {
       const c = event.checkpoint_save;
-      this.mark(c.step, c.is_best ? 'best' : 'checkpoint', c.is_best ? `checkpoint ${c.checkpoint}, best so far` : `checkpoint ${c.checkpoint}`);
+      this.mark(
+        c.step,
+        c.is_best ? 'best' : 'checkpoint',
+        c.is_best ? `checkpoint ${c.checkpoint}, best so far` : `checkpoint ${c.checkpoint}`,
+      );
     } else if (event.watchdog) {
       this.mark(event.watchdog.step, 'warning', `watchdog: ${event.watchdog.kind}, ${event.watchdog.action}`);
     } else if (event.job_restarted) {
-      this.mark(Math.max(0, num(this.step.last()) || 0), 'restart', `attempt ${event.job_restarted.attempt}: ${event.job_restarted.reason}`);
+      this.mark(
+        Math.max(0, num(this.step.last()) || 0),
+        'restart',
+        `attempt ${event.job_restarted.attempt}: ${event.job_restarted.reason}`,
+      );
     } else if (event.early_stopped) {
       this.mark(event.early_stopped.step, 'stopped', `early stop; best after ${event.early_stopped.best_step} updates`);
     }

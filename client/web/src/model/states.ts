@@ -31,8 +31,11 @@ export function lookOf(state: string): Look {
 export type Group = 'running' | 'waiting' | 'paused' | 'succeeded' | 'failed' | 'ended';
 
 export const groups: { group: Group; label: string; states: JobState[] }[] = [
-  { group: 'running', label: 'Running',
-    states: ['JOB_STATE_VALIDATING_FILES', 'JOB_STATE_RUNNING', 'JOB_STATE_PAUSING', 'JOB_STATE_CANCELLING'] },
+  {
+    group: 'running',
+    label: 'Running',
+    states: ['JOB_STATE_VALIDATING_FILES', 'JOB_STATE_RUNNING', 'JOB_STATE_PAUSING', 'JOB_STATE_CANCELLING'],
+  },
   { group: 'waiting', label: 'Waiting', states: ['JOB_STATE_QUEUED'] },
   { group: 'paused', label: 'Paused', states: ['JOB_STATE_PAUSED'] },
   { group: 'succeeded', label: 'Succeeded', states: ['JOB_STATE_SUCCEEDED'] },
@@ -46,8 +49,7 @@ export const groupOf = (state: string): Group => groupOfState.get(state) ?? 'end
 export const liveStates: JobState[] = [...groups[0]!.states, ...groups[1]!.states];
 export const isTerminal = (state: string) => ['succeeded', 'failed', 'ended'].includes(groupOf(state));
 export const canCancel = (state: string) => !isTerminal(state) && state !== 'JOB_STATE_CANCELLING';
-export const canPause = (state: string) =>
-  ['JOB_STATE_QUEUED', 'JOB_STATE_VALIDATING_FILES', 'JOB_STATE_RUNNING'].includes(state);
+export const canPause = (state: string) => ['JOB_STATE_QUEUED', 'JOB_STATE_VALIDATING_FILES', 'JOB_STATE_RUNNING'].includes(state);
 export const canResume = (state: string) => state === 'JOB_STATE_PAUSED' || state === 'JOB_STATE_PAUSING';
 export const canCheckpoint = (state: string) => state === 'JOB_STATE_RUNNING';
 

@@ -24,7 +24,9 @@ export function differences(sides: number[][]): Difference {
 
 // Pairs of equal tokens in order, as many as there can be.
 export function commonTokens(a: number[], b: number[]): [number, number][] {
-  const n = a.length, m = b.length, most = n + m;
+  const n = a.length,
+    m = b.length,
+    most = n + m;
   const offset = most + 1;
   const furthest = new Int32Array(2 * most + 3);
   const trace: Int32Array[] = [];
@@ -34,13 +36,14 @@ export function commonTokens(a: number[], b: number[]): [number, number][] {
       const down = k === -d || (k !== d && furthest[offset + k - 1]! < furthest[offset + k + 1]!);
       let x = down ? furthest[offset + k + 1]! : furthest[offset + k - 1]! + 1;
       let y = x - k;
-      while (x < n && y < m && a[x] === b[y]) x++, y++;
+      while (x < n && y < m && a[x] === b[y]) (x++, y++);
       furthest[offset + k] = x;
       if (x >= n && y >= m) break outer;
     }
   }
   const pairs: [number, number][] = [];
-  let x = n, y = m;
+  let x = n,
+    y = m;
   for (let d = trace.length - 1; d >= 0; d--) {
     const before = trace[d]!;
     const k = x - y;

@@ -14,19 +14,33 @@ export function levelOf(event: FineTuningEvent): 'info' | 'warn' | 'bad' {
 export function JobEvents({ events }: { events: FineTuningEvent[] }) {
   const [onlyWarnings, setOnlyWarnings] = useState(false);
   const [most, setMost] = useState(atOnce);
-  const shown = useMemo(() => events.filter((event) => !onlyWarnings || levelOf(event) !== 'info').reverse(), [events, events.length, onlyWarnings]);
+  const shown = useMemo(
+    () => events.filter((event) => !onlyWarnings || levelOf(event) !== 'info').reverse(),
+    [events, events.length, onlyWarnings],
+  );
   return (
     <section class="card" aria-label="Events">
       <div class="row apart">
         <h2>Events</h2>
-        <button type="button" class="chip" aria-pressed={onlyWarnings} onClick={() => setOnlyWarnings(!onlyWarnings)}><Icon name="warn" size={15} />Warnings and errors only</button>
+        <button type="button" class="chip" aria-pressed={onlyWarnings} onClick={() => setOnlyWarnings(!onlyWarnings)}>
+          <Icon name="warn" size={15} />
+          Warnings and errors only
+        </button>
       </div>
-      {shown.length === 0 ? <p class="muted">{onlyWarnings ? 'No warnings.' : 'Nothing has happened yet.'}</p> : (
+      {shown.length === 0 ? (
+        <p class="muted">{onlyWarnings ? 'No warnings.' : 'Nothing has happened yet.'}</p>
+      ) : (
         <ol class="log">
-          {shown.slice(0, most).map((event) => <EventLine key={event.id} event={event} />)}
+          {shown.slice(0, most).map((event) => (
+            <EventLine key={event.id} event={event} />
+          ))}
         </ol>
       )}
-      {shown.length > most && <button type="button" class="button" onClick={() => setMost(most + 500)}>Show more of {count(shown.length)}</button>}
+      {shown.length > most && (
+        <button type="button" class="button" onClick={() => setMost(most + 500)}>
+          Show more of {count(shown.length)}
+        </button>
+      )}
     </section>
   );
 }
@@ -37,11 +51,17 @@ function EventLine({ event }: { event: FineTuningEvent }) {
   return (
     <li>
       <time dateTime={event.create_time}>{clock(event.create_time)}</time>
-      <span class={level}><Icon name={level === 'info' ? 'dot' : level === 'warn' ? 'warn' : 'cross'} size={16} label={word(event.level, 'LEVEL')} /></span>
+      <span class={level}>
+        <Icon name={level === 'info' ? 'dot' : level === 'warn' ? 'warn' : 'cross'} size={16} label={word(event.level, 'LEVEL')} />
+      </span>
       <div class="what">
         {event.message || event.type}
         {advice?.suggestion && !event.message.includes(advice.suggestion) && <p class="small muted">{advice.suggestion}</p>}
-        <span class="small muted"> <span class="tag">{event.type.replace(/_/g, ' ')}</span>{event.attempt > 1 && ` attempt ${event.attempt}`}</span>
+        <span class="small muted">
+          {' '}
+          <span class="tag">{event.type.replace(/_/g, ' ')}</span>
+          {event.attempt > 1 && ` attempt ${event.attempt}`}
+        </span>
       </div>
     </li>
   );
@@ -49,28 +69,73 @@ function EventLine({ event }: { event: FineTuningEvent }) {
 
 export function JobCheckpoints({ events, job }: { events: FineTuningEvent[]; job: FineTuningJob }) {
   const saved = useMemo(() => {
-    const rows = events.flatMap((event) => (event.checkpoint_save ? [{ ...event.checkpoint_save, time: event.create_time, key: event.id }] : []));
-    const losses = new Map(events.flatMap((event) => (event.eval_complete ? [[event.eval_complete.step, num(event.eval_complete.valid_loss)] as const] : [])));
+    const rows = events.flatMap((event) =>
+      event.checkpoint_save ? [{ ...event.checkpoint_save, time: event.create_time, key: event.id }] : [],
+    );
+    const losses = new Map(
+      events.flatMap((event) => (event.eval_complete ? [[event.eval_complete.step, num(event.eval_complete.valid_loss)] as const] : [])),
+    );
     return rows.map((row) => ({ ...row, loss: losses.get(row.step) ?? NaN })).reverse();
   }, [events, events.length]);
   if (saved.length === 0) {
-    return <div class="card"><Empty icon="save" title="No checkpoints yet"><p>A running job saves its whole state now and then. After a crash or a pause it goes on from the last one, to the same bits.</p></Empty></div>;
+    return (
+      <div class="card">
+        <Empty icon="save" title="No checkpoints yet">
+          <p>A running job saves its whole state now and then. After a crash or a pause it goes on from the last one, to the same bits.</p>
+        </Empty>
+      </div>
+    );
   }
   const best = saved.find((row) => row.is_best);
   return (
     <section class="card flush scroll-x" tabIndex={0} aria-label="Checkpoints">
       <table>
         <caption class="hidden">Checkpoints, newest first</caption>
-        <thead><tr><th scope="col">Checkpoint</th><th scope="col" class="number">After update</th><th scope="col" class="number">Held-out loss</th><th scope="col" class="number">Size</th><th scope="col">Written</th><th scope="col">State</th></tr></thead>
+        <thead>
+          <tr>
+            <th scope="col">Checkpoint</th>
+            <th scope="col" class="number">
+              After update
+            </th>
+            <th scope="col" class="number">
+              Held-out loss
+            </th>
+            <th scope="col" class="number">
+              Size
+            </th>
+            <th scope="col">Written</th>
+            <th scope="col">State</th>
+          </tr>
+        </thead>
         <tbody>
           {saved.map((row) => (
             <tr key={row.key}>
-              <th scope="row"><code>{row.checkpoint}</code></th><td class="number">{count(row.step)}</td><td class="number">{loss(row.loss)}</td><td class="number">{bytes(row.bytes)}</td><td>{clock(row.time)}</td>
-              <td><span class="row">
-                {row.verified && <Badge tone="good" icon="check">read back</Badge>}
-                {row === best && <Badge tone="accent" icon="better">best</Badge>}
-                {row.checkpoint === job.last_checkpoint && <Badge tone="info" icon="save">resumes from here</Badge>}
-              </span></td>
+              <th scope="row">
+                <code>{row.checkpoint}</code>
+              </th>
+              <td class="number">{count(row.step)}</td>
+              <td class="number">{loss(row.loss)}</td>
+              <td class="number">{bytes(row.bytes)}</td>
+              <td>{clock(row.time)}</td>
+              <td>
+                <span class="row">
+                  {row.verified && (
+                    <Badge tone="good" icon="check">
+                      read back
+                    </Badge>
+                  )}
+                  {row === best && (
+                    <Badge tone="accent" icon="better">
+                      best
+                    </Badge>
+                  )}
+                  {row.checkpoint === job.last_checkpoint && (
+                    <Badge tone="info" icon="save">
+                      resumes from here
+                    </Badge>
+                  )}
+                </span>
+              </td>
             </tr>
           ))}
         </tbody>

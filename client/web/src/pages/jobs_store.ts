@@ -91,15 +91,17 @@ export class JobsStore {
     // What was alive and is not among them has ended, or was deleted.
     const ended = alive.next_page_token ? [] : this.state.get().jobs.filter((job) => liveStates.includes(job.state) && !seen.has(job.id));
     const gone: string[] = [];
-    const now = await Promise.all(ended.slice(0, vanishedAtOnce).map(async (job) => {
-      try {
-        return [await call('FineTuningService/GetFineTuningJob', { id: job.id }, signal)];
-      } catch (cause) {
-        if (asRpcError(cause).status === 404) gone.push(job.id);
-        else throw cause;
-        return [];
-      }
-    }));
+    const now = await Promise.all(
+      ended.slice(0, vanishedAtOnce).map(async (job) => {
+        try {
+          return [await call('FineTuningService/GetFineTuningJob', { id: job.id }, signal)];
+        } catch (cause) {
+          if (asRpcError(cause).status === 404) gone.push(job.id);
+          else throw cause;
+          return [];
+        }
+      }),
+    );
     this.update([...fresh, ...now.flat()]);
     gone.forEach((id) => this.remove(id));
   }

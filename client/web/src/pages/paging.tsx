@@ -29,15 +29,24 @@ export function usePages<T>(first: Page<T> | undefined, ask: (token: string) => 
   const load = () => {
     if (!next || busy) return;
     setBusy(true);
-    ask(next).then((page) => {
-      setLater((old) => [...old, ...page.items]);
-      setNext(page.next);
-    }).catch(sayError).finally(() => setBusy(false));
+    ask(next)
+      .then((page) => {
+        setLater((old) => [...old, ...page.items]);
+        setNext(page.next);
+      })
+      .catch(sayError)
+      .finally(() => setBusy(false));
   };
   return { items, more: (next ?? '') !== '', busy, load };
 }
 
 export function MorePages<T>({ pages }: { pages: Pages<T> }) {
   if (!pages.more) return null;
-  return <p style={{ padding: '12px 16px' }}><Act busy={pages.busy} onClick={pages.load}>Show more</Act></p>;
+  return (
+    <p style={{ padding: '12px 16px' }}>
+      <Act busy={pages.busy} onClick={pages.load}>
+        Show more
+      </Act>
+    </p>
+  );
 }

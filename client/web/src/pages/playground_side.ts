@@ -28,7 +28,16 @@ export interface Answer {
 }
 
 export const noAnswer: Answer = {
-  tokens: [], text: '', state: 'idle', error: '', finish: '', answeredBy: '', version: '', seed: '', firstToken_ms: NaN, total_ms: NaN,
+  tokens: [],
+  text: '',
+  state: 'idle',
+  error: '',
+  finish: '',
+  answeredBy: '',
+  version: '',
+  seed: '',
+  firstToken_ms: NaN,
+  total_ms: NaN,
 };
 
 export interface Settings {
@@ -48,7 +57,11 @@ export interface Turn {
 
 export function requestOf(side: Side, settings: Settings, history: Turn[] = []): Loose<GenerateRequest> {
   const isAdapter = side.source.startsWith('ft:');
-  const messages = [...(settings.system ? [{ role: 'system', content: settings.system }] : []), ...history, { role: 'user', content: settings.prompt }];
+  const messages = [
+    ...(settings.system ? [{ role: 'system', content: settings.system }] : []),
+    ...history,
+    { role: 'user', content: settings.prompt },
+  ];
   return {
     model: side.source,
     ...(settings.mode === 'chat' ? { chat: { messages } } : { prompt: settings.prompt }),
@@ -64,14 +77,26 @@ export function requestOf(side: Side, settings: Settings, history: Turn[] = []):
 // The answer with what a message of the stream brings.
 export function grown(answer: Answer, message: GenerateStreamResponse): Answer {
   if (message.start) {
-    return { ...answer, state: 'running', answeredBy: message.start.adapter?.id ?? message.start.model, version: message.start.adapter?.version ?? '', seed: message.start.seed };
+    return {
+      ...answer,
+      state: 'running',
+      answeredBy: message.start.adapter?.id ?? message.start.model,
+      version: message.start.adapter?.version ?? '',
+      seed: message.start.seed,
+    };
   }
   if (message.delta) {
     return { ...answer, text: answer.text + message.delta.text, tokens: [...answer.tokens, ...message.delta.logprobs.map(tokenOf)] };
   }
   if (message.finish) {
     const { finish_reason, timing } = message.finish;
-    return { ...answer, state: 'done', finish: finish_reason, firstToken_ms: timing?.first_token_ms ?? NaN, total_ms: timing?.total_ms ?? NaN };
+    return {
+      ...answer,
+      state: 'done',
+      finish: finish_reason,
+      firstToken_ms: timing?.first_token_ms ?? NaN,
+      total_ms: timing?.total_ms ?? NaN,
+    };
   }
   return answer;
 }

@@ -43,8 +43,12 @@ export function Questions() {
     <Dialog title={question.title} onClose={() => question.answer(false)}>
       <div>{question.body}</div>
       <div class="row end">
-        <button class="button" type="button" onClick={() => question.answer(false)}>Keep</button>
-        <button class={`button ${question.danger ? 'danger solid' : 'primary'}`} type="button" onClick={() => question.answer(true)}>{question.confirm}</button>
+        <button class="button" type="button" onClick={() => question.answer(false)}>
+          Keep
+        </button>
+        <button class={`button ${question.danger ? 'danger solid' : 'primary'}`} type="button" onClick={() => question.answer(true)}>
+          {question.confirm}
+        </button>
       </div>
     </Dialog>
   );

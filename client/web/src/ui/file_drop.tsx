@@ -19,7 +19,15 @@ interface Going {
 
 // A place to drop a data file: it goes out at once, while this browser takes a first look at its lines. The server's
 // verdict, which comes with the last byte, replaces that look.
-export function FileDrop({ purpose, onDone, what = 'training data' }: { purpose: 'FILE_PURPOSE_FINE_TUNE' | 'FILE_PURPOSE_EVALS'; onDone: (file: DataFile) => void; what?: string }) {
+export function FileDrop({
+  purpose,
+  onDone,
+  what = 'training data',
+}: {
+  purpose: 'FILE_PURPOSE_FINE_TUNE' | 'FILE_PURPOSE_EVALS';
+  onDone: (file: DataFile) => void;
+  what?: string;
+}) {
   const [going, setGoing] = useState<Going | undefined>(undefined);
   const [done, setDone] = useState<DataFile | undefined>(undefined);
   const [error, setError] = useState<RpcError | undefined>(undefined);
@@ -35,10 +43,11 @@ export function FileDrop({ purpose, onDone, what = 'training data' }: { purpose:
     setDone(undefined);
     setError(undefined);
     show();
-    if (purpose === 'FILE_PURPOSE_FINE_TUNE') void look(file, control.signal, (check) => {
-      Object.assign(state, { rows: check.rows, findings: check.findings.slice(0, 20), counts: [...check.counts] });
-      show();
-    });
+    if (purpose === 'FILE_PURPOSE_FINE_TUNE')
+      void look(file, control.signal, (check) => {
+        Object.assign(state, { rows: check.rows, findings: check.findings.slice(0, 20), counts: [...check.counts] });
+        show();
+      });
     try {
       const header = { filename: file.name, purpose, size_bytes: String(file.size), request_id: requestId() };
       const made = await upload('FileService/UploadFile', header, file, (sent) => ((state.sent = sent), show()), control.signal);
@@ -53,22 +62,47 @@ export function FileDrop({ purpose, onDone, what = 'training data' }: { purpose:
 
   return (
     <div class="stack tight">
-      <div class={`drop${over ? ' over' : ''}`} onDragOver={(event) => (event.preventDefault(), setOver(true))} onDragLeave={() => setOver(false)}
-        onDrop={(event) => (event.preventDefault(), setOver(false), void take(event.dataTransfer?.files[0]))}>
+      <div
+        class={`drop${over ? ' over' : ''}`}
+        onDragOver={(event) => (event.preventDefault(), setOver(true))}
+        onDragLeave={() => setOver(false)}
+        onDrop={(event) => (event.preventDefault(), setOver(false), void take(event.dataTransfer?.files[0]))}
+      >
         <Icon name="upload" size={28} />
         <strong>{going ? `Sending ${going.name}` : `Drop ${what} here, or choose a file`}</strong>
-        <span class="muted small">{purpose === 'FILE_PURPOSE_FINE_TUNE'
-          ? 'JSON Lines: chats (messages), prompt and completion, text, or token ids. Every line is checked on its way in.' : 'Plain text or JSON Lines, as the task reads it.'}</span>
-        <input type="file" aria-label={`Choose ${what}`} disabled={going !== undefined} onChange={(event) => (void take(event.currentTarget.files?.[0]), (event.currentTarget.value = ''))} />
+        <span class="muted small">
+          {purpose === 'FILE_PURPOSE_FINE_TUNE'
+            ? 'JSON Lines: chats (messages), prompt and completion, text, or token ids. Every line is checked on its way in.'
+            : 'Plain text or JSON Lines, as the task reads it.'}
+        </span>
+        <input
+          type="file"
+          aria-label={`Choose ${what}`}
+          disabled={going !== undefined}
+          onChange={(event) => (void take(event.currentTarget.files?.[0]), (event.currentTarget.value = ''))}
+        />
       </div>
       {going && (
         <div class="card stack tight" aria-live="polite">
-          <div class="row apart"><strong class="wrap-any">{going.name}</strong>
-            <span class="row"><span class="num small">{bytes(going.sent)} of {bytes(going.size)} ({percent(going.size ? going.sent / going.size : 0)})</span>
-              <button class="button slim" type="button" onClick={() => stop.current?.abort()}>Stop</button></span></div>
+          <div class="row apart">
+            <strong class="wrap-any">{going.name}</strong>
+            <span class="row">
+              <span class="num small">
+                {bytes(going.sent)} of {bytes(going.size)} ({percent(going.size ? going.sent / going.size : 0)})
+              </span>
+              <button class="button slim" type="button" onClick={() => stop.current?.abort()}>
+                Stop
+              </button>
+            </span>
+          </div>
           <Bar percentage={going.size ? (100 * going.sent) / going.size : 0} label="Sent" />
-          {going.rows + going.findings.length > 0 && <p class="small muted">First look in this browser: {plural(going.rows, 'good row')} so far
-            {going.counts.length > 0 && <>, {going.counts.map(([code, n]) => `${code} ${count(n)}`).join(', ')}</>}. The server’s verdict follows.</p>}
+          {going.rows + going.findings.length > 0 && (
+            <p class="small muted">
+              First look in this browser: {plural(going.rows, 'good row')} so far
+              {going.counts.length > 0 && <>, {going.counts.map(([code, n]) => `${code} ${count(n)}`).join(', ')}</>}. The server’s verdict
+              follows.
+            </p>
+          )}
           <Findings findings={going.findings} />
         </div>
       )}
@@ -89,7 +123,7 @@ async function look(file: File, signal: AbortSignal, tell: (check: Precheck) => 
       if (signal.aborted) return;
       if (done) break;
       check.add(value);
-      if (Date.now() - told > 150) (told = Date.now()), tell(check);
+      if (Date.now() - told > 150) ((told = Date.now()), tell(check));
     }
     check.end();
     if (!signal.aborted) tell(check);
@@ -106,7 +140,12 @@ export function FileVerdict({ file }: { file: DataFile }) {
   if (file.state === 'FILE_STATE_READY') {
     return (
       <Note tone="good" live>
-        <p><strong>{file.filename} can be used{s && Number(s.rows_good) > 0 ? `: ${plural(Number(s.rows_good), 'row')}, about ${count(s.tokens_guess)} tokens` : ''}.</strong></p>
+        <p>
+          <strong>
+            {file.filename} can be used
+            {s && Number(s.rows_good) > 0 ? `: ${plural(Number(s.rows_good), 'row')}, about ${count(s.tokens_guess)} tokens` : ''}.
+          </strong>
+        </p>
         {found.length > 0 && <p class="small">Noticed: {found.map(([code, n]) => `${code} ${count(n)}`).join(', ')}.</p>}
         {file.findings.length > 0 && <Findings findings={file.findings} />}
       </Note>
@@ -114,8 +153,16 @@ export function FileVerdict({ file }: { file: DataFile }) {
   }
   return (
     <Note tone="bad" live>
-      <p><strong>{file.filename} can’t be used yet.</strong> Repair these lines and drop it again; all faults are listed at once.</p>
-      <p class="row">{found.map(([code, n]) => <Badge key={code}>{code} × {count(n)}</Badge>)}</p>
+      <p>
+        <strong>{file.filename} can’t be used yet.</strong> Repair these lines and drop it again; all faults are listed at once.
+      </p>
+      <p class="row">
+        {found.map(([code, n]) => (
+          <Badge key={code}>
+            {code} × {count(n)}
+          </Badge>
+        ))}
+      </p>
       <Findings findings={file.findings} />
     </Note>
   );

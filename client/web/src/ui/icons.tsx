@@ -43,10 +43,25 @@ const paths = {
 export type IconName = keyof typeof paths;
 
 // Decoration: what it means is said in words beside it, or by `label`.
-export function Icon({ name, size = 18, label, ...more }: { name: IconName; size?: number; label?: string } & JSX.SVGAttributes<SVGSVGElement>) {
+export function Icon({
+  name,
+  size = 18,
+  label,
+  ...more
+}: { name: IconName; size?: number; label?: string } & JSX.SVGAttributes<SVGSVGElement>) {
   return (
-    <svg viewBox="0 0 20 20" width={size} height={size} fill="none" stroke="currentColor" stroke-width="1.7" stroke-linecap="round" stroke-linejoin="round"
-      {...(label ? { role: 'img', 'aria-label': label } : { 'aria-hidden': true })} {...more}>
+    <svg
+      viewBox="0 0 20 20"
+      width={size}
+      height={size}
+      fill="none"
+      stroke="currentColor"
+      stroke-width="1.7"
+      stroke-linecap="round"
+      stroke-linejoin="round"
+      {...(label ? { role: 'img', 'aria-label': label } : { 'aria-hidden': true })}
+      {...more}
+    >
       <path d={paths[name]} />
     </svg>
   );

@@ -33,7 +33,9 @@ export function Messages() {
         <div class={`note ${message.tone}`} key={message.id}>
           <Icon name={message.tone === 'good' ? 'check' : 'warn'} />
           <div class="grow">{message.text}</div>
-          <button class="button slim quiet" type="button" onClick={() => putAway(message.id)}><Icon name="cross" size={15} label="Put away" /></button>
+          <button class="button slim quiet" type="button" onClick={() => putAway(message.id)}>
+            <Icon name="cross" size={15} label="Put away" />
+          </button>
         </div>
       ))}
     </div>

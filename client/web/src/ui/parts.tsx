@@ -1,5 +1,5 @@
 import type { ComponentChildren } from 'preact';
-import { useEffect, useId, useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import type { RpcError } from '@/api/error';
 import { ago, clock } from '@/model/format';
 import { lookOf, whoActs, type Tone } from '@/model/states';
@@ -7,12 +7,21 @@ import { Icon, type IconName } from './icons';
 import { say } from './messages';
 
 export function Badge({ tone = 'idle', icon, children }: { tone?: Tone; icon?: IconName; children: ComponentChildren }) {
-  return <span class={`badge ${tone}`}>{icon && <Icon name={icon} />}{children}</span>;
+  return (
+    <span class={`badge ${tone}`}>
+      {icon && <Icon name={icon} />}
+      {children}
+    </span>
+  );
 }
 
 export function StateBadge({ state }: { state: string }) {
   const look = lookOf(state);
-  return <Badge tone={look.tone} icon={look.mark}>{look.label}</Badge>;
+  return (
+    <Badge tone={look.tone} icon={look.mark}>
+      {look.label}
+    </Badge>
+  );
 }
 
 const noteIcons = { info: 'info', warn: 'warn', bad: 'warn', good: 'check' } as const;
@@ -31,13 +40,32 @@ export function ErrorNote({ error, retry }: { error: RpcError | undefined; retry
   if (!error) return null;
   return (
     <Note tone="bad" live>
-      <p><strong>{error.message}</strong></p>
+      <p>
+        <strong>{error.message}</strong>
+      </p>
       <p class="small muted">
         {error.status === 0 ? '' : whoActs(error.category)}
-        {error.code && <> <code>{error.code}</code></>}
-        {error.requestId && <> · request <code>{error.requestId}</code></>}
+        {error.code && (
+          <>
+            {' '}
+            <code>{error.code}</code>
+          </>
+        )}
+        {error.requestId && (
+          <>
+            {' '}
+            · request <code>{error.requestId}</code>
+          </>
+        )}
       </p>
-      {retry && <p><button class="button slim" type="button" onClick={retry}><Icon name="retry" size={15} />Try again</button></p>}
+      {retry && (
+        <p>
+          <button class="button slim" type="button" onClick={retry}>
+            <Icon name="retry" size={15} />
+            Try again
+          </button>
+        </p>
+      )}
     </Note>
   );
 }
@@ -48,7 +76,8 @@ export function Stale({ error, since }: { error?: RpcError | undefined; since: n
   if (!error || !since) return null;
   return (
     <span class="stale" role="status" title={error.message}>
-      <Icon name="warn" size={16} />Not renewed since {clock(since)} ({ago(since)}): {error.status === 0 ? 'the gateway is away' : error.message} Trying again.
+      <Icon name="warn" size={16} />
+      Not renewed since {clock(since)} ({ago(since)}): {error.status === 0 ? 'the gateway is away' : error.message} Trying again.
     </span>
   );
 }
@@ -66,14 +95,24 @@ export function useTick(every_ms: number) {
 export function Ago({ time }: { time: string | undefined }) {
   useTick(30_000);
   if (!time) return <>–</>;
-  return <time dateTime={time} title={new Date(time).toLocaleString('en-GB')}>{ago(time)}</time>;
+  return (
+    <time dateTime={time} title={new Date(time).toLocaleString('en-GB')}>
+      {ago(time)}
+    </time>
+  );
 }
 
 export function Bar({ percentage, label, slim, tone }: { percentage: number; label: string; slim?: boolean; tone?: 'good' }) {
   const value = Number.isFinite(percentage) ? Math.max(0, Math.min(100, percentage)) : 0;
   return (
-    <div class={`bar${slim ? ' slim' : ''}${tone ? ` ${tone}` : ''}`} role="progressbar" aria-label={label} aria-valuemin={0} aria-valuemax={100}
-      aria-valuenow={Math.round(value)}>
+    <div
+      class={`bar${slim ? ' slim' : ''}${tone ? ` ${tone}` : ''}`}
+      role="progressbar"
+      aria-label={label}
+      aria-valuemin={0}
+      aria-valuemax={100}
+      aria-valuenow={Math.round(value)}
+    >
       <i style={{ width: `${value}%` }} />
     </div>
   );
@@ -82,13 +121,35 @@ export function Bar({ percentage, label, slim, tone }: { percentage: number; lab
 export function Figures({ items }: { items: [string, ComponentChildren, ComponentChildren?][] }) {
   return (
     <dl class="figures">
-      {items.map(([label, value, more]) => <div key={label}><dt>{label}</dt><dd>{value}{more && <> <small>{more}</small></>}</dd></div>)}
+      {items.map(([label, value, more]) => (
+        <div key={label}>
+          <dt>{label}</dt>
+          <dd>
+            {value}
+            {more && (
+              <>
+                {' '}
+                <small>{more}</small>
+              </>
+            )}
+          </dd>
+        </div>
+      ))}
     </dl>
   );
 }
 
 export function Facts({ items }: { items: [string, ComponentChildren][] }) {
-  return <dl class="facts">{items.map(([label, value]) => <><dt>{label}</dt><dd>{value}</dd></>)}</dl>;
+  return (
+    <dl class="facts">
+      {items.map(([label, value]) => (
+        <>
+          <dt>{label}</dt>
+          <dd>{value}</dd>
+        </>
+      ))}
+    </dl>
+  );
 }
 
 export function Copy({ text, label = 'Copy' }: { text: string; label?: string }) {
@@ -100,145 +161,105 @@ export function Copy({ text, label = 'Copy' }: { text: string; label?: string })
       say('The browser does not let this page copy: select the text and copy it by hand.', 'warn');
     }
   };
-  return <button class="button slim quiet" type="button" onClick={copy} title={label}><Icon name="copy" size={16} /><span class="hidden">{label}</span></button>;
+  return (
+    <button class="button slim quiet" type="button" onClick={copy} title={label}>
+      <Icon name="copy" size={16} />
+      <span class="hidden">{label}</span>
+    </button>
+  );
 }
 
 export function Command({ text }: { text: string }) {
-  return <div class="command"><code>{text}</code><Copy text={text} label="Copy the command" /></div>;
+  return (
+    <div class="command">
+      <code>{text}</code>
+      <Copy text={text} label="Copy the command" />
+    </div>
+  );
 }
 
 export function Id({ id }: { id: string }) {
-  return <span class="wrap-any"><code>{id}</code><Copy text={id} label={`Copy ${id}`} /></span>;
+  return (
+    <span class="wrap-any">
+      <code>{id}</code>
+      <Copy text={id} label={`Copy ${id}`} />
+    </span>
+  );
 }
 
 export function Empty({ icon, title, children }: { icon: IconName; title: string; children: ComponentChildren }) {
-  return <div class="empty"><Icon name={icon} size={38} /><h2>{title}</h2>{children}</div>;
+  return (
+    <div class="empty">
+      <Icon name={icon} size={38} />
+      <h2>{title}</h2>
+      {children}
+    </div>
+  );
 }
 
 export function Loading({ what }: { what: string }) {
-  return <p class="muted row" role="status"><Icon name="spin" class="spin" /> Loading {what} …</p>;
+  return (
+    <p class="muted row" role="status">
+      <Icon name="spin" class="spin" /> Loading {what} …
+    </p>
+  );
 }
 
-export function Head({ title, children, actions }: { title: ComponentChildren; children?: ComponentChildren; actions?: ComponentChildren }) {
+export function Head({
+  title,
+  children,
+  actions,
+}: {
+  title: ComponentChildren;
+  children?: ComponentChildren;
+  actions?: ComponentChildren;
+}) {
   return (
     <div class="page-head">
-      <div class="words"><h1>{title}</h1>{children}</div>
+      <div class="words">
+        <h1>{title}</h1>
+        {children}
+      </div>
       {actions && <div class="row">{actions}</div>}
     </div>
   );
 }
 
-export function Field({ label, hint, fault, children }: {
-  label: string; hint?: ComponentChildren; fault?: string | undefined; children: (props: { id: string; 'aria-describedby'?: string; 'aria-invalid'?: boolean }) => ComponentChildren;
-}) {
-  const id = useId();
-  const described = fault || hint ? `${id}-more` : undefined;
-  return (
-    <div class="field">
-      <label for={id}>{label}</label>
-      {children({ id, ...(described ? { 'aria-describedby': described } : {}), ...(fault ? { 'aria-invalid': true } : {}) })}
-      {fault ? <span class="fault" id={described}>{fault}</span> : hint ? <span class="hint" id={described}>{hint}</span> : null}
-    </div>
-  );
-}
-
-export function TextInput({ label, hint, fault, value, onValue, ...more }: {
-  label: string; hint?: ComponentChildren; fault?: string | undefined; value: string; onValue: (value: string) => void; placeholder?: string; type?: string;
-  inputMode?: 'numeric' | 'decimal' | 'text'; autocomplete?: string;
-}) {
-  return (
-    <Field label={label} hint={hint} fault={fault}>
-      {(props) => <input class="input" value={value} onInput={(event) => onValue(event.currentTarget.value)} autocomplete="off" {...more} {...props} />}
-    </Field>
-  );
-}
-
-export function Select({ label, hint, value, onValue, options }: {
-  label: string; hint?: ComponentChildren; value: string; onValue: (value: string) => void; options: [value: string, text: string][];
-}) {
-  return (
-    <Field label={label} hint={hint}>
-      {(props) => (
-        <select class="input" value={value} onChange={(event) => onValue(event.currentTarget.value)} {...props}>
-          {options.map(([key, text]) => <option key={key} value={key}>{text}</option>)}
-        </select>
-      )}
-    </Field>
-  );
-}
-
-export function Check({ label, hint, checked, onChecked }: { label: ComponentChildren; hint?: ComponentChildren; checked: boolean; onChecked: (checked: boolean) => void }) {
-  return (
-    <label class="check">
-      <input type="checkbox" checked={checked} onChange={(event) => onChecked(event.currentTarget.checked)} />
-      <span>{label}{hint && <span class="muted small"><br />{hint}</span>}</span>
-    </label>
-  );
-}
-
-export interface Choice {
-  value: string;
-  title: ComponentChildren;
-  more?: ComponentChildren;
-  disabled?: boolean;
-}
-
-export function Choices({ legend, value, onValue, choices }: { legend: string; value: string; onValue: (value: string) => void; choices: Choice[] }) {
-  const name = useId();
-  return (
-    <fieldset class="choices">
-      <legend class="hidden">{legend}</legend>
-      {choices.map((choice) => (
-        <label class="choice" key={choice.value}>
-          <input type="radio" name={name} value={choice.value} checked={value === choice.value} disabled={choice.disabled ?? false} onChange={() => onValue(choice.value)} />
-          <span class="title"><span class="dot" />{choice.title}</span>
-          {choice.more}
-        </label>
-      ))}
-    </fieldset>
-  );
-}
-
-export interface Tab {
-  key: string;
-  label: ComponentChildren;
-  content: () => ComponentChildren;
-}
-
-// Arrow keys move between tabs, as WAI-ARIA's pattern has it.
-export function Tabs({ label, tabs, current, onCurrent }: { label: string; tabs: Tab[]; current: string; onCurrent: (key: string) => void }) {
-  const id = useId();
-  const index = Math.max(0, tabs.findIndex((tab) => tab.key === current));
-  const move = (event: KeyboardEvent) => {
-    const step = event.key === 'ArrowRight' ? 1 : event.key === 'ArrowLeft' ? -1 : 0;
-    if (!step) return;
-    event.preventDefault();
-    const next = tabs[(index + step + tabs.length) % tabs.length]!;
-    onCurrent(next.key);
-    document.getElementById(`${id}-${next.key}`)?.focus();
-  };
-  return (
-    <div>
-      <div class="tabs" role="tablist" aria-label={label} onKeyDown={move}>
-        {tabs.map((tab, i) => (
-          <button key={tab.key} type="button" role="tab" id={`${id}-${tab.key}`} aria-selected={i === index} aria-controls={`${id}-panel`} tabIndex={i === index ? 0 : -1}
-            onClick={() => onCurrent(tab.key)}>{tab.label}</button>
-        ))}
-      </div>
-      <div role="tabpanel" id={`${id}-panel`} aria-labelledby={`${id}-${tabs[index]!.key}`}>{tabs[index]!.content()}</div>
-    </div>
-  );
-}
-
 // Bytes go nowhere while `busy`: a second press does nothing.
-export function Act({ icon, busy, children, kind = '', onClick, disabled, title, type = 'button' }: {
-  icon?: IconName; busy?: boolean; children: ComponentChildren; kind?: string; onClick?: () => void; disabled?: boolean; title?: string; type?: 'button' | 'submit';
+export function Act({
+  icon,
+  busy,
+  children,
+  kind = '',
+  onClick,
+  disabled,
+  title,
+  type = 'button',
+}: {
+  icon?: IconName;
+  busy?: boolean;
+  children: ComponentChildren;
+  kind?: string;
+  onClick?: () => void;
+  disabled?: boolean;
+  title?: string;
+  type?: 'button' | 'submit';
 }) {
   const off = busy || disabled;
   return (
-    <button class={`button ${kind}`} type={type} aria-disabled={off ? 'true' : undefined} aria-busy={busy ? 'true' : undefined} title={title}
-      onClick={(event) => { if (off) event.preventDefault(); else onClick?.(); }}>
-      {busy ? <Icon name="spin" class="spin" size={17} /> : icon && <Icon name={icon} size={17} />}{children}
+    <button
+      class={`button ${kind}`}
+      type={type}
+      aria-disabled={off ? 'true' : undefined}
+      aria-busy={busy ? 'true' : undefined}
+      title={title}
+      onClick={(event) => {
+        if (off) event.preventDefault();
+        else onClick?.();
+      }}
+    >
+      {busy ? <Icon name="spin" class="spin" size={17} /> : icon && <Icon name={icon} size={17} />}
+      {children}
     </button>
   );
 }

@@ -2,8 +2,24 @@ import type { FineTuningEvent } from '@/api/types';
 import { align, decimate, smooth } from '@/model/decimate';
 import { Column, JobSeries, lowerBound } from '@/model/series';
 
-const metrics = (step: number, more = {}) => ({ metrics: { step, train_loss: 3 - step / 100, grad_norm: 1, learning_rate: 1e-4, tokens_per_second: 9, lambda_mean: 0.1, lambda: [], branch_ratio: [], ...more } }) as unknown as FineTuningEvent;
-const evaluated = (step: number, valid_loss: number) => ({ eval_complete: { step, valid_loss, branch_ratio: 0.01 } }) as unknown as FineTuningEvent;
+const metrics = (step: number, more = {}) =>
+  ({
+    metrics: {
+      step,
+      train_loss: 3 - step / 100,
+      grad_norm: 1,
+      learning_rate: 1e-4,
+      tokens_per_second: 9,
+      lambda_mean: 0.1,
+      lambda: [],
+      branch_ratio: [],
+      ...more,
+    },
+  }) as unknown as FineTuningEvent;
+const evaluated = (step: number, valid_loss: number) =>
+  ({
+    eval_complete: { step, valid_loss, branch_ratio: 0.01 },
+  }) as unknown as FineTuningEvent;
 
 describe('JobSeries', () => {
   it('grows with every event', () => {
@@ -18,7 +34,13 @@ describe('JobSeries', () => {
     for (let step = 1; step <= 10; step++) series.add(metrics(step));
     series.add(evaluated(5, 2.5));
     series.add(evaluated(10, 2.4));
-    series.add({ job_restarted: { reason: 'worker lost', attempt: 2, checkpoint: 'step-6' } } as unknown as FineTuningEvent);
+    series.add({
+      job_restarted: {
+        reason: 'worker lost',
+        attempt: 2,
+        checkpoint: 'step-6',
+      },
+    } as unknown as FineTuningEvent);
     series.add(metrics(7, { train_loss: 99 }));
     expect([...series.step.view()]).toEqual([1, 2, 3, 4, 5, 6, 7]);
     expect(series.train_loss.last()).toBe(99);
@@ -49,8 +71,12 @@ describe('JobSeries', () => {
   });
   it('marks checkpoints, the best of them otherwise', () => {
     const series = new JobSeries();
-    series.add({ checkpoint_save: { checkpoint: 'step-4', step: 4, is_best: false } } as unknown as FineTuningEvent);
-    series.add({ checkpoint_save: { checkpoint: 'step-8', step: 8, is_best: true } } as unknown as FineTuningEvent);
+    series.add({
+      checkpoint_save: { checkpoint: 'step-4', step: 4, is_best: false },
+    } as unknown as FineTuningEvent);
+    series.add({
+      checkpoint_save: { checkpoint: 'step-8', step: 8, is_best: true },
+    } as unknown as FineTuningEvent);
     expect(series.marks.map((mark) => mark.kind)).toEqual(['checkpoint', 'best']);
   });
 });
@@ -99,9 +125,15 @@ describe('decimate', () => {
 });
 
 it('puts lines on one axis', () => {
-  const { x, ys } = align([{ x: [1, 3], y: [10, 30] }, { x: [2, 3], y: [5, 6] }]);
+  const { x, ys } = align([
+    { x: [1, 3], y: [10, 30] },
+    { x: [2, 3], y: [5, 6] },
+  ]);
   expect(x).toEqual([1, 2, 3]);
-  expect(ys).toEqual([[10, null, 30], [null, 5, 6]]);
+  expect(ys).toEqual([
+    [10, null, 30],
+    [null, 5, 6],
+  ]);
 });
 
 it('smooths without being stopped by what is not a number', () => {

@@ -18,7 +18,8 @@ describe('SseParser', () => {
   });
   it('gives the same events however the bytes are cut, with every kind of line end', () => {
     for (const end of ['\n', '\r\n', '\r']) {
-      const text = ['id: 1', 'data: {"text":"ü 🙂"}', '', ': ping', '', 'event: end', 'data: {}', '', ''].join(end) + (end === '\r' ? '\n' : '');
+      const text =
+        ['id: 1', 'data: {"text":"ü 🙂"}', '', ': ping', '', 'event: end', 'data: {}', '', ''].join(end) + (end === '\r' ? '\n' : '');
       const expected = whole(text);
       expect(expected).toHaveLength(2);
       for (let cut = 1; cut < text.length; cut++) {

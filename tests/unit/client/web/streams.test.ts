@@ -12,32 +12,52 @@ function gateway(replies: (() => Response)[]): Seen[] {
   const seen: Seen[] = [];
   globalThis.fetch = (async (url: string, options: RequestInit) => {
     const reply = replies[Math.min(seen.length, replies.length - 1)]!;
-    seen.push({ url, body: JSON.parse(options.body as string) as Record<string, unknown> });
+    seen.push({
+      url,
+      body: JSON.parse(options.body as string) as Record<string, unknown>,
+    });
     return reply();
   }) as typeof fetch;
   return seen;
 }
 
-const sse = (text: string, broken = false) => () => new Response(new ReadableStream({
-  start(controller) {
-    controller.enqueue(new TextEncoder().encode(text));
-    if (broken) controller.error(new Error('connection reset'));
-    else controller.close();
-  },
-}));
+const sse =
+  (text: string, broken = false) =>
+  () =>
+    new Response(
+      new ReadableStream({
+        start(controller) {
+          controller.enqueue(new TextEncoder().encode(text));
+          if (broken) controller.error(new Error('connection reset'));
+          else controller.close();
+        },
+      }),
+    );
 const event = (sequence: number) => `data: {"event":{"sequence":"${sequence}","type":"metrics"}}\n\n`;
 const snapshot = (state: string) => `data: {"snapshot":{"state":"${state}"}}\n\n`;
 const refusal = (status: number, code: string, category: string, retryable: boolean) => () =>
-  new Response(JSON.stringify({ error: { message: 'no', code, category, retryable, request_id: 'r1' } }), { status });
+  new Response(
+    JSON.stringify({
+      error: { message: 'no', code, category, retryable, request_id: 'r1' },
+    }),
+    { status },
+  );
 const end = 'event: end\ndata: {}\n\n';
 
 async function watch(replies: (() => Response)[]) {
   const seen = gateway(replies);
   const sequences: string[] = [];
   const told: Watch[] = [];
-  await follow('FineTuningService/WatchFineTuningJob', 'ftjob-1', (messages: WatchFineTuningJobResponse[]) => {
-    for (const message of messages) if (message.event) sequences.push(message.event.sequence);
-  }, (one) => told.push(one), new AbortController().signal, [0]);
+  await follow(
+    'FineTuningService/WatchFineTuningJob',
+    'ftjob-1',
+    (messages: WatchFineTuningJobResponse[]) => {
+      for (const message of messages) if (message.event) sequences.push(message.event.sequence);
+    },
+    (one) => told.push(one),
+    new AbortController().signal,
+    [0],
+  );
   return { seen, sequences, told };
 }
 
@@ -55,7 +75,10 @@ describe('follow', () => {
     expect(told.some((one) => one.error?.code === 'watch_lagged')).toBe(true);
   });
   it('takes an error without a name for an error, and compares sequences as numbers', async () => {
-    const { seen, sequences } = await watch([sse(event(9) + event(10) + 'data: {"error":{"message":"x","retryable":true}}\n\n'), sse(event(11) + end)]);
+    const { seen, sequences } = await watch([
+      sse(event(9) + event(10) + 'data: {"error":{"message":"x","retryable":true}}\n\n'),
+      sse(event(11) + end),
+    ]);
     expect(sequences).toEqual(['9', '10', '11']);
     expect(seen[1]!.body.after_sequence).toBe('10');
   });
@@ -74,9 +97,13 @@ describe('follow', () => {
 
 describe('stream', () => {
   it('delivers what came before an error, then fails with it', async () => {
-    gateway([sse('data: {"delta":{"text":"a"}}\n\ndata: {"error":{"message":"engine lost","code":"engine_lost","category":"SYSTEM"}}\n\n')]);
+    gateway([
+      sse('data: {"delta":{"text":"a"}}\n\ndata: {"error":{"message":"engine lost","code":"engine_lost","category":"SYSTEM"}}\n\n'),
+    ]);
     const got: unknown[] = [];
-    await expect(stream('InferenceService/GenerateStream', { model: 'm' }, (messages) => void got.push(...messages))).rejects.toMatchObject({ code: 'engine_lost' });
+    await expect(stream('InferenceService/GenerateStream', { model: 'm' }, (messages) => void got.push(...messages))).rejects.toMatchObject(
+      { code: 'engine_lost' },
+    );
     expect(got).toEqual([{ delta: { text: 'a' } }]);
   });
   it('fails where the connection breaks', async () => {
@@ -93,8 +120,15 @@ describe('call', () => {
   });
   it('makes an error of any answer, also of one that is not JSON', async () => {
     gateway([() => new Response('<html>bad gateway</html>', { status: 502 })]);
-    await expect(call('ModelService/ListModels', {})).rejects.toMatchObject({ status: 502, category: 'SYSTEM', retryable: true });
+    await expect(call('ModelService/ListModels', {})).rejects.toMatchObject({
+      status: 502,
+      category: 'SYSTEM',
+      retryable: true,
+    });
     gateway([refusal(429, 'queue_full', 'CAPACITY', true)]);
-    await expect(call('ModelService/ListModels', {})).rejects.toMatchObject({ code: 'queue_full', category: 'CAPACITY' });
+    await expect(call('ModelService/ListModels', {})).rejects.toMatchObject({
+      code: 'queue_full',
+      category: 'CAPACITY',
+    });
   });
 });
