@@ -23,6 +23,8 @@ export function JobList({
   const body = useRef<HTMLDivElement>(null);
   const [view, setView] = useState({ scrolled: 0, height: 800, row: 62 });
   const [active, setActive] = useState(-1);
+  const at = useRef(-1); // the same, for keys that come faster than pages are drawn
+  at.current = active;
   const focusWanted = useRef(false);
   useEffect(() => {
     let frame = 0;
@@ -46,24 +48,28 @@ export function JobList({
   useEffect(() => {
     const press = (event: KeyboardEvent) => {
       if (!isCommand(event)) return;
-      const job = jobs[active];
+      const job = jobs[at.current];
       if (event.key === 'j' || event.key === 'k') {
-        const next = Math.max(0, Math.min(jobs.length - 1, active + (event.key === 'j' ? 1 : -1)));
+        const next = Math.max(0, Math.min(jobs.length - 1, at.current + (event.key === 'j' ? 1 : -1)));
         event.preventDefault();
-        focusWanted.current = true;
+        at.current = next;
         setActive(next);
         const top = -body.current!.getBoundingClientRect().top;
         window.scrollBy(0, scrollFor(next, top, innerHeight, view.row, 80) - top);
-        document.getElementById(`job-${jobs[next]!.id}`)?.focus({ preventScroll: true });
+        // A row that is not drawn yet gets the focus once it is.
+        const link = document.getElementById(`job-${jobs[next]!.id}`);
+        link?.focus({ preventScroll: true });
+        focusWanted.current = !link;
       } else if (event.key === 'x' && job) onToggle(job.id);
       else if (event.key === 'c' && job && canCancel(job.state)) (event.preventDefault(), onCancel(job));
     };
     window.addEventListener('keydown', press);
     return () => window.removeEventListener('keydown', press);
-  }, [jobs, active, view.row]);
+  }, [jobs, view.row]);
   useEffect(() => {
-    if (!focusWanted.current || !jobs[active]) return;
-    const link = document.getElementById(`job-${jobs[active]!.id}`);
+    const wanted = jobs[at.current];
+    if (!focusWanted.current || !wanted) return;
+    const link = document.getElementById(`job-${wanted.id}`);
     if (link) (link.focus({ preventScroll: true }), (focusWanted.current = false));
   });
 
