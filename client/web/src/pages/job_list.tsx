@@ -22,7 +22,8 @@ export function JobList({
 }) {
   const body = useRef<HTMLDivElement>(null);
   const [view, setView] = useState({ scrolled: 0, height: 800, row: 62 });
-  const [active, setActive] = useState(-1);
+  // The row that has the focus. Not state: keys can come faster than the page is drawn.
+  const active = useRef(-1);
   const focusWanted = useRef(false);
   useEffect(() => {
     let frame = 0;
@@ -43,29 +44,32 @@ export function JobList({
   }, []);
   const { first, last, before, total } = windowOf(view.scrolled, view.height, view.row, jobs.length);
 
+  const focus = () => {
+    const job = jobs[active.current];
+    const link = focusWanted.current && job ? document.getElementById(`job-${job.id}`) : null;
+    if (!link) return;
+    focusWanted.current = false;
+    link.focus({ preventScroll: true });
+  };
   useEffect(() => {
     const press = (event: KeyboardEvent) => {
       if (!isCommand(event)) return;
-      const job = jobs[active];
+      const job = jobs[active.current];
       if (event.key === 'j' || event.key === 'k') {
-        const next = Math.max(0, Math.min(jobs.length - 1, active + (event.key === 'j' ? 1 : -1)));
+        const next = Math.max(0, Math.min(jobs.length - 1, active.current + (event.key === 'j' ? 1 : -1)));
         event.preventDefault();
-        focusWanted.current = true;
-        setActive(next);
+        active.current = next;
         const top = -body.current!.getBoundingClientRect().top;
         window.scrollBy(0, scrollFor(next, top, innerHeight, view.row, 80) - top);
-        document.getElementById(`job-${jobs[next]!.id}`)?.focus({ preventScroll: true });
+        focusWanted.current = true;
+        focus();
       } else if (event.key === 'x' && job) onToggle(job.id);
       else if (event.key === 'c' && job && canCancel(job.state)) (event.preventDefault(), onCancel(job));
     };
     window.addEventListener('keydown', press);
     return () => window.removeEventListener('keydown', press);
-  }, [jobs, active, view.row]);
-  useEffect(() => {
-    if (!focusWanted.current || !jobs[active]) return;
-    const link = document.getElementById(`job-${jobs[active]!.id}`);
-    if (link) (link.focus({ preventScroll: true }), (focusWanted.current = false));
-  });
+  }, [jobs, view.row]);
+  useEffect(focus); // a row that was out of view is there once it is drawn
 
   return (
     <div class="jobs" role="table" aria-label="Jobs" aria-rowcount={jobs.length + 1}>
@@ -90,7 +94,7 @@ export function JobList({
             top={before + i * view.row}
             picked={picked.has(job.id)}
             onToggle={() => onToggle(job.id)}
-            onFocus={() => setActive(first + i)}
+            onFocus={() => (active.current = first + i)}
           />
         ))}
       </div>
