@@ -12,7 +12,7 @@ export async function launch() {
   if (!program) throw new Error('no Chromium: apt-get install chromium, or name one in DEX_CHROMIUM');
   return chromium.launch({
     executablePath: program,
-    args: ['--no-sandbox', '--disable-dev-shm-usage', '--force-color-profile=srgb'],
+    args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu-watchdog', '--force-color-profile=srgb'],
   });
 }
 

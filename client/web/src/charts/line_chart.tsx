@@ -47,7 +47,7 @@ export function LineChart({ title, summary, lines, version, format, zoom, sync, 
   const plot = useRef<uPlot>();
   const [width, setWidth] = useState(0);
   const [asTable, setAsTable] = useState(false);
-  const [cursor, setCursor] = useState<number | undefined>(undefined);
+  const cursor = useMemo(() => new Store<number | undefined>(undefined), []);
   const range = useStore(zoom);
   const shown = useStore(theme);
   const current = useRef({ lines, marks });
@@ -100,7 +100,7 @@ export function LineChart({ title, summary, lines, version, format, zoom, sync, 
         setCursor: [
           (u) => {
             const index = u.cursor.idx;
-            setCursor(index === null || index === undefined || (u.cursor.left ?? -1) < 0 ? undefined : u.data[0][index]);
+            cursor.set(index === null || index === undefined || (u.cursor.left ?? -1) < 0 ? undefined : u.data[0][index]);
           },
         ],
         draw: [(u) => drawMarks(u, current.current.marks)],
@@ -156,23 +156,36 @@ export function LineChart({ title, summary, lines, version, format, zoom, sync, 
         <LineTable lines={lines} version={version} format={format} xLabel={xLabel} title={title} />
       ) : (
         <>
-          <div class="legend" aria-hidden="true">
-            {lines.map((line) => (
-              <span class="item" key={line.label}>
-                <Swatch line={line} />
-                {line.label} <b>{valueAt(line, cursor, format)}</b>
-              </span>
-            ))}
-            {cursor !== undefined && (
-              <span class="item muted">
-                at {xLabel} {count(cursor)}
-              </span>
-            )}
-          </div>
+          <Legend lines={lines} cursor={cursor} format={format} xLabel={xLabel} />
           <div class="plot" ref={holder} role="img" aria-label={`${title}. ${summary}`} />
         </>
       )}
     </section>
+  );
+}
+
+// By itself, since it follows the cursor: the chart around it is not drawn anew for that.
+function Legend({
+  lines,
+  cursor,
+  format,
+  xLabel,
+}: Pick<Props, 'lines' | 'format'> & { cursor: Store<number | undefined>; xLabel: string }) {
+  const x = useStore(cursor);
+  return (
+    <div class="legend" aria-hidden="true">
+      {lines.map((line) => (
+        <span class="item" key={line.label}>
+          <Swatch line={line} />
+          {line.label} <b>{valueAt(line, x, format)}</b>
+        </span>
+      ))}
+      {x !== undefined && (
+        <span class="item muted">
+          at {xLabel} {count(x)}
+        </span>
+      )}
+    </div>
   );
 }
 

@@ -22,9 +22,8 @@ export function JobList({
 }) {
   const body = useRef<HTMLDivElement>(null);
   const [view, setView] = useState({ scrolled: 0, height: 800, row: 62 });
-  const [active, setActive] = useState(-1);
-  const at = useRef(-1); // the same, for keys that come faster than pages are drawn
-  at.current = active;
+  // The row that has the focus. Not state: keys can come faster than the page is drawn.
+  const active = useRef(-1);
   const focusWanted = useRef(false);
   useEffect(() => {
     let frame = 0;
@@ -45,33 +44,32 @@ export function JobList({
   }, []);
   const { first, last, before, total } = windowOf(view.scrolled, view.height, view.row, jobs.length);
 
+  const focus = () => {
+    const job = jobs[active.current];
+    const link = focusWanted.current && job ? document.getElementById(`job-${job.id}`) : null;
+    if (!link) return;
+    focusWanted.current = false;
+    link.focus({ preventScroll: true });
+  };
   useEffect(() => {
     const press = (event: KeyboardEvent) => {
       if (!isCommand(event)) return;
-      const job = jobs[at.current];
+      const job = jobs[active.current];
       if (event.key === 'j' || event.key === 'k') {
-        const next = Math.max(0, Math.min(jobs.length - 1, at.current + (event.key === 'j' ? 1 : -1)));
+        const next = Math.max(0, Math.min(jobs.length - 1, active.current + (event.key === 'j' ? 1 : -1)));
         event.preventDefault();
-        at.current = next;
-        setActive(next);
+        active.current = next;
         const top = -body.current!.getBoundingClientRect().top;
         window.scrollBy(0, scrollFor(next, top, innerHeight, view.row, 80) - top);
-        // A row that is not drawn yet gets the focus once it is.
-        const link = document.getElementById(`job-${jobs[next]!.id}`);
-        link?.focus({ preventScroll: true });
-        focusWanted.current = !link;
+        focusWanted.current = true;
+        focus();
       } else if (event.key === 'x' && job) onToggle(job.id);
       else if (event.key === 'c' && job && canCancel(job.state)) (event.preventDefault(), onCancel(job));
     };
     window.addEventListener('keydown', press);
     return () => window.removeEventListener('keydown', press);
   }, [jobs, view.row]);
-  useEffect(() => {
-    const wanted = jobs[at.current];
-    if (!focusWanted.current || !wanted) return;
-    const link = document.getElementById(`job-${wanted.id}`);
-    if (link) (link.focus({ preventScroll: true }), (focusWanted.current = false));
-  });
+  useEffect(focus); // a row that was out of view is there once it is drawn
 
   return (
     <div class="jobs" role="table" aria-label="Jobs" aria-rowcount={jobs.length + 1}>
@@ -96,7 +94,7 @@ export function JobList({
             top={before + i * view.row}
             picked={picked.has(job.id)}
             onToggle={() => onToggle(job.id)}
-            onFocus={() => setActive(first + i)}
+            onFocus={() => (active.current = first + i)}
           />
         ))}
       </div>
