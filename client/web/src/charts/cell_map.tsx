@@ -1,8 +1,8 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { useStore } from '@/api/store';
-import { Icon } from '@/ui/icons';
 import { colour, theme } from '@/ui/theme';
 import { extent, mix, type Rgb, rgbOf } from './colours';
+import { TableButton } from './table_button';
 
 export interface CellMapProps {
   title: string;
@@ -67,16 +67,7 @@ export function CellMap(props: CellMapProps) {
     <section class={props.bare ? 'chart' : 'chart card'} aria-label={title}>
       <div class="row apart">
         <h3>{title}</h3>
-        <button
-          type="button"
-          class="button slim quiet"
-          aria-pressed={asTable}
-          onClick={() => setAsTable(!asTable)}
-          title={`${title} as a table`}
-        >
-          <Icon name={asTable ? 'evaluate' : 'table'} size={16} />
-          <span>{asTable ? 'Map' : 'Table'}</span>
-        </button>
+        <TableButton title={title} drawing="Map" asTable={asTable} onToggle={() => setAsTable(!asTable)} />
       </div>
       <p class="summary">{summary}</p>
       {asTable ? (

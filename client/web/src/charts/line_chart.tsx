@@ -3,8 +3,8 @@ import uPlot from 'uplot';
 import { Store, useStore } from '@/api/store';
 import { align, decimate } from '@/model/decimate';
 import { count } from '@/model/format';
-import { Icon } from '@/ui/icons';
 import { colour, theme } from '@/ui/theme';
+import { TableButton } from './table_button';
 
 export interface ChartLine {
   label: string;
@@ -139,16 +139,7 @@ export function LineChart({ title, summary, lines, version, format, zoom, sync, 
               Show all
             </button>
           )}
-          <button
-            type="button"
-            class="button slim quiet"
-            aria-pressed={asTable}
-            onClick={() => setAsTable(!asTable)}
-            title={`${title} as a table`}
-          >
-            <Icon name={asTable ? 'evaluate' : 'table'} size={16} />
-            <span>{asTable ? 'Curve' : 'Table'}</span>
-          </button>
+          <TableButton title={title} drawing="Curve" asTable={asTable} onToggle={() => setAsTable(!asTable)} />
         </div>
       </div>
       <p class="summary">{summary}</p>

@@ -1,11 +1,11 @@
 import { usePoll } from '@/api/poll';
 import { call } from '@/api/rpc';
 import { dimsText } from '@/model/evaluation_rows';
-import { count, figure, signed } from '@/model/format';
+import { count, figure } from '@/model/format';
 import { ErrorNote, Head, Loading, Note } from '@/ui/parts';
 import { to } from '@/ui/route';
 import { taskName } from './evaluations';
-import { VerdictBadge } from './evaluation_results';
+import { Delta, VerdictBadge } from './evaluation_results';
 
 // Two evaluations on the same items: what lies between them, with paired intervals.
 export function Comparison({ a, b }: { a: string; b: string }) {
@@ -63,13 +63,7 @@ export function Comparison({ a, b }: { a: string; b: string }) {
                     <td class="number">{figure(row.value_a)}</td>
                     <td class="number">{figure(row.value_b)}</td>
                     <td class="number">
-                      {signed(row.delta)}
-                      {row.delta_low !== undefined && (
-                        <span class="muted">
-                          {' '}
-                          ({signed(row.delta_low)} to {signed(row.delta_high)})
-                        </span>
-                      )}
+                      <Delta row={row} />
                     </td>
                     <td>
                       <VerdictBadge verdict={row.verdict} />

@@ -8,6 +8,24 @@ import { Select } from '@/ui/form';
 import { Badge, Note } from '@/ui/parts';
 import { taskName } from './evaluations';
 
+type Difference = { delta?: number | undefined; delta_low?: number | undefined; delta_high?: number | undefined };
+
+// A difference with its interval; nothing where there is none.
+export function Delta({ row: { delta, delta_low, delta_high } }: { row: Difference }) {
+  if (delta === undefined) return null;
+  return (
+    <>
+      {signed(delta)}
+      {delta_low !== undefined && (
+        <span class="muted">
+          {' '}
+          ({signed(delta_low)} to {signed(delta_high)})
+        </span>
+      )}
+    </>
+  );
+}
+
 export function VerdictBadge({ verdict }: { verdict: string }) {
   if (verdict === 'VERDICT_BETTER')
     return (
@@ -125,19 +143,7 @@ function TaskResult({ result, base }: { result: EvaluationResult; base: string }
                   </td>
                   <td class="number">{row !== one.rows[0] && <Value row={one.rows[0]!} />}</td>
                   <td class="number">
-                    {row.delta !== undefined ? (
-                      <>
-                        {signed(row.delta)}
-                        {row.delta_low !== undefined && (
-                          <span class="muted">
-                            {' '}
-                            ({signed(row.delta_low)} to {signed(row.delta_high)})
-                          </span>
-                        )}
-                      </>
-                    ) : (
-                      ''
-                    )}
+                    <Delta row={row} />
                   </td>
                   <td>
                     <VerdictBadge verdict={row.verdict} />
