@@ -39,8 +39,6 @@ class HttpServer {
     size_t connections = 256;        // open at a time; more are closed at once
     std::chrono::milliseconds read_timeout{10'000};  // for a whole request, idle time before it too
     std::chrono::milliseconds write_timeout{10'000};
-    // The body of what the server itself refuses (400, 408, 413, 431). Default: the text alone.
-    std::function<HttpResponse(int status, const std::string& message)> refusal;
   };
 
   // Listens when it returns. The handler runs on the server's one thread: it must be quick and must

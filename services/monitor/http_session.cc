@@ -66,9 +66,7 @@ void HttpSession::on_read(boost::beast::error_code error) {
 void HttpSession::refuse(boost::beast::error_code error) {
   const auto [status, message] = complaint(error);
   if (status == 0) return close();
-  const auto& refusal = shared_->options.refusal;
-  write(refusal ? refusal(status, message) : HttpResponse{status, "text/plain", message + "\n", {}},
-        11, /*keep_alive=*/false, /*head=*/false);
+  write({status, "text/plain", message + "\n", {}}, 11, /*keep_alive=*/false, /*head=*/false);
 }
 
 void HttpSession::write(HttpResponse response, unsigned version, bool keep_alive, bool head) {
