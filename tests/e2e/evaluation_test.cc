@@ -62,6 +62,20 @@ class EvaluationTest : public testing::Test {
     return out;
   }
 
+  // The evaluator, held where it is so that it can't be done before the test is: a tiny model's
+  // evaluations end within a few hundred milliseconds. A second engine beside the serving one.
+  static pid_t held_evaluator() {
+    std::vector<pid_t> engines;
+    const auto started = [&] {
+      engines = platform_->processes("dex-engine");
+      return engines.size() == 2;
+    };
+    EXPECT_TRUE(support::eventually(started, 120'000)) << "it was over before it could be held";
+    if (engines.size() != 2) return -1;
+    EXPECT_EQ(kill(engines[1], SIGSTOP), 0);
+    return engines[1];
+  }
+
   static std::string content(const fs::path& file) {
     std::ifstream in(file);
     EXPECT_TRUE(in) << file;
@@ -365,9 +379,9 @@ TEST_F(EvaluationTest, AKilledEvaluatorChangesNoNumber) {
     return false;
   };
   ASSERT_TRUE(support::eventually(kept, 120'000));
-  const auto engines = platform_->processes("dex-engine");  // the serving one, then the evaluator
-  ASSERT_EQ(engines.size(), 2U) << "it was over before it could be killed";
-  ASSERT_EQ(kill(engines[1], SIGKILL), 0);
+  const pid_t evaluator = held_evaluator();
+  ASSERT_GT(evaluator, 0);
+  ASSERT_EQ(kill(evaluator, SIGKILL), 0);
   const Outcome watched = platform_->ctl({"evaluations", "watch", id});
   ASSERT_EQ(watched.code, 0) << watched.err;
   EXPECT_EQ(watched.json().at("attempt"), 2);
@@ -416,9 +430,13 @@ TEST_F(EvaluationTest, GatesOverPerplexityPassAndFail) {
 
 class EvaluationOfGatesTest : public EvaluationTest {
  protected:
+  struct Measured {
+    std::string id;
+    pid_t evaluator;  // held
+  };
   // A job whose training is done, as the scheduler knows, and whose gate is being measured: needles
   // in the text that comes with the platform.
-  static std::string job_at_its_gate() {
+  static Measured job_at_its_gate() {
     const std::string task =
         "multi_needle(lengths=512, n_needles=2, n_queries=1, samples_per_cell=100).accuracy>=-1";
     const std::string id =
@@ -427,13 +445,12 @@ class EvaluationOfGatesTest : public EvaluationTest {
                                 {"--promote-if", task}))
             .json()
             .at("id");
+    const pid_t evaluator = held_evaluator();
     const auto trained = [&] {
       return platform_->ctl({"jobs", "get", id}).json().value("last_checkpoint", "") == "gates-0";
     };
     EXPECT_TRUE(support::eventually(trained, 120'000));
-    EXPECT_TRUE(support::eventually([&] { return platform_->processes("dex-engine").size() == 2; },
-                                    60'000));
-    return id;
+    return {id, evaluator};
   }
   static fs::path attempts_of(const std::string& id) {
     return platform_->data_dir() / "jobs/default" / id;
@@ -451,20 +468,23 @@ class EvaluationOfGatesTest : public EvaluationTest {
 };
 
 TEST_F(EvaluationOfGatesTest, AKilledEvaluatorIsStartedAgainInItsAttempt) {
-  const std::string id = job_at_its_gate();
-  ASSERT_EQ(kill(platform_->processes("dex-engine").at(1), SIGKILL), 0);
-  expect_published_by(1, id);
+  const Measured job = job_at_its_gate();
+  ASSERT_GT(job.evaluator, 0);
+  ASSERT_EQ(kill(job.evaluator, SIGKILL), 0);
+  expect_published_by(1, job.id);
 }
 
 // Attempt 2 publishes what attempt 1 has trained.
 TEST_F(EvaluationOfGatesTest, AKilledPlatformTrainsNothingAgain) {
-  const std::string id = job_at_its_gate();
+  const Measured job = job_at_its_gate();
+  ASSERT_GT(job.evaluator, 0);
   const auto engines = platform_->processes("dex-engine");
   ASSERT_EQ(kill(platform_->pid(), SIGKILL), 0);
+  ASSERT_EQ(kill(job.evaluator, SIGCONT), 0);
   for (const pid_t engine : engines)
     ASSERT_TRUE(support::eventually([&] { return kill(engine, 0) != 0; }, 30'000));
   platform_->start();
-  expect_published_by(2, id);
+  expect_published_by(2, job.id);
 }
 
 TEST_F(EvaluationTest, ACancelledOneStopsAndItsEvaluatorIsGone) {
