@@ -48,10 +48,17 @@ class DrainTest : public testing::Test {
   }
 
   static int rounds() { return support::long_form() ? 20 : 1; }
-  // Routes and watches are back after a restart.
+  // Routes and watches are back after a restart. A gateway tries a scheduler that it found gone
+  // again within two seconds (services/rpc/channel.cc); until then its calls are UNAVAILABLE.
   void ready() {
     ASSERT_TRUE(platform_.ready());
     ASSERT_TRUE(platform_.becomes(job_, "RUNNING"));
+    const auto jobs = v1::FineTuningService::NewStub(rpc::channel(platform_.grpc()));
+    ASSERT_TRUE(eventually([&] {
+      v1::GetFineTuningJobRequest known;
+      known.set_id(job_);
+      return support::ask(*jobs, &v1::FineTuningService::Stub::GetFineTuningJob, known).ok();
+    }));
     const auto inference = v1::InferenceService::NewStub(rpc::channel(platform_.grpc()));
     ASSERT_TRUE(eventually([&] {
       auto hello = support::generation(support::kTinyModel, 1);

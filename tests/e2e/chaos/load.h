@@ -1,6 +1,7 @@
 #pragma once
 
 #include <grpcpp/client_context.h>
+#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <atomic>
@@ -45,12 +46,18 @@ class Load {
   Load(const Load&) = delete;
   Load& operator=(const Load&) = delete;
 
-  // All have begun.
-  bool open() {
-    return eventually([this] {
-      return std::all_of(calls_.begin(), calls_.end(),
-                         [](const auto& call) { return call->begun.load(); });
-    });
+  // All have begun; else one that has not is told, with its end if it has one.
+  testing::AssertionResult open() {
+    const auto waits = [](const auto& call) { return !call->begun.load(); };
+    const auto begun = [&] { return std::none_of(calls_.begin(), calls_.end(), waits); };
+    if (eventually(begun)) return testing::AssertionSuccess();
+    const auto late = std::find_if(calls_.begin(), calls_.end(), waits);
+    if (late == calls_.end()) return testing::AssertionSuccess();
+    const Call& call = **late;
+    return testing::AssertionFailure()
+           << std::count_if(calls_.begin(), calls_.end(), waits) << " of " << calls_.size()
+           << " calls have not begun, the first of kind " << static_cast<int>(call.kind) << ": "
+           << (call.ended ? call.end.to_string() : "it waits");
   }
   [[nodiscard]] bool is_open(Kind kind) const {
     return std::none_of(calls_.begin(), calls_.end(), [kind](const auto& call) {
