@@ -19,9 +19,8 @@ constexpr uint64_t kMostBytes = 64 << 20;
 constexpr size_t kMostFiles = 10'000;
 
 constexpr const char* kPagePolicy =
-    "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; object-src "
-    "'none'; "
-    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+    "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; "
+    "frame-ancestors 'none'";
 
 base::Status bad_root(const fs::path& root, const std::string& what) {
   return base::invalid_field("--web-root", "'" + root.string() + "' " + what);

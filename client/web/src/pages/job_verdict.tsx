@@ -43,7 +43,8 @@ export function JobVerdict({ job }: { job: FineTuningJob }) {
                 {loss(before)} → {loss(after)}
               </div>
               <p class="muted">
-                Loss on rows it never saw ({signed(change)}, {percent(Math.expm1(change), 1)} in perplexity). Lower is better.
+                Loss on rows it never saw: {signed(change)} nats a token, so its perplexity {change < 0 ? 'fell' : 'rose'} by{' '}
+                {percent(Math.abs(Math.expm1(change)), 1)}. Lower is better.
               </p>
             </div>
           </div>
