@@ -18,6 +18,13 @@ if(DEX_SANITIZE)
     target_compile_options(dex_options INTERFACE -fno-sanitize=vptr)
   endif()
   target_link_options(dex_options INTERFACE -fsanitize=${DEX_SANITIZE})
+  if(DEX_SANITIZE MATCHES "thread")
+    # Everybody, generated code too, must take protobuf's objects for what Debian's library makes of them.
+    include_directories(BEFORE ${CMAKE_SOURCE_DIR}/deploy/sanitize/include)
+    # Preloaded by deploy/check --tsan.
+    add_library(dex_absl_order SHARED ${CMAKE_SOURCE_DIR}/deploy/sanitize/absl_order.cc)
+    target_link_libraries(dex_absl_order PRIVATE ${CMAKE_DL_LIBS})
+  endif()
 endif()
 
 # _dex_units(VAR NAME a.cc …): what to compile for these sources. With DEX_UNITY, units of eight files each, so that the

@@ -91,8 +91,7 @@ TEST(SchedulerModelTest, RandomCallsDoWhatTheDesignSaysAndNothingElse) {
     ASSERT_EQ(wrong, "");
     return;
   }
-  const int64_t goal =
-      from_environment("DEX_MODEL_STEPS", support::long_form() ? 200'000 : 20'000);
+  const int64_t goal = from_environment("DEX_MODEL_STEPS", support::long_form() ? 200'000 : 20'000);
   // A little longer if chance has left out an answer.
   for (uint64_t seed = 1;
        run.steps < goal || (!rare(run.tally).empty() && run.steps < goal + goal / 2); ++seed) {
