@@ -35,15 +35,15 @@ constexpr int kUpdates = 20;
 
 class RanksTest : public testing::Test {
  protected:
-  // TrainerStart on the golden model's twelve rows, each a micro-batch: updates of five, five and
-  // two, so that shares are uneven. A third of as many rows is held out.
+  // TrainerStart on the golden model's twelve rows, each a micro-batch, a third of them held out:
+  // updates of five and of what is left of a pass, so that shares are uneven.
   json start(int updates = kUpdates) const {
     return {{"modelDir", (kData / "model").string()},
             {"trainingPath", (kData / "rows.jsonl").string()},
-            {"validationPath", (kData / "rows.jsonl").string()},
             {"threads", 1},
             {"spec",
              {{"seed", "5"},
+              {"validationSplit", 0.34},
               {"dex",
                {{"headSelection",
                  {{"criterion", "CRITERION_ENTROPY"}, {"calibration", {{"skipRows", 8}}}}}}},
@@ -167,7 +167,7 @@ TEST_F(RanksTest, RanksWithoutAShareChangeNothing) {
 TEST_F(RanksTest, OnlyRank0SpeaksAndWrites) {
   run_whole(start(), "two", 2);
   EXPECT_THAT(text("two.0.out"), HasSubstr("step 20/20"));
-  EXPECT_EQ(text("two.1.out"), "");
+  EXPECT_EQ(text("two.1.out"), "done: this rank's share of the job\n");
   EXPECT_EQ(curve("two", "stepSeconds").size(), static_cast<size_t>(kUpdates));
   EXPECT_TRUE(fs::exists(directory_ / "two/final/checksums.json"));
 }
