@@ -149,7 +149,8 @@ INSTANTIATE_TEST_SUITE_P(
         Mode{"paper", json::object()},
         Mode{"uniform_map_learned_lambda",
              {{"dex",
-               {{"form", "FORM_UNIFORM_MAP"}, {"lambda", {{"schedule", "SCHEDULE_LEARNED"}}}}}}},
+               {{"form", "FORM_UNIFORM_MAP"},
+                {"lambda", {{"schedule", "SCHEDULE_LEARNED"}, {"learnInit", 0.1}}}}}}},
         // What is dropped follows from the row's place in the update, not from who computes it.
         Mode{"lora_with_dropout", {{"dex", nullptr}, {"lora", {{"r", 4}, {"dropout", 0.1}}}}},
         Mode{"upper_layers", {{"hyperparameters", {{"firstLayer", 1}}}}},
