@@ -43,6 +43,7 @@ constexpr const char* kUsage =
     "  --models FILE     allow-list of base models (.deps/models/models.json, looked for in the\n"
     "                    folders above this program and above the working directory)\n"
     "  --threads N       compute threads of the trainer and of the engine, 0 = all cores (0)\n"
+    "  --ranks N         trainers that compute each fine-tuning job together, 1 to 64 (1)\n"
     "  --serve-dtype T   bf16, f32, int8 or int4 (weights only) for serving (as the model is "
     "stored)\n"
     "  --stop-grace N    seconds that a trainer may take for its last checkpoint (300)\n"
@@ -123,6 +124,8 @@ bool take(std::string_view flag, std::string_view value, Arguments& arguments) {
     platform.cors_origins.emplace_back(value);
   } else if (flag == "--threads") {
     good = parse(value, platform.threads);
+  } else if (flag == "--ranks") {
+    good = parse(value, platform.ranks) && platform.ranks >= 1 && platform.ranks <= 64;
   } else if (flag == "--serve-dtype") {
     if (value != "bf16" && value != "f32" && value != "int8" && value != "int4") {
       std::fprintf(stderr, "dexd: --serve-dtype wants bf16, f32, int8 or int4, got '%s'\n",

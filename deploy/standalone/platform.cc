@@ -307,6 +307,7 @@ std::vector<std::string> Platform::worker_args() const {
                                    "--pools",          "cpu",
                                    "--worker-id",      "local",
                                    "--threads",        std::to_string(options_.threads),
+                                   "--ranks",          std::to_string(options_.ranks),
                                    "--stop-grace-ms",  std::to_string(options_.stop_grace_ms),
                                    "--listen",         address("worker", "grpc", kAnyPort),
                                    "--metrics-listen", address("worker", "metrics", kAnyPort),

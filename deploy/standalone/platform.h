@@ -31,6 +31,7 @@ struct PlatformOptions {
   uint16_t http_port = 8080;              // 0: any free one
   std::filesystem::path web_root;         // the built dashboard; empty: none
   std::vector<std::string> cors_origins;  // of web pages that may use the HTTP door
+  uint32_t ranks = 1;                     // trainers of one fine-tuning job
   uint32_t threads = 0;                   // of a trainer, of an engine; 0: all cores
   std::string serve_dtype;                // of the engine: bf16, f32, int8, int4; empty: as stored
   int64_t start_limit_ms = 180'000;       // for one process to become ready

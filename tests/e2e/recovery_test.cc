@@ -92,6 +92,28 @@ TEST_F(RecoveryTest, AKilledTrainerGoesOnFromItsCheckpointToTheSameWeights) {
   EXPECT_EQ(weights_of(job), weights_of(straight));
 }
 
+// One of two trainers that share each update: the other does not go on alone.
+TEST_F(RecoveryTest, AKilledRankEndsBothAndTheJobGoesOnToTheSameWeights) {
+  ASSERT_EQ(platform_.stop(), 0);
+  platform_.start({"--ranks", "2"});
+  const auto shared = with(job(kSteps), {"--set", "hyperparameters.micro_batch_size=1"});
+  const auto straight = platform_.ctl(with(shared, {"--follow"})).json();
+  ASSERT_EQ(straight.at("state"), "JOB_STATE_SUCCEEDED");
+
+  const std::string id = platform_.ctl(shared).json().at("id");
+  ASSERT_TRUE(reaches(id, 4));
+  const auto trainers = platform_.processes("dex-trainer");
+  ASSERT_EQ(trainers.size(), 2u);
+  ASSERT_EQ(kill(trainers[1], SIGKILL), 0);
+  EXPECT_TRUE(support::eventually([&] { return kill(trainers[0], 0) != 0; }, 30'000));
+
+  const auto job = ended(id);
+  EXPECT_EQ(job.at("state"), "JOB_STATE_SUCCEEDED");
+  EXPECT_EQ(job.at("attempt"), 2);
+  EXPECT_GE(resumed_from(id), 2);
+  EXPECT_EQ(weights_of(job), weights_of(straight));
+}
+
 TEST_F(RecoveryTest, AKilledRedisComesBackAndTheJobNeverNotices) {
   const std::string id = start_job(kSteps);
   ASSERT_TRUE(reaches(id, 2));

@@ -15,7 +15,7 @@ FORBIDDEN = {
     "dex-worker": ("libtorch", "libhiredis"),
     "dexd": ("libtorch", "libhiredis", "libgrpc"),
     "dexctl": ("libtorch", "libhiredis"),
-    "dex-trainer": ("libgrpc", "libhiredis", "libprometheus"),
+    "dex-trainer": ("libgrpc", "libhiredis", "libprometheus", "libgloo", "libibverbs"),
     "dex-engine": ("libgrpc", "libhiredis", "libprometheus"),
 }
 WITH_LIBTORCH = ("dex-trainer", "dex-engine")
@@ -27,8 +27,20 @@ def libraries_of(program):
     return [line.split("=>")[-1].split("(")[0].strip() for line in listing.splitlines()]
 
 
+def own_gloo(program):
+    """Symbols of Gloo's that the program brings along.
+
+    Its headers are of another version than the code in libtorch_cpu (worker/train/process_group_gloo.cc), and what a program defines
+    wins over a library's own: a table of virtual functions from here would be used there.
+    """
+    listing = subprocess.run(["nm", "-C", "--defined-only", str(program)], check=True, capture_output=True, text=True).stdout
+    own = ("gloo::", "vtable for gloo::", "vtable for c10d::ProcessGroupGloo", "typeinfo for gloo::")
+    symbols = (line.split(" ", 2) for line in listing.splitlines())
+    return [parts[2] for parts in symbols if len(parts) == 3 and parts[1] in "TVWBDu" and parts[2].startswith(own)]
+
+
 def main():
-    faults = []
+    faults = [f"dex-trainer defines {symbol}" for symbol in own_gloo(Path(sys.argv[1]) / "dex-trainer")]
     for name, forbidden in FORBIDDEN.items():
         libraries = libraries_of(Path(sys.argv[1]) / name)
         faults += [f"{name} loads {library}" for library in libraries for part in forbidden if part in library]

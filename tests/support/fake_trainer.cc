@@ -26,6 +26,12 @@
 //   held           ends as paused if it is told to check the job only, else exit code 10
 //   from-start     success if it was given no checkpoint, else exit code 10
 //   lingers        success, and then it does not exit; lingers-deaf: and closes its channel
+//   ranks          success if each of three ranks was given its number, the place to meet and two
+//                  of seven threads, else exit code 10
+//   rank-dies      of several ranks the last gets SIGABRT, the others hang
+//   rank-dies-noticed  the same, and the others end as those that lost it
+//   rank-refuses   the last finds bad rows, the others hang
+//   rank-0-dies    rank 0 gets SIGABRT, the others end as those that lost it
 //   where          success, but the result lies outside the attempt's directory
 // As `dex-fake-trainer evaluation` it plays an evaluation's process, and behaves as its first file
 // is called: success, with an event that names that file's path, or
@@ -238,6 +244,45 @@ void send_probe(FrameChannel& channel, const std::string& final_dir) {
   }
 }
 
+void send_failure(FrameChannel& channel, iv1::Outcome outcome, const std::string& code,
+                  const std::string& message) {
+  iv1::TrainerReport report;
+  auto& result = *report.mutable_result();
+  result.set_outcome(outcome);
+  result.set_code(code);
+  result.set_message(message);
+  send(channel, report);
+}
+
+int be_one_of_three(FrameChannel& channel, const iv1::TrainerStart& start) {
+  const std::filesystem::path folder = start.attempt_dir();
+  const bool told = start.ranks() == 3 && start.rank() < 3 && start.threads() == 2 &&
+                    start.rendezvous_file() == (folder / "ranks.meeting").string() &&
+                    !std::filesystem::exists(start.rendezvous_file());
+  if (!told) return 10;
+  std::ofstream(folder / ("rank-" + std::to_string(start.rank()))) << "here";
+  if (start.rank() > 0) return 0;
+  for (const char* other : {"rank-1", "rank-2"}) {
+    while (!std::filesystem::exists(folder / other)) (void)channel.read(5).ok();
+  }
+  succeed(channel, start, start.attempt_dir() + "/final");
+  return 0;
+}
+
+// One rank ends as the job's suffix says.
+int lose_a_rank(FrameChannel& channel, const iv1::TrainerStart& start) {
+  const std::string& how = start.spec().suffix();
+  const uint32_t dying = how == "rank-0-dies" ? 0 : start.ranks() - 1;
+  if (start.rank() == dying && how != "rank-refuses") std::abort();
+  if (start.rank() == dying) {
+    send_failure(channel, iv1::OUTCOME_FAIL_FINAL, "invalid_training_file", "bad rows");
+    return 11;
+  }
+  if (how == "rank-dies" || how == "rank-refuses") hang(channel);
+  send_failure(channel, iv1::OUTCOME_FAIL_RETRY, "rank_lost", "all-reduce: connection closed");
+  return 18;
+}
+
 int behave(FrameChannel& channel, const iv1::TrainerStart& start) {
   const std::string& how = start.spec().suffix();
   iv1::TrainerReport ready;
@@ -248,6 +293,8 @@ int behave(FrameChannel& channel, const iv1::TrainerStart& start) {
   if (how == "crash") std::abort();
   if (how == "wait") return wait_for_stop(channel, start.attempt_dir());
   if (how == "hang") hang(channel);
+  if (how == "ranks") return be_one_of_three(channel, start);
+  if (how.starts_with("rank-")) return lose_a_rank(channel, start);
   if (how == "babble") babble(channel);
   if (how == "acknowledged") await_acknowledged(channel, start.attempt_dir());
   if (how == "offered") await_offered(channel, start.attempt_dir());
@@ -273,7 +320,7 @@ int behave(FrameChannel& channel, const iv1::TrainerStart& start) {
     return 0;
   }
   if (how == "held") {
-    if (!start.hold()) return 10;
+    if (!start.hold() || start.ranks() > 1) return 10;
     send_result(channel, iv1::OUTCOME_PAUSED, "");
     return 16;
   }
@@ -370,16 +417,6 @@ void send_report(FrameChannel& channel, const iv1::EvaluatorStart& start,
   result.set_outcome(iv1::OUTCOME_SUCCESS);
   result.mutable_result()->set_uri(folder.string());
   result.mutable_result()->set_manifest_sha256(dex::base::sha256_hex(manifest));
-  send(channel, report);
-}
-
-void send_failure(FrameChannel& channel, iv1::Outcome outcome, const std::string& code,
-                  const std::string& message) {
-  iv1::TrainerReport report;
-  auto& result = *report.mutable_result();
-  result.set_outcome(outcome);
-  result.set_code(code);
-  result.set_message(message);
   send(channel, report);
 }
 

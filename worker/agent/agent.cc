@@ -59,6 +59,7 @@ Slot::Options slot_options(const AgentOptions& options, uint32_t index) {
   slot.attempt.evaluator.args = {"evaluation"};
   slot.attempt.evaluator.niceness = options.trainer_niceness;
   slot.attempt.threads = options.threads;
+  slot.attempt.ranks = options.ranks;
   slot.attempt.prefix_cache_bytes = options.prefix_cache_bytes;
   slot.attempt.stop = {options.stop_grace_ms, options.kill_grace_ms};
   slot.attempt.orphan_limit_ms = options.orphan_limit_ms;

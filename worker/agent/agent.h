@@ -19,6 +19,7 @@ struct AgentOptions {
   bool serve_nothing = false;             // no engine: training only
   std::vector<std::string> pools{"cpu"};  // what its slots claim; empty: no training
   uint32_t slots = 1;
+  uint32_t ranks = 1;                  // trainers that share each fine-tuning job's updates
   uint32_t threads = 0;                // of a trainer, of an engine; 0: all cores
   std::string serve_dtype;             // of engines: bf16, f32, int8, int4; empty: as stored
   int trainer_niceness = 5;            // tokens for people come before steps

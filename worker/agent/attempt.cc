@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <thread>
 
 #include "proto/gate_tasks.h"
 #include "services/base/files.h"
@@ -20,6 +21,9 @@ namespace {
 // ClaimedJob::kind of the trainer's jobs. The second ends once its heads are chosen.
 constexpr const char* kFineTuning = "finetune";
 constexpr const char* kHeadSelection = "head_selection";
+
+// From a rank's end to that of all, within which rank 0 may find out by itself and say so.
+constexpr int64_t kRankGrace_ms = 500;
 
 bool is_known(const std::string& kind) {
   return kind.empty() || kind == kFineTuning || kind == kHeadSelection || kind == kEvaluation ||
@@ -125,10 +129,23 @@ base::Result<AttemptEnd> Attempt::execute(const iv1::TrainerCommand& first,
   auto options = by_engine ? options_.evaluator : options_.trainer;
   options.log_file = attempt_dir / (by_engine ? "evaluator.log" : "trainer.log");
   options.lock_fd = lock_fd;
+  std::unique_ptr<RankProcesses> others;  // after rank 0's process: it ends before them
+  if (first.start().ranks() > 1) {
+    std::error_code ignored;
+    std::filesystem::remove(first.start().rendezvous_file(), ignored);
+  }
   DEX_ASSIGN_OR_RETURN(const auto process, TrainerProcess::start(options, first));
+  if (first.start().ranks() > 1) {
+    DEX_ASSIGN_OR_RETURN(others, RankProcesses::start(options, first));
+  }
   spdlog::info("job {} attempt {} epoch {}: {} {} started", job_id(), job_.attempt(), epoch(),
                by_engine ? "evaluator" : "trainer", process->process().pid());
-  return supervise(*process, first.has_start());
+  return supervise(*process, first.has_start(), others.get());
+}
+
+uint32_t Attempt::ranks() const {
+  const bool trains = job_.kind().empty() || job_.kind() == kFineTuning;
+  return trains && !job_.hold() ? options_.ranks : 1;
 }
 
 base::Result<iv1::TrainerCommand> Attempt::first_command(const std::filesystem::path& attempt_dir) {
@@ -143,6 +160,13 @@ base::Result<iv1::TrainerCommand> Attempt::first_command(const std::filesystem::
   } else {
     DEX_ASSIGN_OR_RETURN(*command.mutable_start(), trainer_start());
     command.mutable_start()->set_attempt_dir(attempt_dir.string());
+    if (ranks() > 1) {
+      auto& start = *command.mutable_start();
+      start.set_ranks(ranks());
+      start.set_rendezvous_file(RankProcesses::meeting_file(attempt_dir).string());
+      const uint32_t cores = std::max(1u, std::thread::hardware_concurrency());
+      start.set_threads(std::max(1u, (options_.threads > 0 ? options_.threads : cores) / ranks()));
+    }
   }
   // It stands until this attempt offers a newer one.
   if (checkpoint_) log_.set_checkpoint(*checkpoint_);
@@ -208,12 +232,12 @@ base::Result<iv1::TrainerStart> Attempt::trainer_start() {
   return start;
 }
 
-AttemptEnd Attempt::supervise(TrainerProcess& trainer, bool is_trainer) {
+AttemptEnd Attempt::supervise(TrainerProcess& trainer, bool is_trainer, RankProcesses* others) {
   AttemptEnd end;
   Told told;
   StopSequence stop(options_.stop);
   StallClock stall(stall_options(is_trainer), clock_.steady_ms());
-  std::optional<int64_t> told_result_ms;
+  std::optional<int64_t> told_result_ms, lost_ms;
   bool lingers = false;
   while (true) {
     auto report = trainer.read(options_.look_ms);
@@ -232,6 +256,13 @@ AttemptEnd Attempt::supervise(TrainerProcess& trainer, bool is_trainer) {
     const auto due = stop.due(order_, now);
     push(trainer, due);
     if (due.sigkill) break;
+    if (others != nullptr && !end.result && !lost_ms && (end.lost_rank = others->lost()))
+      lost_ms = now;
+    if (lost_ms && !end.result && now - *lost_ms > kRankGrace_ms) {
+      spdlog::warn("job {}: rank {} ended ({}), trainer killed", job_id(), end.lost_rank->rank,
+                   end.lost_rank->exit.to_string());
+      break;
+    }
     if (is_trainer && !end.result) tell(trainer, told);
     if (!end.result && stall.stalled(now)) {
       spdlog::warn("job {}: no step for {} s, trainer killed", job_id(),
@@ -250,10 +281,16 @@ AttemptEnd Attempt::supervise(TrainerProcess& trainer, bool is_trainer) {
   }
   // The channel is closed: an orderly trainer is about to exit. One that stalled, hangs or talks
   // nonsense is not waited for.
-  const bool orderly = !end.stalled && !lingers && end.broken_channel.empty();
+  const bool given_up = end.stalled || lingers || (lost_ms && !end.result);
+  const bool orderly = !given_up && end.broken_channel.empty();
   std::optional<base::ExitStatus> exit;
   if (orderly) exit = trainer.process().wait(options_.stop.kill_grace_ms);
   end.exit = exit ? *exit : trainer.process().terminate(0);
+  if (others != nullptr) {
+    const bool lost_one = end.result && end.result->code() == kRankLost;
+    if (const auto lost = others->cause(lost_one ? kRankGrace_ms : 0)) end.lost_rank = lost;
+    others->stop();
+  }
   end.order = order_;
   return end;
 }

@@ -15,6 +15,7 @@
 #include "worker/agent/metrics.h"
 #include "worker/agent/model_list.h"
 #include "worker/agent/outcome.h"
+#include "worker/agent/rank_processes.h"
 #include "worker/agent/stall_clock.h"
 #include "worker/agent/stop_sequence.h"
 #include "worker/agent/trainer_process.h"
@@ -33,7 +34,8 @@ class Attempt {
     // Of evaluations, gates, and jobs about one adapter: dex-engine evaluation.
     TrainerProcess::Options evaluator;
     StopSequence::Options stop;
-    uint32_t threads = 0;                // 0: all cores
+    uint32_t threads = 0;                // 0: all cores; shared by the ranks
+    uint32_t ranks = 1;                  // trainers that compute a fine-tuning job together
     int64_t prefix_cache_bytes = 0;      // bound of cache/prefix below the data directory; 0: none
     int64_t first_sign_ms = 1'800'000;   // until the first step: loading may take long
     int64_t default_stall_ms = 600'000;  // when the spec does not say
@@ -84,7 +86,9 @@ class Attempt {
     AttemptLog::Pointers pointers;
     std::string request;
   };
-  AttemptEnd supervise(TrainerProcess& process, bool is_trainer);
+  // `others`: of a job with several ranks, else null.
+  AttemptEnd supervise(TrainerProcess& process, bool is_trainer, RankProcesses* others);
+  [[nodiscard]] uint32_t ranks() const;  // of this job
   void tell(TrainerProcess& trainer, Told& told);
   // checkpoint_ becomes one from before, or none, and the job's events say so.
   void give_up_checkpoint(const AttemptEnd& end);

@@ -25,7 +25,10 @@ iv1::RegisterRequest identity(const AgentOptions& options,
   request.set_version(std::string(base::version()) + "+" + std::string(base::commit()));
   for (const auto& pool : options.pools) request.add_pools(pool);
   request.set_slots(options.pools.empty() ? 0 : options.slots);
-  *request.add_devices() = cpu_device(options.worker_id);
+  auto& device = *request.add_devices();
+  device = cpu_device(options.worker_id);
+  // What a job may have: each rank holds the base and its own activations.
+  device.set_memory_bytes(device.memory_bytes() / options.ranks);
   for (const auto& model : models) request.add_models(model.name);
   for (const auto& feature : proto::worker_features()) request.add_features(feature);
   for (const auto& model : served) {

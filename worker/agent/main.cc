@@ -53,6 +53,10 @@ void add_flags(CLI::App& app, AgentOptions& o, std::string& level) {
   app.add_option("--pools", o.pools, "resource classes to train for (default: cpu)")
       ->delimiter(',');
   app.add_option("--slots", o.slots, "jobs at a time")->check(CLI::Range(1, 64));
+  app.add_option("--ranks", o.ranks,
+                 "trainers that compute each fine-tuning job together: threads are shared, memory "
+                 "is needed by each, losses are those of one trainer")
+      ->check(CLI::Range(1, 64));
   app.add_option("--threads", o.threads,
                  "compute threads of a trainer and of an engine, 0 = cores");
   app.add_option("--serve-dtype", o.serve_dtype,

@@ -72,6 +72,21 @@ Verdict by_exit(const base::ExitStatus& exit) {
   }
 }
 
+Verdict by_rank(const RankEnd& end) {
+  Verdict result = end.result && end.result->outcome() != iv1::OUTCOME_UNSPECIFIED
+                       ? by_frame(*end.result)
+                       : by_exit(end.exit);
+  result.message = "rank " + std::to_string(end.rank) + ": " + result.message;
+  return result;
+}
+
+// Rank 0 has no end of its own: it lost the other, or was killed because that one ended. One that
+// died without a word has: then the others lost it.
+bool ended_for_another(const AttemptEnd& end) {
+  if (!end.lost_rank || end.order != Order::kNone || end.stalled) return false;
+  return end.result ? end.result->code() == kRankLost : !lost_another(*end.lost_rank);
+}
+
 // Of the attempt that ended; 0: nobody knows.
 uint32_t micro_batch_of(const Verdict& verdict, const iv1::ClaimedJob& job) {
   if (verdict.out_of_memory) return verdict.out_of_memory->micro_batch_size();
@@ -82,6 +97,10 @@ uint32_t micro_batch_of(const Verdict& verdict, const iv1::ClaimedJob& job) {
 }
 
 }  // namespace
+
+bool lost_another(const RankEnd& end) {
+  return end.result && end.result->code() == kRankLost;
+}
 
 Verdict judge(const AttemptEnd& end) {
   Verdict result;
@@ -94,6 +113,8 @@ Verdict judge(const AttemptEnd& end) {
   if (refused && end.order != Order::kNone) {
     // There is no time to try another checkpoint, and that is not the job's failure.
     result = stopped(end.order, end.exit.to_string());
+  } else if (ended_for_another(end)) {
+    result = by_rank(*end.lost_rank);
   } else if (has_frame) {
     result = by_frame(*end.result);
   } else if (end.stalled) {
@@ -113,6 +134,7 @@ Verdict judge(const AttemptEnd& end) {
   if (result.outcome == iv1::OUTCOME_CANCELLED && end.order != Order::kCancel) {
     result.outcome = iv1::OUTCOME_RELEASE;
   }
+  if (result.code == kRankLost) result.code = "internal";  // which one, nobody saw
   result.out_of_service = end.exit.signal == 0 && end.exit.code == kExitBadBase;
   return result;
 }

@@ -19,6 +19,17 @@ inline constexpr const char* kProbe = "probe";
 // What an attempt was told to do, the gravest last; an order only ever gets graver.
 enum class Order { kNone, kDrain, kPause, kCancel, kLost };
 
+// TrainerResult::code of a rank that ended because another did (worker/train/failure.h).
+inline constexpr const char* kRankLost = "rank_lost";
+
+// How a rank other than 0 ended.
+struct RankEnd {
+  uint32_t rank = 0;
+  std::optional<iv1::TrainerReport::TrainerResult> result;
+  base::ExitStatus exit;
+};
+bool lost_another(const RankEnd& end);
+
 // How an attempt ended, as far as the agent saw it.
 struct AttemptEnd {
   std::optional<iv1::TrainerReport::TrainerResult> result;  // the trainer's last frame
@@ -26,6 +37,8 @@ struct AttemptEnd {
   Order order = Order::kNone;
   bool stalled = false;        // killed by us: no sign of life for too long
   std::string broken_channel;  // why the agent gave the trainer up, e.g. a malformed frame
+  // A rank that ended before its time; then `exit` may be ours, since no rank goes on alone.
+  std::optional<RankEnd> lost_rank;
 };
 
 // What the agent reports, or that there is nothing to report because the lease is lost.
@@ -41,7 +54,8 @@ struct Verdict {
 };
 
 // The table of jobs.md §6: the result frame if there is a usable one, else our own order, else the
-// exit status. Pure.
+// exit status. Of several ranks: rank 0's, unless it only ended because another did; then that
+// one's. Pure.
 Verdict judge(const AttemptEnd& end);
 
 // The same for a trainer's end, where the job decides too: out of memory is final if there is no

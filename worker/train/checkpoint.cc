@@ -69,6 +69,7 @@ std::string manifest_of(const CheckpointStore::Options& options, int64_t step,
                          {"micro_batch_size", options.geometry.micro_batch_size},
                          {"threads", options.geometry.threads},
                          {"gemm", options.geometry.gemm},
+                         {"ranks", options.geometry.ranks},
                          {"identity", identity_json(options.identity)},
                          {"code", std::string(base::version()) + "+" + std::string(base::commit())},
                          {"libtorch", TORCH_VERSION},
@@ -314,7 +315,8 @@ LoadedCheckpoint load_checkpoint(const fs::path& directory, const std::string& m
   check_files(directory, manifest);
   LoadedCheckpoint out;
   out.geometry = {manifest.at("micro_batch_size").get<int32_t>(),
-                  manifest.at("threads").get<int32_t>(), manifest.value("gemm", Geometry{}.gemm)};
+                  manifest.at("threads").get<int32_t>(), manifest.value("gemm", Geometry{}.gemm),
+                  manifest.value("ranks", Geometry{}.ranks)};
   out.optimizer_updates = manifest.at("optimizer_updates").get<int64_t>();
   out.state = state_from_json(read_text(directory / "state.json", kMaxStateBytes));
   out.values = values_of(directory / "adapter.safetensors", parameters);

@@ -26,7 +26,8 @@ struct Geometry {
   int32_t micro_batch_size = 0;
   int32_t threads = 0;
   std::string gemm =
-      "libtorch";  // library of products; of checkpoints of before, which had no other
+      "libtorch";     // library of products; of checkpoints of before, which had no other
+  int32_t ranks = 1;  // likewise
 };
 
 // The library that a checkpoint's attempt multiplied with, to be used before anything is computed.

@@ -65,6 +65,8 @@ void ConsoleSession::end(const Ending& ending) {
   if (ending.published) {
     out_ << "done: " << ending.published->path << " (" << ending.published->bytes << " bytes, "
          << evaluate::name(ending.published->branch_effect.verdict) << ")" << std::endl;
+  } else if (ending.exit == Exit::kSuccess) {
+    out_ << "done: this rank's share of the job" << std::endl;
   } else {
     out_ << (ending.code.empty() ? "stopped" : ending.code) << ": " << ending.message << std::endl;
   }

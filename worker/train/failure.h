@@ -42,6 +42,10 @@ class Failure : public std::runtime_error {
   std::string code_, param_;
 };
 
+// Code of a rank that ended because another did (process_group.h): never why a job ended, so the
+// agent looks for the other's end.
+inline constexpr const char* kRankLost = "rank_lost";
+
 inline Failure bad_spec(const std::string& param, const std::string& message) {
   return {Exit::kBadSpec, "invalid_hyperparameter", param + ": " + message, param};
 }

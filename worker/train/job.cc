@@ -51,6 +51,11 @@ Published Job::whole() {
     return publish_heads();
   }
   plan();
+  join_ranks();
+  if (spec_.ranks.follows()) {
+    follow();
+    return {};
+  }
   place_ = MemoryPlace::kEvaluation;
   select_heads();
   make_probe();
@@ -60,6 +65,7 @@ Published Job::whole() {
   if (spec_.hold) end_checked();
   trains_ = true;
   training_->run();
+  if (leader_) leader_->end();  // what is left is one process's work
   trains_ = false;
   place_ = MemoryPlace::kEvaluation;
   return publish();
@@ -206,11 +212,11 @@ void Job::refuse_empty_selection() const {
       "no head is selected, so train DEX_ONLY would train nothing: " + share->sentence());
 }
 
-void Job::prepare_training() {
+void Job::prepare_weights() {
   std::vector<std::vector<int64_t>> selected;
   for (const auto& set : selection_.heads) selected.emplace_back(set.begin(), set.end());
-  const bool fresh = spec_.checkpoint_dir.empty();
-  if (fresh && !start_) {  // what an adapter started from was judged then
+  if (spec_.checkpoint_dir.empty() && !start_ &&
+      !spec_.ranks.follows()) {  // what an adapter started from was judged then
     refuse_empty_selection();
     const auto problems = model::problems(spec_.dex, config_, selected, resolved_.updates);
     if (!problems.empty())
@@ -223,7 +229,15 @@ void Job::prepare_training() {
   const Hyperparameters& h = spec_.hyperparameters;
   optimizer_ = std::make_unique<AdamW>(
       *parameters_, AdamW::Options{h.adam_beta1, h.adam_beta2, h.adam_epsilon, h.weight_decay});
+}
 
+void Job::prepare_training() {
+  const bool fresh = spec_.checkpoint_dir.empty();
+  prepare_weights();
+  if (group_) {
+    leader_ =
+        std::make_unique<RankLeader>(*group_, adaptation_, *parameters_, *optimizer_, rank_plan());
+  }
   CheckpointStore::Options store;
   store.directory = spec_.attempt_dir;
   store.attempt = spec_.attempt;
@@ -231,7 +245,7 @@ void Job::prepare_training() {
   store.keep_best = spec_.checkpoints.keep_best;
   store.identity = identity_;
   store.geometry = {resolved_.micro_batch_size, at::get_num_threads(),
-                    kernels::name(kernels::gemm_in_use())};
+                    kernels::name(kernels::gemm_in_use()), spec_.ranks.ranks};
   const auto free = base::free_bytes(spec_.attempt_dir);
   const EarlyStopping early(spec_.early_stopping);
   const int64_t needed = 2 * checkpoint_bytes(*parameters_, early.keeps_best());
@@ -244,7 +258,7 @@ void Job::prepare_training() {
   training_ = std::make_unique<Training>(
       Training::Parts{spec_, resolved_, *llama_, adaptation_, *parameters_, *optimizer_, *plan_,
                       data_.train, data_.measured(), held_out_, *checkpoints_, identity_, session_,
-                      controls_, metrics_, clock_, probe_.get(), prefix_.get()});
+                      controls_, metrics_, clock_, probe_.get(), prefix_.get(), leader_.get()});
   if (fresh) {
     training_->begin(selection_.heads, selection_log_);
   } else {
@@ -263,8 +277,9 @@ void Job::prepare_training() {
   const Event begins{
       Event::Level::kInfo, "training_start",
       std::to_string(resolved_.updates) + " updates of " + std::to_string(resolved_.batch_size) +
-          " sequences, " + annealing + std::to_string(parameters_->trained()) +
-          " trained parameters" +
+          " sequences, " +
+          (group_ ? "shared by " + std::to_string(group_->ranks()) + " ranks, " : "") + annealing +
+          std::to_string(parameters_->trained()) + " trained parameters" +
           (plan_->groups() ? ", " + groups_text(spec_.hyperparameters.group_by, *plan_->groups())
                            : "") +
           (spec_.goes_on() ? ", going on from " + spec_.start_adapter : "") +
@@ -294,11 +309,13 @@ void Job::resume() {
   optimizer_->restore(loaded.first_moment, loaded.second_moment, loaded.optimizer_updates);
   if (loaded.geometry.micro_batch_size != resolved_.micro_batch_size ||
       loaded.geometry.threads != at::get_num_threads() ||
+      loaded.geometry.ranks != spec_.ranks.ranks ||
       loaded.geometry.gemm != kernels::name(kernels::gemm_in_use())) {
     warn("resume_not_exact: the checkpoint was made with micro_batch_size " +
          std::to_string(loaded.geometry.micro_batch_size) + " and " +
          std::to_string(loaded.geometry.threads) + " threads, products by " + loaded.geometry.gemm +
-         "; results may differ by rounding");
+         ", by " + std::to_string(loaded.geometry.ranks) +
+         (loaded.geometry.ranks == 1 ? " rank" : " ranks") + "; results may differ by rounding");
   }
   training_->resume(std::move(loaded.state), loaded.best_values, spec_.checkpoint_dir);
 }

@@ -89,13 +89,13 @@ std::vector<Pack> largest_packs(DataPlan& plan, const std::vector<Example>& exam
 }  // namespace
 
 MemoryPlace Job::place() const {
-  if (probe_updater_) return probe_updater_->place();
+  if (lone_updater_) return lone_updater_->place();
   return trains_ ? training_->place() : place_;
 }
 
 int64_t Job::longest_row() const {
   int64_t tokens = 0;
-  if (probe_updater_) tokens = probe_updater_->longest_row();
+  if (lone_updater_) tokens = lone_updater_->longest_row();
   if (trains_) tokens = training_->longest_row();
   if (tokens > 0) return tokens;
   for (const Example& example : data_.train)
@@ -132,14 +132,14 @@ MemoryProbe Job::measure_update() {
   const auto batch = static_cast<size_t>(resolved_.batch_size);
   const std::vector<Pack> packs = largest_packs(*plan_, data_.train, batch);
   training_->set_branch(resolved_.updates);  // λ at its end: no branch may be left out for being 0
-  probe_updater_ = std::make_unique<Updater>(
+  lone_updater_ = std::make_unique<Updater>(
       *llama_, adaptation_, *parameters_, *optimizer_,
       Updater::Options{resolved_.micro_batch_size, spec_.hyperparameters.max_grad_norm, spec_.seed,
                        prefix_.get()});
   const int64_t begin_ms = clock_.steady_ms();
   const Updater::Gradients gradients =
-      probe_updater_->accumulate(0, packs, data_.train, [this] { controls_.stop_here(); });
-  probe_updater_->apply(gradients, AdamW::Rates{});
+      lone_updater_->accumulate(0, packs, data_.train, [this] { controls_.stop_here(); });
+  lone_updater_->apply(gradients, AdamW::Rates{});
   MemoryProbe probe;
   probe.step_seconds = clock_.seconds_since(begin_ms);
   probe.peak_memory_bytes = peak_host_memory();

@@ -21,6 +21,8 @@
 #include "worker/train/document_prefix.h"
 #include "worker/train/metrics_file.h"
 #include "worker/train/out_of_memory.h"
+#include "worker/train/process_group.h"
+#include "worker/train/rank_link.h"
 #include "worker/train/report.h"
 #include "worker/train/resolve.h"
 #include "worker/train/selection.h"
@@ -28,8 +30,8 @@
 #include "worker/train/training.h"
 #include "worker/train/updater.h"
 
-// Private to this room: what job.cc, job_gates.cc, job_heads.cc, job_memory.cc, job_prefix.cc and
-// job_publish.cc share.
+// Private to this room: what job.cc, job_gates.cc, job_heads.cc, job_memory.cc, job_prefix.cc,
+// job_publish.cc and job_ranks.cc share.
 namespace dex::train::detail {
 
 inline constexpr int64_t kEvaluationBatchTokens = 512;  // as a micro-batch (performance.md §3)
@@ -89,7 +91,11 @@ class Job {
   [[nodiscard]] model::Adaptation base_adaptation() const;  // under which *llama_ is the base
   // A threshold rule that chose nothing for a job that trains nothing else, with better thresholds.
   void refuse_empty_selection() const;
+  void prepare_weights();  // of the heads that are selected: adaptation, flat buffer, optimizer
   void prepare_training();
+  void join_ranks();  // of a job with several
+  void follow();      // the job of every rank but 0, from here to its end
+  [[nodiscard]] RankPlan rank_plan() const;
   void advise_of_start();  // of a literal one: measured on the batches of the effect
   void resume();
   Published publish();
@@ -131,9 +137,11 @@ class Job {
   std::unique_ptr<FlatParameters> parameters_;
   std::unique_ptr<AdamW> optimizer_;
   std::unique_ptr<CheckpointStore> checkpoints_;
+  std::unique_ptr<ProcessGroup> group_;  // null: one rank
+  std::unique_ptr<RankLeader> leader_;   // of rank 0 in it
   std::unique_ptr<evaluate::BaseProbe> probe_;
   std::unique_ptr<Training> training_;
-  std::unique_ptr<Updater> probe_updater_;  // of measure_update()
+  std::unique_ptr<Updater> lone_updater_;  // without a loop: of measure_update() and follow()
 };
 
 }  // namespace dex::train::detail

@@ -20,6 +20,7 @@
 #include "worker/train/console_session.h"
 #include "worker/train/frame_session.h"
 #include "worker/train/job.h"
+#include "worker/train/rank_session.h"
 #include "worker/train/spec_io.h"
 
 namespace {
@@ -59,6 +60,8 @@ tokens that a pass reads, "groupWeights": {"cy": 2} twice that share; a pass sta
 "headsOnly": true ends the job once its heads are chosen: final/ has head_selection.json and its picture, and nothing is trained.
 "probeOnly": true does one update on the longest rows and ends: final/ has probe.json with the memory and the time that it took.
 "hold": true checks everything, does that update, says what it took and ends with 16: nothing is trained and nothing kept.
+"ranks": 2 shares each update among two processes with the same FILE but for "rank" (0, 1), at once, with "rendezvousFile" a path
+where no file is: rank 0 is the job, the others compute for it. Losses are those of one process but for rounding.
 SIGTERM and Ctrl-C write a checkpoint at the next step boundary and end with 16.
 
 Exit codes: 0 done · 2 usage · 10 bad spec · 11 bad data · 12 loss not finite · 13 out of memory · 14 disk full ·
@@ -94,7 +97,10 @@ Ending run(JobSpec spec, Session& session, const dex::base::Clock& clock) {
       throw dex::train::Failure(Exit::kRetryable, "internal", made.message(), "attempt_dir");
     set_threads(spec.threads);
     choose_products(spec);
-    ending.published = dex::train::run_job(spec, session, clock);
+    dex::train::RankSession quiet(session);
+    Session& heard = spec.ranks.follows() ? static_cast<Session&>(quiet) : session;
+    auto published = dex::train::run_job(spec, heard, clock);
+    if (!spec.ranks.follows()) ending.published = std::move(published);
   } catch (const std::exception& error) {
     ending = dex::train::ending_of(error);
   }

@@ -73,6 +73,15 @@ struct BaseGuardPolicy {
 // 1.8 M tokens of SmolLM2-135M.
 inline constexpr int64_t kPrefixCacheBytes = int64_t{4} << 30;
 
+// Of the processes that compute one attempt together (process_group.h).
+struct Ranks {
+  int32_t rank = 0, ranks = 1;
+  std::filesystem::path rendezvous;  // with ranks > 1
+  [[nodiscard]] bool several() const { return ranks > 1; }
+  [[nodiscard]] bool follows() const { return rank > 0; }  // rank 0 says what is done
+};
+inline constexpr uint32_t kMostRanks = 64;
+
 // One attempt of one job: what TrainerStart says (frames.proto), as plain values that have been
 // checked one by one.
 struct JobSpec {
@@ -80,6 +89,7 @@ struct JobSpec {
   std::filesystem::path model_dir, training_path, validation_path, attempt_dir, checkpoint_dir;
   std::string checkpoint_manifest_sha256, training_sha256, validation_sha256, base_weights_sha256;
   int32_t attempt = 1, oom_retries = 0, threads = 0;
+  Ranks ranks;
   std::string gemm = "auto";  // library of products (kernels/gemm.h): auto, libtorch, openblas
   // An adapter to go on from (warm_start.h); an empty folder: the base.
   std::string start_adapter, start_adapter_sha256;

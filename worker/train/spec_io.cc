@@ -141,6 +141,24 @@ std::string hash_of(const pb::FineTuningJobSpec& spec) {
   return base::sha256_hex(proto::deterministic_bytes(spec));
 }
 
+Ranks read_ranks(const Start& start) {
+  const uint32_t ranks = std::max(1u, start.ranks());
+  if (ranks > kMostRanks) {
+    throw bad_spec("ranks", "must be between 0 and " + std::to_string(kMostRanks) + ", got " +
+                                std::to_string(ranks));
+  }
+  if (start.rank() >= ranks) {
+    throw bad_spec("rank", "must be below ranks = " + std::to_string(ranks) + ", got " +
+                               std::to_string(start.rank()));
+  }
+  if (ranks > 1 && start.rendezvous_file().empty())
+    throw bad_spec("rendezvous_file", "must be a new file that all ranks are given");
+  if (ranks > 1 && (start.heads_only() || start.probe_only() || start.hold()))
+    throw bad_spec("ranks", "must be 1 with heads_only, probe_only or hold, got " +
+                                std::to_string(ranks) + ": these do no update of the job");
+  return {static_cast<int32_t>(start.rank()), static_cast<int32_t>(ranks), start.rendezvous_file()};
+}
+
 JobSpec from_message(const Start& start) {
   JobSpec out;
   out.job_id = start.job_id().empty() ? "local" : start.job_id();
@@ -165,6 +183,7 @@ JobSpec from_message(const Start& start) {
     throw bad_spec("threads", "must be between 0 and 4096, got " + std::to_string(start.threads()));
   }
   out.threads = static_cast<int32_t>(start.threads());
+  out.ranks = read_ranks(start);
   out.prefix_cache_dir = start.prefix_cache_dir();
   out.prefix_cache_owner = start.prefix_cache_owner();
   if (start.has_prefix_cache_bytes()) {

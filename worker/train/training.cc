@@ -16,7 +16,7 @@ Training::Training(const Parts& parts)
     : parts_(parts),
       updater_(parts.llama, parts.adaptation, parts.parameters, parts.optimizer,
                {parts.resolved.micro_batch_size, parts.spec.hyperparameters.max_grad_norm,
-                parts.spec.seed, parts.prefix}),
+                parts.spec.seed, parts.prefix, parts.leader ? &parts.leader->group() : nullptr}),
       watchdog_(parts.spec.watchdog),
       early_(parts.spec.early_stopping) {
   saved_ms_ = parts_.clock.steady_ms();
@@ -29,6 +29,7 @@ void Training::begin(const evaluate::HeadSets& heads, const std::string& selecti
     state_.selection = selection_report;
   }
   set_branch(0);
+  if (parts_.leader) parts_.leader->share_state();
 }
 
 void Training::resume(TrainState state, const at::Tensor& best_values,
@@ -57,6 +58,7 @@ void Training::resume(TrainState state, const at::Tensor& best_values,
     masks_->restore(state_.masks);
   }
   set_branch(state_.step);
+  if (parts_.leader) parts_.leader->share_state();
 }
 
 void Training::set_branch(int64_t t) {
@@ -127,11 +129,13 @@ void Training::update() {
   }
   const int64_t begin_ms = parts_.clock.steady_ms();
   set_branch(state_.step);
+  if (parts_.leader) parts_.leader->begin(state_.step);
   const DataPlan::Update data = parts_.plan.update(state_.step);
   const auto gradients = updater_.accumulate(state_.step, data.packs, parts_.examples,
                                              [&] { parts_.controls.poll(); });
   const Watchdog::Verdict verdict = watchdog_.check(state_.step, gradients.loss, gradients.norm);
   const bool applies = verdict.action == Watchdog::Action::kApply;
+  if (applies && parts_.leader) parts_.leader->apply(gradients.norm, rates());
   if (applies) updater_.apply(gradients, rates());
   state_.watchdog = watchdog_.state();
   if (!verdict.code.empty()) judge(verdict);

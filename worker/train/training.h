@@ -21,6 +21,7 @@
 #include "worker/train/head_masks.h"
 #include "worker/train/metrics_file.h"
 #include "worker/train/out_of_memory.h"
+#include "worker/train/rank_link.h"
 #include "worker/train/report.h"
 #include "worker/train/resolve.h"
 #include "worker/train/speed.h"
@@ -62,6 +63,7 @@ class Training {
     const base::Clock& clock;
     const evaluate::BaseProbe* probe = nullptr;   // null: nothing measures KL to the base
     const model::FrozenPrefix* prefix = nullptr;  // of training batches; null: none
+    RankLeader* leader = nullptr;  // of several ranks, where this is rank 0; null: alone
   };
   explicit Training(const Parts& parts);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "worker/evaluate/supervised_batch.h"
+#include "worker/train/rank_share.h"
 
 namespace dex::train {
 namespace {
@@ -56,7 +57,10 @@ Updater::Gradients Updater::accumulate(int64_t update, std::span<const Pack> pac
   parameters_.zero_gradients();
   const double weight = weight_of(packs, examples);
   const auto micro = static_cast<size_t>(options_.micro_batch_size);
+  const RankShare share =
+      options_.group ? RankShare{options_.group->rank(), options_.group->ranks()} : RankShare{};
   for (size_t begin = 0; begin < packs.size(); begin += micro) {
+    if (!share.has(begin / micro)) continue;
     const auto part = packs.subspan(begin, std::min(micro, packs.size() - begin));
     place_ = MemoryPlace::kForward;
     longest_row_ = longest_of(part, examples);
@@ -77,8 +81,21 @@ Updater::Gradients Updater::accumulate(int64_t update, std::span<const Pack> pac
   }
   place_ = MemoryPlace::kOptimizer;
   longest_row_ = 0;
+  if (options_.group) reduce(out);
   out.norm = parameters_.gradient_norm();
   return out;
+}
+
+// Each rank's micro-batches are divided by the weight of the whole update already: sums, no means.
+void Updater::reduce(Gradients& out) {
+  options_.group->all_reduce(parameters_.gradients());
+  const at::Tensor sums = at::tensor(
+      {out.loss, static_cast<double>(out.tokens), static_cast<double>(out.labels)}, at::kDouble);
+  options_.group->all_reduce(sums);
+  const double* sum = sums.data_ptr<double>();
+  out.loss = sum[0];
+  out.tokens = static_cast<int64_t>(sum[1]);
+  out.labels = static_cast<int64_t>(sum[2]);
 }
 
 void Updater::apply(const Gradients& gradients, const AdamW::Rates& rates) {

@@ -12,6 +12,7 @@
 #include "worker/train/flat_parameters.h"
 #include "worker/train/out_of_memory.h"
 #include "worker/train/packing.h"
+#include "worker/train/process_group.h"
 
 namespace dex::train {
 
@@ -24,6 +25,7 @@ class Updater {
     double max_grad_norm = 1.0;
     uint64_t seed = 0;                            // of LoRA's dropout
     const model::FrozenPrefix* prefix = nullptr;  // of the lowest layers; null: none is frozen
+    ProcessGroup* group = nullptr;                // of several ranks; null: all is computed here
   };
   struct Gradients {
     double loss =
@@ -39,6 +41,8 @@ class Updater {
   // Gradients of the mean loss over all labels of `packs`, those of update number `update`: each
   // micro-batch is divided by the labels of the whole update, so how it is cut changes nothing but
   // rounding (and what dropout leaves out). `between` is called after each micro-batch, may throw.
+  // In a group all ranks call it with the same packs, each computes its share (rank_share.h), and
+  // all return the same: gradients, loss and counts of the whole update.
   Gradients accumulate(int64_t update, std::span<const Pack> packs,
                        const std::vector<Example>& examples,
                        const std::function<void()>& between = {});
@@ -53,6 +57,8 @@ class Updater {
   int64_t longest_row() const { return longest_row_; }
 
  private:
+  void reduce(Gradients& out);  // over the ranks
+
   const model::Llama& llama_;
   const model::Adaptation& adaptation_;
   FlatParameters& parameters_;

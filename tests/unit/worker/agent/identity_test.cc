@@ -30,5 +30,12 @@ TEST(IdentityTest, ModelsAreTheAllowListBasesWhatIsServed) {
   EXPECT_EQ(serving.inference_address(), "worker.example:9");
 }
 
+TEST(IdentityTest, AJobHasTheMemoryOfOneRank) {
+  AgentOptions options;
+  const int64_t alone = identity(options, {}, {}, "").devices(0).memory_bytes();
+  options.ranks = 4;
+  EXPECT_EQ(identity(options, {}, {}, "").devices(0).memory_bytes(), alone / 4);
+}
+
 }  // namespace
 }  // namespace dex::agent

@@ -91,6 +91,52 @@ TEST(JudgeTest, AStallIsTheJobsFailureNotACrash) {
   EXPECT_EQ(judge(end).code, "stalled");
 }
 
+RankEnd rank_end(int code, int signal, const char* said = nullptr) {
+  RankEnd end;
+  end.rank = 1;
+  end.exit = {code, signal};
+  if (said != nullptr) {
+    end.result.emplace();
+    end.result->set_outcome(iv1::OUTCOME_FAIL_RETRY);
+    end.result->set_code(said);
+  }
+  return end;
+}
+
+TEST(JudgeTest, OfSeveralRanksTheOneCountsThatDidNotEndForAnother) {
+  auto lost = framed(iv1::OUTCOME_FAIL_RETRY);
+  lost.result->set_code(kRankLost);
+  lost.exit.code = 18;
+  auto killed_other = lost;
+  killed_other.lost_rank = rank_end(0, SIGKILL);
+  EXPECT_EQ(judge(killed_other).outcome, iv1::OUTCOME_CRASH);
+  EXPECT_NE(judge(killed_other).message.find("rank 1: "), std::string::npos);
+
+  // Rank 0 failed, and the other lost it.
+  auto failed = framed(iv1::OUTCOME_FAIL_FINAL);
+  failed.result->set_code("non_finite_loss");
+  failed.lost_rank = rank_end(18, 0, kRankLost);
+  EXPECT_EQ(judge(failed).outcome, iv1::OUTCOME_FAIL_FINAL);
+  EXPECT_EQ(judge(failed).code, "non_finite_loss");
+  auto crashed = killed(SIGSEGV);
+  crashed.lost_rank = rank_end(18, 0, kRankLost);
+  EXPECT_EQ(judge(crashed).outcome, iv1::OUTCOME_CRASH);
+
+  // Both lost each other: a network's fault, and no code of api.md.
+  lost.lost_rank = rank_end(18, 0, kRankLost);
+  EXPECT_EQ(judge(lost).outcome, iv1::OUTCOME_FAIL_RETRY);
+  EXPECT_EQ(judge(lost).code, "internal");
+}
+
+TEST(JudgeTest, WhatWasOrderedIsNoRanksEnd) {
+  auto end = killed(SIGKILL, Order::kCancel);
+  end.lost_rank = rank_end(0, SIGKILL);
+  EXPECT_EQ(judge(end).outcome, iv1::OUTCOME_CANCELLED);
+  auto success = framed(iv1::OUTCOME_SUCCESS);
+  success.lost_rank = rank_end(0, SIGKILL);
+  EXPECT_EQ(judge(success).outcome, iv1::OUTCOME_SUCCESS);
+}
+
 TEST(JudgeTest, ABrokenChannelIsACrashThatNamesItsReason) {
   auto end = killed(SIGKILL);
   end.broken_channel = "frame of 4294967295 bytes";
