@@ -9,10 +9,10 @@
 #include "proto/gate_tasks.h"
 #include "proto/worker_features.h"
 #include "scheduler/core/gate_tasks.h"
-#include "scheduler/core/presets.h"
 #include "scheduler/server/checkpoint_list.h"
 #include "scheduler/server/file_view.h"
 #include "scheduler/server/head_preview_view.h"
+#include "scheduler/server/job_filter.h"
 #include "scheduler/server/job_id.h"
 #include "scheduler/server/job_view.h"
 #include "scheduler/server/page.h"
@@ -43,24 +43,6 @@ std::vector<std::string> needed_adapters(const v1::FineTuningJobSpec& spec) {
     if (proto::compares_with_other(gate)) adapters.insert(gate.adapter());
   }
   return {adapters.begin(), adapters.end()};
-}
-
-bool matches(const v1::FineTuningJob& job, const v1::ListFineTuningJobsRequest::Filter& filter) {
-  const auto& states = filter.states();
-  if (!states.empty() && std::find(states.begin(), states.end(), job.state()) == states.end())
-    return false;
-  if (!filter.model().empty() && filter.model() != job.model() &&
-      filter.model() != job.base_model())
-    return false;
-  if (!filter.preset().empty()) {
-    const std::string& version = job.effective_config().preset_version();  // "code@1"
-    const std::string wanted = core::canonical_preset_name(filter.preset());
-    if (wanted != version && wanted != version.substr(0, version.find('@'))) return false;
-  }
-  return std::all_of(filter.metadata().begin(), filter.metadata().end(), [&job](const auto& pair) {
-    const auto found = job.metadata().find(pair.first);
-    return found != job.metadata().end() && found->second == pair.second;
-  });
 }
 
 }  // namespace
@@ -301,18 +283,24 @@ base::Result<v1::ListFineTuningJobsResponse> FineTuningJobs::list(
     const auth::Principal& who, const v1::ListFineTuningJobsRequest& request) {
   DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kJobsRead));
   DEX_ASSIGN_OR_RETURN(const int wanted, page_size(request.page_size()));
+  DEX_ASSIGN_OR_RETURN(const JobFilter filter, JobFilter::create(request.filter()));
   const auto created_ms = [&](const std::string& id) -> base::Result<int64_t> {
     DEX_RETURN_IF_ERROR(check_job_id(id, "ftjob-", "job"));
     DEX_ASSIGN_OR_RETURN(const auto record, parts_.jobs.get(who.tenant(), id));
     return record.created_ms;
   };
   DEX_ASSIGN_OR_RETURN(auto cursor, list_cursor(request.page_token(), request.after(), created_ms));
+  // Straight to the newest that can match, unless the list is further already.
+  const int64_t newest_ms = filter.before_ms();
+  if (newest_ms >= 0 && (cursor.before_ms < 0 || newest_ms < cursor.before_ms))
+    cursor = {newest_ms, ""};
   v1::ListFineTuningJobsResponse page;
   size_t bytes = 0;
   for (int looked_at = 0; looked_at < kMostLookedAt;) {
     const int count = std::min(kStorePage, wanted + 1);
     DEX_ASSIGN_OR_RETURN(const auto records, parts_.jobs.list(who.tenant(), cursor, count));
     for (const auto& record : records) {
+      if (filter.is_past(record.created_ms)) return page;
       if (page.jobs_size() == wanted || bytes >= kListBytes) {  // there is at least one more
         page.set_next_page_token(page_token(cursor.before_ms, cursor.before_id));
         return page;
@@ -320,7 +308,7 @@ base::Result<v1::ListFineTuningJobsResponse> FineTuningJobs::list(
       cursor = {record.created_ms, record.id};
       if (record.kind != kFineTuningKind) continue;
       auto job = job_view(record);
-      if (!matches(job, request.filter())) continue;
+      if (!filter.matches(job)) continue;
       job.clear_effective_config();
       bytes += job.ByteSizeLong();
       *page.add_jobs() = std::move(job);
