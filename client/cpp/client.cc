@@ -469,6 +469,13 @@ Result<v1::Preset> Client::get_preset(const std::string& name, const std::string
   return call(*models_, &v1::ModelService::Stub::GetPreset, request, options_.timeout);
 }
 
+Result<v1::ModelLimits> Client::model_limits(const std::string& model, const std::string& method) {
+  v1::GetModelLimitsRequest request;
+  request.set_model(model);
+  request.set_method(method);
+  return call(*models_, &v1::ModelService::Stub::GetModelLimits, request, options_.timeout);
+}
+
 Result<v1::Health> Client::health() {
   return call(*admin_, &v1::AdminService::Stub::GetHealth, v1::GetHealthRequest(),
               options_.timeout);

@@ -131,6 +131,7 @@ class Client {
   Result<v1::ListPresetsResponse> list_presets();
   Result<v1::Preset> get_preset(const std::string& name, const std::string& model);
   Result<v1::ServerCapabilities> capabilities();
+  Result<v1::ModelLimits> model_limits(const std::string& model, const std::string& method);
   // The platform examined just now; for operators, as all below.
   Result<v1::Health> health();
   Result<v1::Quota> quota(const std::string& tenant);  // empty: the caller's

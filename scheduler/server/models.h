@@ -20,6 +20,8 @@ class Models {
   // With a model: the values of its size class.
   [[nodiscard]] base::Result<v1::Preset> preset(const v1::GetPresetRequest& request) const;
   base::Result<v1::ServerCapabilities> capabilities();
+  // Of a base model: MODEL_NOT_FOUND for an adapter, too.
+  base::Result<v1::ModelLimits> limits(const v1::GetModelLimitsRequest& request);
 
  private:
   const ModelCatalog& catalog_;

@@ -222,6 +222,11 @@ Unary* ModelRpc::GetServerCapabilities(Context* ctx, const v1::GetServerCapabili
   return rpc::run(room_, ctx, in, out, [this](Call&) { return models_.capabilities(); });
 }
 
+Unary* ModelRpc::GetModelLimits(Context* ctx, const v1::GetModelLimitsRequest* in,
+                                v1::ModelLimits* out) {
+  return rpc::run(room_, ctx, in, out, [=, this](Call&) { return models_.limits(*in); });
+}
+
 // ---- RouteService ----
 
 namespace {

@@ -109,6 +109,8 @@ class ModelRpc final : public v1::ModelService::CallbackService {
   Unary* GetPreset(Context* ctx, const v1::GetPresetRequest* in, v1::Preset* out) override;
   Unary* GetServerCapabilities(Context* ctx, const v1::GetServerCapabilitiesRequest* in,
                                v1::ServerCapabilities* out) override;
+  Unary* GetModelLimits(Context* ctx, const v1::GetModelLimitsRequest* in,
+                        v1::ModelLimits* out) override;
 
  private:
   rpc::Room& room_;

@@ -48,6 +48,29 @@ TEST_F(ModelServiceTest, PresetsAndCapabilities) {
   EXPECT_EQ(capabilities->pools(0), "cpu");
 }
 
+// A worker's pool counts while it is up and has the model.
+TEST_F(ModelServiceTest, LimitsNameThePoolsThatHaveTheModel) {
+  v1::GetModelLimitsRequest request;
+  request.set_model("small-model");
+  request.set_method("lora");
+  EXPECT_EQ(call(*models_, &ModelStub::GetModelLimits, request)->pools_size(), 0);
+  enlist("w1", {"other"});
+  EXPECT_EQ(call(*models_, &ModelStub::GetModelLimits, request)->pools_size(), 0);
+  enlist("w2", {"small-model"});
+  const auto limits = call(*models_, &ModelStub::GetModelLimits, request);
+  ASSERT_TRUE(limits.ok()) << limits.status().to_string();
+  ASSERT_EQ(limits->pools_size(), 1);
+  EXPECT_EQ(limits->pools(0).name(), "cpu");
+  EXPECT_THAT(limits->pools(0).fits(), testing::ElementsAre("lora"));
+  request.set_model("other");
+  EXPECT_EQ(call(*models_, &ModelStub::GetModelLimits, request).status().reason(),
+            "MODEL_NOT_FOUND");
+  request.set_model("small-model");
+  request.set_method("dpo");
+  expect_refused(call(*models_, &ModelStub::GetModelLimits, request).status(), "INVALID_FIELD",
+                 "method");
+}
+
 // The counts that transformers has for these models (the workers' side: worker/model's families).
 TEST(ModelCatalogTest, CountsEveryFamily) {
   const auto read = [](const std::string& family) {

@@ -161,6 +161,7 @@ std::vector<TenantRow> tenant_rows() {
       {"ModelService.ListPresets", "", Meets::kNothing},
       {"ModelService.GetPreset", R"(name: "small" model: "small-model")", Meets::kNothing},
       {"ModelService.GetServerCapabilities", "", Meets::kNothing},
+      {"ModelService.GetModelLimits", R"(model: "small-model")", Meets::kNothing},
 
       {"FineTuningService.DeleteFineTuningJob", R"(id: "$ended")"},
       {"EvaluationService.DeleteEvaluation", R"(id: "$evaluation")"},
