@@ -11,6 +11,8 @@
 
 #include "client/cli/names.h"
 #include "proto/gates.h"
+#include "services/base/clock.h"
+#include "services/rpc/times.h"
 
 namespace dex::cli {
 
@@ -189,6 +191,18 @@ Table job_table(const std::vector<v1::FineTuningJob>& jobs) {
   return table;
 }
 
+std::string heartbeat_text(const v1::FineTuningJob& job, int64_t now_ms) {
+  if (!job.has_heartbeat_time()) return "";
+  const auto seconds = [now_ms](const google::protobuf::Timestamp& time) {
+    return static_cast<double>(rpc::unix_ms(time) - now_ms) / 1000;
+  };
+  const double ago = std::max(0.0, -seconds(job.heartbeat_time()));  // clocks differ a little
+  const double left = seconds(job.lease_expire_time());
+  return human_seconds(ago) + " ago, " +
+         (left > 0 ? "lease for " + human_seconds(left)
+                   : "lease over for " + human_seconds(-left) + ": its worker is given up soon");
+}
+
 Table job_details(const v1::FineTuningJob& job) {
   Table table = {{"JOB", job.id()}};
   const auto add = [&](const std::string& key, const std::string& value) {
@@ -197,6 +211,8 @@ Table job_details(const v1::FineTuningJob& job) {
   add("state", state_text(job));
   if (job.state() == v1::JOB_STATE_RUNNING) add("phase", words(short_name(job.phase())));
   if (job.has_queue_position()) add("queue position", std::to_string(job.queue_position()));
+  add("worker", job.worker());
+  add("heartbeat", heartbeat_text(job, base::SystemClock().now_ms()));
   add("attempt", job.attempt() ? std::to_string(job.attempt()) : "");
   add("model", job.model());
   add("name", job.display_name());

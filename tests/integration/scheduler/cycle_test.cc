@@ -4,7 +4,9 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "services/rpc/times.h"
 #include "tests/integration/scheduler/scheduler_fixture.h"
+#include "tests/support/eventually.h"
 #include "tests/support/figures.h"
 
 namespace dex::server {
@@ -353,6 +355,33 @@ TEST_F(CycleTest, PresetsGoByTheirNameWithAHyphenToo) {
   v1::ListFineTuningJobsRequest list;
   list.mutable_filter()->set_preset("long-text");
   EXPECT_EQ(call(*jobs_, &JobStub::ListFineTuningJobs, list)->jobs_size(), 1);
+}
+
+// What tells a dead run from a live one (api.md, C23).
+TEST_F(CycleTest, ARunningJobShowsItsHeartbeatAndTheEndOfItsLease) {
+  enlist();
+  const auto made = create_good();
+  EXPECT_FALSE(get(made.id()).has_heartbeat_time());
+  const auto job = claimed();
+  const auto given = get(made.id());
+  EXPECT_EQ(rpc::unix_ms(given.heartbeat_time()), rpc::unix_ms(given.start_time()));
+  EXPECT_EQ(rpc::unix_ms(given.lease_expire_time()),
+            rpc::unix_ms(given.heartbeat_time()) + lease_ms_);
+  ASSERT_TRUE(support::eventually([&] {  // until the store's clock has gone on
+    beat(job, 1);
+    return rpc::unix_ms(get(made.id()).lease_expire_time()) >
+           rpc::unix_ms(given.lease_expire_time());
+  }));
+  // A beat that repeats another's number extends the lease; one with something new is heard.
+  beat(job, 2);
+  const auto heard = get(made.id());
+  EXPECT_GT(rpc::unix_ms(heard.heartbeat_time()), rpc::unix_ms(given.heartbeat_time()));
+  // Also in a list, where dead ones are looked for.
+  const auto listed = call(*jobs_, &JobStub::ListFineTuningJobs, v1::ListFineTuningJobsRequest{});
+  ASSERT_EQ(listed->jobs_size(), 1);
+  EXPECT_TRUE(listed->jobs(0).has_lease_expire_time());
+  EXPECT_EQ(finish_well(job), "SUCCEEDED");
+  EXPECT_FALSE(get(made.id()).has_heartbeat_time());
 }
 
 TEST_F(CycleTest, ListFiltersAndPages) {

@@ -180,6 +180,17 @@ TEST(JobViewTest, AMapHasARowForEachEntry) {
   EXPECT_EQ(value_table(set, sources), expected);
 }
 
+TEST(JobViewTest, ARunningJobShowsHowLongAgoItsWorkerWasHeardOf) {
+  v1::FineTuningJob job;
+  EXPECT_EQ(heartbeat_text(job, 1'000'000), "");
+  job.mutable_heartbeat_time()->set_seconds(1'000);
+  job.mutable_lease_expire_time()->set_seconds(1'030);
+  EXPECT_EQ(heartbeat_text(job, 1'004'000), "4 s ago, lease for 26 s");
+  EXPECT_EQ(heartbeat_text(job, 1'040'000),
+            "40 s ago, lease over for 10 s: its worker is given up soon");
+  EXPECT_EQ(heartbeat_text(job, 999'000), "0 s ago, lease for 31 s");
+}
+
 // method.md §5: of each value the page says whose it is, the paper's or this project's.
 TEST(JobViewTest, ThePresetsValuesSayWhoseTheyAre) {
   v1::EffectiveConfig config;
