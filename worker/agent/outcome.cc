@@ -44,8 +44,10 @@ Verdict by_frame(const iv1::TrainerReport::TrainerResult& result) {
   return verdict;
 }
 
-Verdict by_exit(const base::ExitStatus& exit) {
-  const std::string how = "trainer ended with " + exit.to_string();
+Verdict by_exit(const AttemptEnd& end) {
+  const base::ExitStatus& exit = end.exit;
+  const std::string name = name_of(end.process);
+  const std::string how = (name.empty() ? "trainer" : name) + " ended with " + exit.to_string();
   if (exit.signal != 0) return verdict(iv1::OUTCOME_CRASH, "internal", how);
   switch (exit.code) {
     case kExitBadConfig:
@@ -70,6 +72,17 @@ Verdict by_exit(const base::ExitStatus& exit) {
     default:
       return verdict(iv1::OUTCOME_CRASH, "internal", how + " and no result");
   }
+}
+
+// "dex-trainer (process 4711 on worker w1) did nothing new for 600 s after step 12 in phase
+// TRAINING; it was sleeping and was killed"
+std::string stall_text(const AttemptEnd& end) {
+  const std::string name = name_of(end.process);
+  std::string text = (name.empty() ? "trainer" : name) + " did nothing new for " +
+                     std::to_string(end.silent_ms / 1000) + " s";
+  if (!end.last_heard.empty()) text += " after " + end.last_heard;
+  if (!end.activity.empty()) text += "; it was " + end.activity;
+  return text + " and was killed";
 }
 
 // Of the attempt that ended; 0: nobody knows.
@@ -97,7 +110,7 @@ Verdict judge(const AttemptEnd& end) {
   } else if (has_frame) {
     result = by_frame(*end.result);
   } else if (end.stalled) {
-    result = verdict(iv1::OUTCOME_FAIL_RETRY, "stalled", "trainer made no progress and was killed");
+    result = verdict(iv1::OUTCOME_FAIL_RETRY, "stalled", stall_text(end));
   } else if (end.order != Order::kNone) {
     result = stopped(end.order, end.exit.to_string());
   } else if (!end.broken_channel.empty()) {
@@ -106,7 +119,7 @@ Verdict judge(const AttemptEnd& end) {
   } else if (end.exit.signal == 0 && end.exit.code == kExitStopped) {
     result = stopped(end.order, end.exit.to_string());  // SIGTERM from somebody else: an eviction
   } else {
-    result = by_exit(end.exit);
+    result = by_exit(end);
   }
   // A trainer that stopped for a reason of its own words it as release, paused or cancelled. Only
   // what was ordered may be reported: the scheduler refuses `cancelled` while the job is RUNNING.
