@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 
 #include <grpcpp/grpcpp.h>
-#include <cmath>
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <memory>
 #include <sstream>
 #include <string>
