@@ -213,6 +213,7 @@ Table job_details(const v1::FineTuningJob& job) {
   if (job.has_queue_position()) add("queue position", std::to_string(job.queue_position()));
   add("worker", job.worker());
   add("heartbeat", heartbeat_text(job, base::SystemClock().now_ms()));
+  if (job.has_estimated_start_time()) add("starts about", local_time(job.estimated_start_time()));
   add("attempt", job.attempt() ? std::to_string(job.attempt()) : "");
   add("model", job.model());
   add("name", job.display_name());

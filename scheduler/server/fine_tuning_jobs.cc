@@ -273,6 +273,10 @@ base::Result<v1::FineTuningJob> FineTuningJobs::get(const auth::Principal& who,
   DEX_RETURN_IF_ERROR(check_job_id(request.id(), "ftjob-", "job"));
   DEX_ASSIGN_OR_RETURN(const auto record, parts_.jobs.get(who.tenant(), request.id()));
   v1::FineTuningJob view = job_view(record);
+  if (options_.estimated_start && view.waiting_reason() == v1::WAITING_REASON_CAPACITY) {
+    DEX_ASSIGN_OR_RETURN(const auto start, options_.estimated_start(record, view.base_model()));
+    if (start) *view.mutable_estimated_start_time() = *start;
+  }
   if (!request.with_head_selection() || record.state != "SUCCEEDED") return view;
   DEX_ASSIGN_OR_RETURN(auto report, head_selection_of_job(record, parts_.layout));
   if (report) *view.mutable_head_selection() = std::move(*report);

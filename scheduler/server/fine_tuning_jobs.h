@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "dex/v1/adapters.pb.h"
@@ -47,6 +48,10 @@ class FineTuningJobs {
     std::function<void()> changed;
     // Whether the store keeps what it acknowledges (Sweeper::health); asked before a job is made.
     std::function<base::Status()> durable;
+    // When a job that waits for capacity should start (start_estimates.h); empty: nobody says.
+    std::function<base::Result<std::optional<google::protobuf::Timestamp>>(
+        const store::JobRecord& job, const std::string& base_model)>
+        estimated_start;
   };
   FineTuningJobs(Parts parts, Options options) : parts_(parts), options_(std::move(options)) {}
 

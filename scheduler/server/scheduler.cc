@@ -13,6 +13,7 @@
 #include "scheduler/server/metrics.h"
 #include "scheduler/server/retention.h"
 #include "scheduler/server/rpc_services.h"
+#include "scheduler/server/start_estimates.h"
 #include "scheduler/server/sweeper.h"
 #include "services/base/clock.h"
 #include "services/base/files.h"
@@ -92,9 +93,13 @@ struct Scheduler::Parts {
   rpc::Room room;  // of the gateways' door
   rpc::Room workers_room;
 
+  StartEstimates start_estimates{{operators, jobs, clock}};
   FineTuningJobs job_logic{
       {store, jobs, files, adapters, workers, job_events, catalog, layout, metrics, ids, random},
-      {"cpu", options.device, on_change, durable}};
+      {"cpu", options.device, on_change, durable,
+       [this](const store::JobRecord& job, const std::string& base_model) {
+         return start_estimates.of(job, base_model);
+       }}};
   JobChanges change_logic{{store, jobs, adapters, layout, ids}, on_change};
   Evaluations evaluation_logic{{store, jobs, files, adapters, catalog, layout, metrics, ids},
                                {"cpu", on_change, durable}};
