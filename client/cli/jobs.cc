@@ -12,6 +12,8 @@
 #include "client/cli/names.h"
 #include "client/cli/progress_view.h"
 #include "client/cli/question.h"
+#include "client/cli/spec_flags.h"
+#include "client/cli/sweep.h"
 #include "client/cli/task_files.h"
 #include "client/cli/watch.h"
 
@@ -26,6 +28,8 @@ struct CreateArguments {
   bool follow = false;
   bool yes = false;
 };
+
+}  // namespace
 
 void add_spec_flags(CLI::App& verb, SpecFlags& flags) {
   verb.add_option(
@@ -103,6 +107,8 @@ base::Result<v1::FineTuningJobSpec> spec_with_files(Context& context, const Spec
   }
   return spec;
 }
+
+namespace {
 
 struct EstimateArguments {
   SpecFlags spec;
@@ -261,10 +267,11 @@ void add_create_and_estimate(CLI::App& noun, Action& action) {
 }  // namespace
 
 void add_jobs(CLI::App& app, Action& action) {
-  auto* noun =
-      app.add_subcommand("jobs", "fine-tuning jobs: create, list, watch, pause, cancel, delete");
+  auto* noun = app.add_subcommand(
+      "jobs", "fine-tuning jobs: create, sweep, list, watch, pause, cancel, delete");
   noun->require_subcommand(1);
   add_create_and_estimate(*noun, action);
+  add_sweep(*noun, action);
 
   auto* verb = add_verb(*noun, "list", "the newest jobs",
                         "dexctl jobs list --state running --state queued\n"

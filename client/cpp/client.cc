@@ -114,6 +114,14 @@ Result<v1::FineTuningJob> Client::create_job(const v1::CreateFineTuningJobReques
   return call(*jobs_, &v1::FineTuningService::Stub::CreateFineTuningJob, once, options_.timeout);
 }
 
+Result<v1::BatchCreateFineTuningJobsResponse> Client::create_jobs(
+    const v1::BatchCreateFineTuningJobsRequest& request) {
+  v1::BatchCreateFineTuningJobsRequest once = request;
+  if (once.request_id().empty()) once.set_request_id(new_request_id());
+  return call(*jobs_, &v1::FineTuningService::Stub::BatchCreateFineTuningJobs, once,
+              options_.timeout);
+}
+
 Result<v1::FineTuningJob> Client::get_job(const std::string& id, bool with_head_selection) {
   v1::GetFineTuningJobRequest request;
   request.set_id(id);

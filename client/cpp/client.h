@@ -41,6 +41,9 @@ class Client {
   explicit Client(Options options);
 
   Result<v1::FineTuningJob> create_job(const v1::CreateFineTuningJobRequest& request);
+  // Up to 64 jobs, all or none.
+  Result<v1::BatchCreateFineTuningJobsResponse> create_jobs(
+      const v1::BatchCreateFineTuningJobsRequest& request);
   Result<v1::FineTuningJob> get_job(const std::string& id, bool with_head_selection = false);
   Result<v1::ListFineTuningJobsResponse> list_jobs(const v1::ListFineTuningJobsRequest& request);
   Result<v1::FineTuningJob> cancel_job(const std::string& id);

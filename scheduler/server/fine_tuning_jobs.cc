@@ -214,6 +214,21 @@ base::Result<store::NewJob> FineTuningJobs::new_job(const std::string& tenant, c
   return job;
 }
 
+base::Result<store::NewJob> FineTuningJobs::checked_job(const auth::Principal& who,
+                                                        const v1::FineTuningJobSpec& spec) {
+  DEX_RETURN_IF_ERROR(check_priority_scope(who, spec.priority()));
+  DEX_ASSIGN_OR_RETURN(const Plan plan, this->plan(who.tenant(), spec));
+  if (!plan.estimate.allowed_to_proceed()) {
+    std::string why;
+    for (const std::string& blocker : plan.estimate.blockers())
+      why += (why.empty() ? "" : "; ") + blocker;
+    return base::failed_precondition("DOES_NOT_FIT", "The job can't run here: " + why);
+  }
+  DEX_ASSIGN_OR_RETURN(auto job, new_job(who.tenant(), plan));
+  job.hold = !plan.resolved.config.spec().auto_start();
+  return job;
+}
+
 base::Result<Answer<v1::FineTuningJob>> FineTuningJobs::create(
     const auth::Principal& who, const v1::CreateFineTuningJobRequest& request) {
   DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kJobsWrite));
@@ -233,27 +248,18 @@ base::Result<Answer<v1::FineTuningJob>> FineTuningJobs::create(
       return Answer<v1::FineTuningJob>{job_view(record), true};
     }
   }
-  auto plan = this->plan(tenant, request.spec());
-  if (!plan.ok()) {
+  auto job = checked_job(who, request.spec());
+  if (!job.ok()) {
     parts_.metrics.submitted(kFineTuningKind, "refused");
-    return plan.status();
+    return job.status();
   }
-  if (!plan->estimate.allowed_to_proceed()) {
-    parts_.metrics.submitted(kFineTuningKind, "refused");
-    std::string why;
-    for (const std::string& blocker : plan->estimate.blockers())
-      why += (why.empty() ? "" : "; ") + blocker;
-    return base::failed_precondition("DOES_NOT_FIT", "The job can't run here: " + why);
-  }
-  DEX_ASSIGN_OR_RETURN(auto job, new_job(tenant, *plan));
-  job.hold = !plan->resolved.config.spec().auto_start();
   if (request.validate_only()) {
     v1::FineTuningJob resolved;
-    resolved.ParseFromString(job.spec);
+    resolved.ParseFromString(job->spec);
     return Answer<v1::FineTuningJob>{std::move(resolved), false};
   }
   if (options_.durable) DEX_RETURN_IF_ERROR(store_keeps(options_.durable()));
-  submission.jobs.push_back(std::move(job));
+  submission.jobs.push_back(std::move(job).value());
   return submit(tenant, std::move(submission));
 }
 

@@ -87,6 +87,9 @@ class FineTuningJobs {
   };
   base::Result<Plan> plan(const std::string& tenant, const v1::FineTuningJobSpec& spec);
   base::Result<store::NewJob> new_job(const std::string& tenant, const Plan& plan);
+  // All that create checks of a spec before it is stored, and the job that it would store.
+  base::Result<store::NewJob> checked_job(const auth::Principal& who,
+                                          const v1::FineTuningJobSpec& spec);
 
  private:
   // The adapter that spec.model names, made on `model`; ADAPTER_MISMATCH if it was made on other

@@ -20,6 +20,14 @@ Unary* FineTuningRpc::CreateFineTuningJob(Context* ctx, const v1::CreateFineTuni
   });
 }
 
+Unary* FineTuningRpc::BatchCreateFineTuningJobs(Context* ctx,
+                                                const v1::BatchCreateFineTuningJobsRequest* in,
+                                                v1::BatchCreateFineTuningJobsResponse* out) {
+  return rpc::run(room_, ctx, in, out, [=, this](Call& call) {
+    return marked(call, batches_.create(call.principal(), *in));
+  });
+}
+
 Unary* FineTuningRpc::GetFineTuningJob(Context* ctx, const v1::GetFineTuningJobRequest* in,
                                        v1::FineTuningJob* out) {
   return rpc::run(room_, ctx, in, out,

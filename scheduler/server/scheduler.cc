@@ -100,6 +100,7 @@ struct Scheduler::Parts {
        [this](const store::JobRecord& job, const std::string& base_model) {
          return start_estimates.of(job, base_model);
        }}};
+  JobBatches batch_logic{{job_logic, store, jobs, metrics, ids}, {on_change, durable}};
   JobChanges change_logic{{store, jobs, adapters, layout, ids}, on_change};
   Evaluations evaluation_logic{{store, jobs, files, adapters, catalog, layout, metrics, ids},
                                {"cpu", on_change, durable}};
@@ -123,8 +124,8 @@ struct Scheduler::Parts {
   JobWatches job_watches{jobs, job_events, watches};
   Routes route_logic{workers, catalog, watches};
 
-  FineTuningRpc job_rpc{room,          job_logic,   change_logic, job_watches,
-                        preview_logic, probe_logic, watches};
+  FineTuningRpc job_rpc{room,        job_logic,     batch_logic, change_logic,
+                        job_watches, preview_logic, probe_logic, watches};
   AdminRpc admin_rpc{room, change_logic, diagnosis, operations};
   EvaluationRpc evaluation_rpc{room, evaluation_logic, job_watches};
   FileRpc file_rpc{room, file_logic};

@@ -9,6 +9,7 @@
 #include "client/cli/job_filter.h"
 #include "client/cli/job_spec.h"
 #include "client/cli/promote_if.h"
+#include "client/cli/sweep.h"
 #include "dex/v1/finetuning.pb.h"
 
 namespace dex::cli {
@@ -71,6 +72,19 @@ TEST(JobFilterTest, FlagsBecomeTheFilterAndTimesAreDaysOrMoments) {
   EXPECT_EQ(refused.status().reason(), "INVALID_FIELD");
   EXPECT_THAT(refused.status().message(), HasSubstr("--created-after"));
   EXPECT_THAT(refused.status().message(), HasSubstr("yesterday"));
+}
+
+TEST(SweepAxisTest, ValuesAreNumbersTruthsOrText) {
+  const auto axis = parse_axis("hyperparameters.learning_rate=1e-5,true,cosine,3");
+  ASSERT_TRUE(axis.ok()) << axis.status().to_string();
+  EXPECT_EQ(axis->path(), "hyperparameters.learning_rate");
+  ASSERT_EQ(axis->values_size(), 4);
+  EXPECT_EQ(axis->values(0).number_value(), 1e-5);
+  EXPECT_TRUE(axis->values(1).bool_value());
+  EXPECT_EQ(axis->values(2).string_value(), "cosine");
+  EXPECT_EQ(axis->values(3).number_value(), 3);
+  for (const char* bad : {"", "seed", "=1", "seed="})
+    EXPECT_EQ(parse_axis(bad).status().reason(), "INVALID_FIELD") << bad;
 }
 
 // As the name of a file may be.
