@@ -263,6 +263,19 @@ Table value_table(const v1::FineTuningJobSpec& spec, const Sources& sources) {
   return table;
 }
 
+namespace {
+
+// "1.20 EUR  (0.72 to 3.00)": the band is that of the time.
+std::string cost_text(const v1::Estimate& estimate) {
+  const double expected = estimate.expected_duration_seconds();
+  const double a_second = expected > 0 ? estimate.cost() / expected : 0;
+  return number(estimate.cost(), "%.2f") + " " + estimate.cost_currency() + "  (" +
+         number(a_second * estimate.low_seconds(), "%.2f") + " to " +
+         number(a_second * estimate.high_seconds(), "%.2f") + ")";
+}
+
+}  // namespace
+
 std::string estimate_text(const v1::Estimate& estimate, const Terminal& terminal) {
   const auto& config = estimate.effective_config();
   std::string text = render(value_table(config.spec(), config.sources()), terminal) + "\n";
@@ -277,6 +290,7 @@ std::string estimate_text(const v1::Estimate& estimate, const Terminal& terminal
   facts.push_back({"  time", human_seconds(estimate.expected_duration_seconds()) + "  (" +
                                  human_seconds(estimate.low_seconds()) + " to " +
                                  human_seconds(estimate.high_seconds()) + ")"});
+  if (estimate.has_cost()) facts.push_back({"  cost", cost_text(estimate)});
   const auto& probe = estimate.probe();
   facts.push_back(
       {"  peak memory", human_bytes(static_cast<double>(estimate.peak_host_memory_bytes())) +

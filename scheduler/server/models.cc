@@ -102,6 +102,8 @@ base::Result<v1::ServerCapabilities> Models::capabilities() {
   std::set<std::string> pools;
   for (const auto& worker : workers) pools.insert(worker.pools.begin(), worker.pools.end());
   for (const auto& pool : pools) capabilities.add_pools(pool);
+  capabilities.mutable_device_hour_prices()->insert(prices_.by_pool.begin(), prices_.by_pool.end());
+  capabilities.set_currency(prices_.currency);
   return capabilities;
 }
 

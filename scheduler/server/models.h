@@ -1,6 +1,9 @@
 #pragma once
 
+#include <utility>
+
 #include "dex/v1/models.pb.h"
+#include "scheduler/core/prices.h"
 #include "scheduler/server/model_catalog.h"
 #include "scheduler/store/worker_repository.h"
 #include "services/base/status.h"
@@ -11,8 +14,9 @@ namespace dex::server {
 // Thread-safe.
 class Models {
  public:
-  Models(const ModelCatalog& catalog, store::WorkerRepository& workers)  // both outlive this object
-      : catalog_(catalog), workers_(workers) {}
+  // Catalog and workers outlive this object.
+  Models(const ModelCatalog& catalog, store::WorkerRepository& workers, core::Prices prices = {})
+      : catalog_(catalog), workers_(workers), prices_(std::move(prices)) {}
 
   base::Result<v1::ListModelsResponse> list();
   base::Result<v1::Model> get(const v1::GetModelRequest& request);
@@ -26,6 +30,7 @@ class Models {
  private:
   const ModelCatalog& catalog_;
   store::WorkerRepository& workers_;
+  const core::Prices prices_;
 };
 
 }  // namespace dex::server

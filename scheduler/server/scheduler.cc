@@ -110,7 +110,7 @@ struct Scheduler::Parts {
   Adapters adapter_logic{adapters, workers, layout, ids, on_change};
   AdapterJobs adapter_job_logic{{jobs, adapters, catalog, layout, metrics, ids},
                                 {"cpu", on_change, durable}};
-  Models model_logic{catalog, workers};
+  Models model_logic{catalog, workers, options.device.prices};
   Workers worker_logic{
       {store, jobs, files, adapters, workers, layout, metrics, random, catalog, clock},
       {options.beat_ms, on_change}};

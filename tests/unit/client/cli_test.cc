@@ -180,6 +180,18 @@ TEST(JobViewTest, AMapHasARowForEachEntry) {
   EXPECT_EQ(value_table(set, sources), expected);
 }
 
+TEST(JobViewTest, AnEstimateShowsItsCostWithTheBandOfItsTime) {
+  v1::Estimate estimate;
+  estimate.set_expected_duration_seconds(100);
+  estimate.set_low_seconds(60);
+  estimate.set_high_seconds(250);
+  EXPECT_THAT(estimate_text(estimate, Terminal{}), testing::Not(HasSubstr("cost")));
+  estimate.set_cost(1.2);
+  estimate.set_cost_currency("EUR");
+  EXPECT_THAT(estimate_text(estimate, Terminal{}),
+              testing::ContainsRegex("cost +1\\.20 EUR  \\(0\\.72 to 3\\.00\\)"));
+}
+
 TEST(JobViewTest, ARunningJobShowsHowLongAgoItsWorkerWasHeardOf) {
   v1::FineTuningJob job;
   EXPECT_EQ(heartbeat_text(job, 1'000'000), "");
