@@ -35,6 +35,7 @@ base::Status check_path(const std::string& path, const std::string& field) {
   const Descriptor* type = FineTuningJobSpec::descriptor();
   const auto parts = parts_of(path);
   if (parts.empty()) return base::bad_field("MISSING_FIELD", field, "is missing");
+  if (path.back() == '.') return base::bad_field("UNKNOWN_FIELD", field, "ends with a dot");
   for (size_t i = 0; i < parts.size(); ++i) {
     const FieldDescriptor* found = type == nullptr ? nullptr : type->FindFieldByName(parts[i]);
     if (found == nullptr) {
