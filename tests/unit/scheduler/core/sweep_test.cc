@@ -76,6 +76,9 @@ TEST(SweepTest, WhatMakesNoGridIsRefusedByItsPlace) {
       refusal(R"({"spec": {}, "sweep": [{"path": "seed.x", "values": [1]}]})", "sweep[0].path"),
       "UNKNOWN_FIELD");
   EXPECT_EQ(
+      refusal(R"({"spec": {}, "sweep": [{"path": "seed.", "values": [1]}]})", "sweep[0].path"),
+      "UNKNOWN_FIELD");
+  EXPECT_EQ(
       refusal(R"({"spec": {}, "sweep": [{"path": "seed", "values": []}]})", "sweep[0].values"),
       "MISSING_FIELD");
   EXPECT_EQ(refusal(R"({"spec": {}, "sweep": [{"path": "seed", "values": [1]},
