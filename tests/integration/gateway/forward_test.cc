@@ -75,7 +75,7 @@ TEST_F(ForwardTest, MetadataTravelsBothWays) {
 struct Logged {
   support::LogLines log_;
 };
-class TracedTest : private Logged, public ForwardTest {
+class TracedTest : protected Logged, public ForwardTest {
  protected:
   // Each server logs a call's end just before its status goes, so the last line may still come.
   std::vector<std::string> lines_with(const std::string& text, size_t count) {

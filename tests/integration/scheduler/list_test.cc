@@ -124,7 +124,7 @@ TEST_F(JobFilterTest, ByMethodSuffixAndText) {
   EXPECT_THAT(listed(filter), testing::ElementsAre(dex.id()));
 
   filter.Clear();
-  filter.set_method("laro");
+  filter.set_method("lorra");
   const auto wrong = refused(filter);
   expect_refused(wrong, "INVALID_FIELD", "filter.method");
   EXPECT_THAT(wrong.message(), testing::HasSubstr("did you mean 'lora'"));
