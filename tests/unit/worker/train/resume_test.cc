@@ -272,9 +272,9 @@ TEST_F(ResumeTest, FoldersOfOlderVersionsGoOnToTheSameBits) {
                              "step-40/optimizer.safetensors"}) {
       const fs::path path = second.attempt_dir / file;
       ASSERT_TRUE(fs::exists(path)) << path;
-      if (version.lacks != kLibrary || always_this)
-        EXPECT_TRUE(bytes_of(directory_ / "straight" / file) == bytes_of(path))
-            << version.lacks << ": " << file;
+      if (version.lacks == kLibrary && !always_this) continue;
+      EXPECT_TRUE(bytes_of(directory_ / "straight" / file) == bytes_of(path))
+          << version.lacks << ": " << file;
     }
   }
 }
