@@ -21,12 +21,6 @@ constexpr double kAny = std::numeric_limits<double>::infinity();
 constexpr double kMost = 1 << 20;  // of what the trainer counts in 32 bits
 constexpr double kUpdates = 10'000'000;
 
-struct Limits {
-  std::string_view path;
-  double low = 0, high = 0;
-  bool above_low = false;  // low itself is out
-};
-
 // api.md §3; where it names no limit, one that keeps the arithmetic of a job finite. Limits that
 // depend on the model or on other values are not here but in scheduler/core/check_spec.cc.
 constexpr Limits kLimits[] = {
@@ -95,12 +89,6 @@ constexpr Limits kLimits[] = {
     {"watchdog.base_guard.kl_max", 0, 100},
     {"watchdog.base_guard.every_evals", 1, 1000},
 };
-
-const Limits* limits_of(std::string_view path) {
-  const auto* found = std::find_if(std::begin(kLimits), std::end(kLimits),
-                                   [path](const Limits& limits) { return limits.path == path; });
-  return found == std::end(kLimits) ? nullptr : found;
-}
 
 std::string shown(double value) {
   std::ostringstream out;
@@ -303,8 +291,14 @@ std::vector<BadValue> conflicts(const dex::v1::FineTuningJobSpec& spec) {
   return bad;
 }
 
-bool has_limits(const std::string& path) {
-  return limits_of(path) != nullptr;
+std::span<const Limits> all_limits() {
+  return kLimits;
+}
+
+const Limits* limits_of(std::string_view path) {
+  const auto* found = std::find_if(std::begin(kLimits), std::end(kLimits),
+                                   [path](const Limits& limits) { return limits.path == path; });
+  return found == std::end(kLimits) ? nullptr : found;
 }
 
 }  // namespace dex::proto

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "dex/v1/finetuning.pb.h"
@@ -28,7 +30,14 @@ std::vector<BadValue> bad_values(const dex::v1::FineTuningJobSpec& spec);
 // gates on figures that are not there (gates.h).
 std::vector<BadValue> conflicts(const dex::v1::FineTuningJobSpec& spec);
 
-// Whether the number at `path` has limits. For a test: a new number of the contract must get some.
-bool has_limits(const std::string& path);
+// What the number at `path` may be.
+struct Limits {
+  std::string_view path;
+  double low = 0, high = 0;
+  bool above_low = false;  // low itself is out
+};
+// Null: it has none. A new number of the contract must get some, which a test sees to.
+const Limits* limits_of(std::string_view path);
+std::span<const Limits> all_limits();  // in the order of api.md §3
 
 }  // namespace dex::proto

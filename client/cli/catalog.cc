@@ -4,6 +4,7 @@
 #include "client/cli/command.h"
 #include "client/cli/exit_code.h"
 #include "client/cli/job_view.h"
+#include "client/cli/model_limits.h"
 #include "client/cli/model_list.h"
 #include "services/base/version.h"
 
@@ -166,7 +167,7 @@ CLI::App* add_verb(CLI::App& noun, const std::string& name, const std::string& w
 }
 
 void add_catalog(CLI::App& app, Action& action) {
-  auto* models = app.add_subcommand("models", "base models: list, show, add");
+  auto* models = app.add_subcommand("models", "base models: list, show, limits, add");
   models->require_subcommand(1);
   auto* verb = add_verb(*models, "list", "what can be adapted here", "dexctl models list");
   verb->callback([&action] { action = list_models; });
@@ -175,6 +176,7 @@ void add_catalog(CLI::App& app, Action& action) {
   verb->add_option("name", *name, "model name")->required();
   verb->callback([&action, name] { action = [=](Context& c) { return show_model(c, *name); }; });
 
+  add_model_limits(*models, action);
   add_models_add(*models, action);
 
   auto* presets = app.add_subcommand("presets", "ready settings for a domain: list, show");

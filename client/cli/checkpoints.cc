@@ -1,5 +1,6 @@
 // `dexctl checkpoints`: what a job has saved, and having it save now.
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,6 +19,18 @@ std::string loss_or_none(bool has, double loss) {
   return has ? fixed(loss, 4) : "";
 }
 
+// Mean over layers that have a selected head, as measured after by_layer_step updates.
+std::string branch_ratio(const v1::Checkpoint& checkpoint) {
+  double sum = 0;
+  int layers = 0;
+  for (const float ratio : checkpoint.branch_ratio()) {
+    if (std::isnan(ratio)) continue;
+    sum += ratio;
+    ++layers;
+  }
+  return layers == 0 ? "" : fixed(sum / layers, 4);
+}
+
 std::string marks(const v1::Checkpoint& checkpoint) {
   std::string text = checkpoint.is_best() ? "best" : "";
   if (checkpoint.is_last()) text += text.empty() ? "last" : ", last";
@@ -32,12 +45,14 @@ int list(Context& context, const std::string& job, int limit, const std::string&
   const auto reply = context.client.list_checkpoints(request);
   if (!reply.ok()) return context.output.failure(reply.status());
   std::vector<std::string> ids;
-  Table table = {{"CHECKPOINT", "STEP", "TRAIN LOSS", "HELD-OUT LOSS", "SIZE", "", "CREATED"}};
+  Table table = {{"CHECKPOINT", "STEP", "TRAIN LOSS", "HELD-OUT LOSS", "LAMBDA", "BRANCH", "SIZE",
+                  "", "CREATED"}};
   for (const auto& each : reply->checkpoints()) {
     ids.push_back(each.id());
     table.push_back({each.id(), std::to_string(each.step()),
                      loss_or_none(each.has_train_loss(), each.train_loss()),
                      loss_or_none(each.has_valid_loss(), each.valid_loss()),
+                     loss_or_none(each.has_lambda_mean(), each.lambda_mean()), branch_ratio(each),
                      human_bytes(static_cast<double>(each.bytes())), marks(each),
                      local_time(each.create_time())});
   }

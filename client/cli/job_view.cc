@@ -11,6 +11,8 @@
 
 #include "client/cli/names.h"
 #include "proto/gates.h"
+#include "services/base/clock.h"
+#include "services/rpc/times.h"
 
 namespace dex::cli {
 
@@ -189,6 +191,18 @@ Table job_table(const std::vector<v1::FineTuningJob>& jobs) {
   return table;
 }
 
+std::string heartbeat_text(const v1::FineTuningJob& job, int64_t now_ms) {
+  if (!job.has_heartbeat_time()) return "";
+  const auto seconds = [now_ms](const google::protobuf::Timestamp& time) {
+    return static_cast<double>(rpc::unix_ms(time) - now_ms) / 1000;
+  };
+  const double ago = std::max(0.0, -seconds(job.heartbeat_time()));  // clocks differ a little
+  const double left = seconds(job.lease_expire_time());
+  return human_seconds(ago) + " ago, " +
+         (left > 0 ? "lease for " + human_seconds(left)
+                   : "lease over for " + human_seconds(-left) + ": its worker is given up soon");
+}
+
 Table job_details(const v1::FineTuningJob& job) {
   Table table = {{"JOB", job.id()}};
   const auto add = [&](const std::string& key, const std::string& value) {
@@ -197,6 +211,9 @@ Table job_details(const v1::FineTuningJob& job) {
   add("state", state_text(job));
   if (job.state() == v1::JOB_STATE_RUNNING) add("phase", words(short_name(job.phase())));
   if (job.has_queue_position()) add("queue position", std::to_string(job.queue_position()));
+  add("worker", job.worker());
+  add("heartbeat", heartbeat_text(job, base::SystemClock().now_ms()));
+  if (job.has_estimated_start_time()) add("starts about", local_time(job.estimated_start_time()));
   add("attempt", job.attempt() ? std::to_string(job.attempt()) : "");
   add("model", job.model());
   add("name", job.display_name());
@@ -246,6 +263,19 @@ Table value_table(const v1::FineTuningJobSpec& spec, const Sources& sources) {
   return table;
 }
 
+namespace {
+
+// "1.20 EUR  (0.72 to 3.00)": the band is that of the time.
+std::string cost_text(const v1::Estimate& estimate) {
+  const double expected = estimate.expected_duration_seconds();
+  const double a_second = expected > 0 ? estimate.cost() / expected : 0;
+  return number(estimate.cost(), "%.2f") + " " + estimate.cost_currency() + "  (" +
+         number(a_second * estimate.low_seconds(), "%.2f") + " to " +
+         number(a_second * estimate.high_seconds(), "%.2f") + ")";
+}
+
+}  // namespace
+
 std::string estimate_text(const v1::Estimate& estimate, const Terminal& terminal) {
   const auto& config = estimate.effective_config();
   std::string text = render(value_table(config.spec(), config.sources()), terminal) + "\n";
@@ -260,6 +290,7 @@ std::string estimate_text(const v1::Estimate& estimate, const Terminal& terminal
   facts.push_back({"  time", human_seconds(estimate.expected_duration_seconds()) + "  (" +
                                  human_seconds(estimate.low_seconds()) + " to " +
                                  human_seconds(estimate.high_seconds()) + ")"});
+  if (estimate.has_cost()) facts.push_back({"  cost", cost_text(estimate)});
   const auto& probe = estimate.probe();
   facts.push_back(
       {"  peak memory", human_bytes(static_cast<double>(estimate.peak_host_memory_bytes())) +

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,9 @@ namespace dex::cli {
 
 // Why a queued job or evaluation does not run yet, to stand behind its state; "": not known.
 std::string waiting_text(v1::WaitingReason reason);
+// How long ago the worker of a running job was heard of, and for how long it still has the job:
+// "3 s ago, lease for 27 s"; "" where none has it. `now_ms`: Unix time of this machine's clock.
+std::string heartbeat_text(const v1::FineTuningJob& job, int64_t now_ms);
 Table job_table(const std::vector<v1::FineTuningJob>& jobs);
 // One job in full, for people: state, progress, figures, where the result is.
 Table job_details(const v1::FineTuningJob& job);

@@ -6,12 +6,14 @@
 #include "client/cli/file_argument.h"
 #include "client/cli/heads.h"
 #include "client/cli/job_changes.h"
+#include "client/cli/job_filter.h"
 #include "client/cli/job_spec.h"
 #include "client/cli/job_view.h"
 #include "client/cli/names.h"
 #include "client/cli/progress_view.h"
 #include "client/cli/question.h"
-#include "client/cli/set_field.h"
+#include "client/cli/spec_flags.h"
+#include "client/cli/sweep.h"
 #include "client/cli/task_files.h"
 #include "client/cli/watch.h"
 
@@ -26,6 +28,8 @@ struct CreateArguments {
   bool follow = false;
   bool yes = false;
 };
+
+}  // namespace
 
 void add_spec_flags(CLI::App& verb, SpecFlags& flags) {
   verb.add_option(
@@ -104,6 +108,8 @@ base::Result<v1::FineTuningJobSpec> spec_with_files(Context& context, const Spec
   return spec;
 }
 
+namespace {
+
 struct EstimateArguments {
   SpecFlags spec;
   bool probe = false;
@@ -157,20 +163,16 @@ int create(Context& context, const CreateArguments& arguments) {
 }
 
 struct ListArguments {
-  std::vector<std::string> states;
-  std::string model;
+  JobFilterFlags filter;
   int limit = 20;
 };
 
 int list(Context& context, const ListArguments& arguments) {
   v1::ListFineTuningJobsRequest request;
   request.set_page_size(arguments.limit);
-  auto& filter = *request.mutable_filter();
-  filter.set_model(arguments.model);
-  for (const auto& state : arguments.states) {
-    const base::Status status = set_field(filter, "states", state);
-    if (!status.ok()) return context.output.failure(status);
-  }
+  auto filter = make_job_filter(arguments.filter);
+  if (!filter.ok()) return context.output.failure(filter.status());
+  *request.mutable_filter() = std::move(*filter);
   const auto reply = context.client.list_jobs(request);
   if (!reply.ok()) return context.output.failure(reply.status());
   std::vector<std::string> ids;
@@ -265,20 +267,17 @@ void add_create_and_estimate(CLI::App& noun, Action& action) {
 }  // namespace
 
 void add_jobs(CLI::App& app, Action& action) {
-  auto* noun =
-      app.add_subcommand("jobs", "fine-tuning jobs: create, list, watch, pause, cancel, delete");
+  auto* noun = app.add_subcommand(
+      "jobs", "fine-tuning jobs: create, sweep, list, watch, pause, cancel, delete");
   noun->require_subcommand(1);
   add_create_and_estimate(*noun, action);
+  add_sweep(*noun, action);
 
-  auto* verb =
-      add_verb(*noun, "list", "the newest jobs", "dexctl jobs list --state running --state queued");
+  auto* verb = add_verb(*noun, "list", "the newest jobs",
+                        "dexctl jobs list --state running --state queued\n"
+                        "dexctl jobs list --method lora --created-after 2026-11-30 --text legal");
   auto listed = std::make_shared<ListArguments>();
-  verb->add_option(
-          "--state", listed->states,
-          "queued, validating_files, running, pausing, cancelling, paused, succeeded, failed, "
-          "cancelled or expired (may be repeated)")
-      ->allow_extra_args(false);
-  verb->add_option("--model", listed->model, "only jobs on this base model");
+  add_job_filter_flags(*verb, listed->filter);
   verb->add_option("--limit", listed->limit, "how many, 1 to 1000");
   verb->callback([&action, listed] { action = [=](Context& c) { return list(c, *listed); }; });
 

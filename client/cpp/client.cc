@@ -114,6 +114,14 @@ Result<v1::FineTuningJob> Client::create_job(const v1::CreateFineTuningJobReques
   return call(*jobs_, &v1::FineTuningService::Stub::CreateFineTuningJob, once, options_.timeout);
 }
 
+Result<v1::BatchCreateFineTuningJobsResponse> Client::create_jobs(
+    const v1::BatchCreateFineTuningJobsRequest& request) {
+  v1::BatchCreateFineTuningJobsRequest once = request;
+  if (once.request_id().empty()) once.set_request_id(new_request_id());
+  return call(*jobs_, &v1::FineTuningService::Stub::BatchCreateFineTuningJobs, once,
+              options_.timeout);
+}
+
 Result<v1::FineTuningJob> Client::get_job(const std::string& id, bool with_head_selection) {
   v1::GetFineTuningJobRequest request;
   request.set_id(id);
@@ -467,6 +475,13 @@ Result<v1::Preset> Client::get_preset(const std::string& name, const std::string
   request.set_name(name);
   request.set_model(model);
   return call(*models_, &v1::ModelService::Stub::GetPreset, request, options_.timeout);
+}
+
+Result<v1::ModelLimits> Client::model_limits(const std::string& model, const std::string& method) {
+  v1::GetModelLimitsRequest request;
+  request.set_model(model);
+  request.set_method(method);
+  return call(*models_, &v1::ModelService::Stub::GetModelLimits, request, options_.timeout);
 }
 
 Result<v1::Health> Client::health() {

@@ -41,6 +41,9 @@ class Client {
   explicit Client(Options options);
 
   Result<v1::FineTuningJob> create_job(const v1::CreateFineTuningJobRequest& request);
+  // Up to 64 jobs, all or none.
+  Result<v1::BatchCreateFineTuningJobsResponse> create_jobs(
+      const v1::BatchCreateFineTuningJobsRequest& request);
   Result<v1::FineTuningJob> get_job(const std::string& id, bool with_head_selection = false);
   Result<v1::ListFineTuningJobsResponse> list_jobs(const v1::ListFineTuningJobsRequest& request);
   Result<v1::FineTuningJob> cancel_job(const std::string& id);
@@ -131,6 +134,7 @@ class Client {
   Result<v1::ListPresetsResponse> list_presets();
   Result<v1::Preset> get_preset(const std::string& name, const std::string& model);
   Result<v1::ServerCapabilities> capabilities();
+  Result<v1::ModelLimits> model_limits(const std::string& model, const std::string& method);
   // The platform examined just now; for operators, as all below.
   Result<v1::Health> health();
   Result<v1::Quota> quota(const std::string& tenant);  // empty: the caller's

@@ -240,6 +240,11 @@ dex::v1::Estimate estimate(const Resolved& resolved, const dex::v1::Model& model
   out.set_low_seconds(0.6 * out.expected_duration_seconds());
   out.set_high_seconds(2.5 * out.expected_duration_seconds());
 
+  if (const auto cost = cost_of(device.prices, spec.pool(), out.expected_duration_seconds())) {
+    out.set_cost(*cost);
+    out.set_cost_currency(device.prices.currency);
+  }
+
   out.set_trained_parameters(count.trained);
   out.set_added_parameters(count.added);
   out.set_artifact_class(artifact_class(spec, model));

@@ -4,6 +4,7 @@
 
 #include "dex/v1/finetuning.pb.h"
 #include "dex/v1/models.pb.h"
+#include "scheduler/core/prices.h"
 #include "scheduler/core/resolve.h"
 
 namespace dex::core {
@@ -14,6 +15,7 @@ struct DeviceFacts {
   // training (performance.md §1).
   double flops_per_second = 120e9;
   int64_t memory_bytes = 0;  // 0: not known, then nothing is refused for its size
+  Prices prices;
 };
 
 // Trained and added parameters of a spec on this model, exact (method.md §2.7). Biases included.

@@ -7,7 +7,10 @@ namespace dex::server {
 
 void CheckpointList::add(const v1::FineTuningEvent& event) {
   if (event.has_metrics()) {
-    train_loss_[event.metrics().step()] = event.metrics().train_loss();
+    const v1::Metrics& point = event.metrics();
+    train_loss_[point.step()] = point.train_loss();
+    lambda_mean_[point.step()] = point.lambda_mean();
+    if (point.lambda_size() > 0) by_layer_[point.step()] = point;
   } else if (event.has_eval_complete()) {
     const auto& found = event.eval_complete();
     evaluated_[found.step()] = {found.valid_loss(), found.token_accuracy()};
@@ -55,17 +58,29 @@ base::Result<v1::ListFineTuningCheckpointsResponse> CheckpointList::page(const s
     }
     auto& checkpoint = *page.add_checkpoints();
     checkpoint = (*at)->checkpoint;
-    const uint32_t step = checkpoint.step();
-    checkpoint.set_is_best(best_ == step);
+    checkpoint.set_is_best(best_ == checkpoint.step());
     checkpoint.set_is_last(*at == order.front());
-    if (const auto loss = train_loss_.find(step); loss != train_loss_.end())
-      checkpoint.set_train_loss(loss->second);
-    if (const auto found = evaluated_.find(step); found != evaluated_.end()) {
-      checkpoint.set_valid_loss(found->second.loss);
-      checkpoint.set_valid_token_accuracy(found->second.accuracy);
-    }
+    add_figures(checkpoint);
   }
   return page;
+}
+
+void CheckpointList::add_figures(v1::Checkpoint& checkpoint) const {
+  const uint32_t step = checkpoint.step();
+  if (const auto loss = train_loss_.find(step); loss != train_loss_.end())
+    checkpoint.set_train_loss(loss->second);
+  if (const auto found = evaluated_.find(step); found != evaluated_.end()) {
+    checkpoint.set_valid_loss(found->second.loss);
+    checkpoint.set_valid_token_accuracy(found->second.accuracy);
+  }
+  auto point = by_layer_.upper_bound(step);
+  if (point == by_layer_.begin()) return;  // no evaluation yet, or no branch
+  const v1::Metrics& measured = (--point)->second;
+  *checkpoint.mutable_lambda() = measured.lambda();
+  *checkpoint.mutable_branch_ratio() = measured.branch_ratio();
+  checkpoint.set_by_layer_step(measured.step());
+  if (const auto mean = lambda_mean_.find(step); mean != lambda_mean_.end())
+    checkpoint.set_lambda_mean(mean->second);
 }
 
 }  // namespace dex::server

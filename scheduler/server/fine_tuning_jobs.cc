@@ -9,10 +9,10 @@
 #include "proto/gate_tasks.h"
 #include "proto/worker_features.h"
 #include "scheduler/core/gate_tasks.h"
-#include "scheduler/core/presets.h"
 #include "scheduler/server/checkpoint_list.h"
 #include "scheduler/server/file_view.h"
 #include "scheduler/server/head_preview_view.h"
+#include "scheduler/server/job_filter.h"
 #include "scheduler/server/job_id.h"
 #include "scheduler/server/job_view.h"
 #include "scheduler/server/page.h"
@@ -43,24 +43,6 @@ std::vector<std::string> needed_adapters(const v1::FineTuningJobSpec& spec) {
     if (proto::compares_with_other(gate)) adapters.insert(gate.adapter());
   }
   return {adapters.begin(), adapters.end()};
-}
-
-bool matches(const v1::FineTuningJob& job, const v1::ListFineTuningJobsRequest::Filter& filter) {
-  const auto& states = filter.states();
-  if (!states.empty() && std::find(states.begin(), states.end(), job.state()) == states.end())
-    return false;
-  if (!filter.model().empty() && filter.model() != job.model() &&
-      filter.model() != job.base_model())
-    return false;
-  if (!filter.preset().empty()) {
-    const std::string& version = job.effective_config().preset_version();  // "code@1"
-    const std::string wanted = core::canonical_preset_name(filter.preset());
-    if (wanted != version && wanted != version.substr(0, version.find('@'))) return false;
-  }
-  return std::all_of(filter.metadata().begin(), filter.metadata().end(), [&job](const auto& pair) {
-    const auto found = job.metadata().find(pair.first);
-    return found != job.metadata().end() && found->second == pair.second;
-  });
 }
 
 }  // namespace
@@ -232,6 +214,21 @@ base::Result<store::NewJob> FineTuningJobs::new_job(const std::string& tenant, c
   return job;
 }
 
+base::Result<store::NewJob> FineTuningJobs::checked_job(const auth::Principal& who,
+                                                        const v1::FineTuningJobSpec& spec) {
+  DEX_RETURN_IF_ERROR(check_priority_scope(who, spec.priority()));
+  DEX_ASSIGN_OR_RETURN(const Plan plan, this->plan(who.tenant(), spec));
+  if (!plan.estimate.allowed_to_proceed()) {
+    std::string why;
+    for (const std::string& blocker : plan.estimate.blockers())
+      why += (why.empty() ? "" : "; ") + blocker;
+    return base::failed_precondition("DOES_NOT_FIT", "The job can't run here: " + why);
+  }
+  DEX_ASSIGN_OR_RETURN(auto job, new_job(who.tenant(), plan));
+  job.hold = !plan.resolved.config.spec().auto_start();
+  return job;
+}
+
 base::Result<Answer<v1::FineTuningJob>> FineTuningJobs::create(
     const auth::Principal& who, const v1::CreateFineTuningJobRequest& request) {
   DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kJobsWrite));
@@ -251,27 +248,18 @@ base::Result<Answer<v1::FineTuningJob>> FineTuningJobs::create(
       return Answer<v1::FineTuningJob>{job_view(record), true};
     }
   }
-  auto plan = this->plan(tenant, request.spec());
-  if (!plan.ok()) {
+  auto job = checked_job(who, request.spec());
+  if (!job.ok()) {
     parts_.metrics.submitted(kFineTuningKind, "refused");
-    return plan.status();
+    return job.status();
   }
-  if (!plan->estimate.allowed_to_proceed()) {
-    parts_.metrics.submitted(kFineTuningKind, "refused");
-    std::string why;
-    for (const std::string& blocker : plan->estimate.blockers())
-      why += (why.empty() ? "" : "; ") + blocker;
-    return base::failed_precondition("DOES_NOT_FIT", "The job can't run here: " + why);
-  }
-  DEX_ASSIGN_OR_RETURN(auto job, new_job(tenant, *plan));
-  job.hold = !plan->resolved.config.spec().auto_start();
   if (request.validate_only()) {
     v1::FineTuningJob resolved;
-    resolved.ParseFromString(job.spec);
+    resolved.ParseFromString(job->spec);
     return Answer<v1::FineTuningJob>{std::move(resolved), false};
   }
   if (options_.durable) DEX_RETURN_IF_ERROR(store_keeps(options_.durable()));
-  submission.jobs.push_back(std::move(job));
+  submission.jobs.push_back(std::move(job).value());
   return submit(tenant, std::move(submission));
 }
 
@@ -291,6 +279,10 @@ base::Result<v1::FineTuningJob> FineTuningJobs::get(const auth::Principal& who,
   DEX_RETURN_IF_ERROR(check_job_id(request.id(), "ftjob-", "job"));
   DEX_ASSIGN_OR_RETURN(const auto record, parts_.jobs.get(who.tenant(), request.id()));
   v1::FineTuningJob view = job_view(record);
+  if (options_.estimated_start && view.waiting_reason() == v1::WAITING_REASON_CAPACITY) {
+    DEX_ASSIGN_OR_RETURN(const auto start, options_.estimated_start(record, view.base_model()));
+    if (start) *view.mutable_estimated_start_time() = *start;
+  }
   if (!request.with_head_selection() || record.state != "SUCCEEDED") return view;
   DEX_ASSIGN_OR_RETURN(auto report, head_selection_of_job(record, parts_.layout));
   if (report) *view.mutable_head_selection() = std::move(*report);
@@ -301,18 +293,24 @@ base::Result<v1::ListFineTuningJobsResponse> FineTuningJobs::list(
     const auth::Principal& who, const v1::ListFineTuningJobsRequest& request) {
   DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kJobsRead));
   DEX_ASSIGN_OR_RETURN(const int wanted, page_size(request.page_size()));
+  DEX_ASSIGN_OR_RETURN(const JobFilter filter, JobFilter::create(request.filter()));
   const auto created_ms = [&](const std::string& id) -> base::Result<int64_t> {
     DEX_RETURN_IF_ERROR(check_job_id(id, "ftjob-", "job"));
     DEX_ASSIGN_OR_RETURN(const auto record, parts_.jobs.get(who.tenant(), id));
     return record.created_ms;
   };
   DEX_ASSIGN_OR_RETURN(auto cursor, list_cursor(request.page_token(), request.after(), created_ms));
+  // Straight to the newest that can match, unless the list is further already.
+  const int64_t newest_ms = filter.before_ms();
+  if (newest_ms >= 0 && (cursor.before_ms < 0 || newest_ms < cursor.before_ms))
+    cursor = {newest_ms, ""};
   v1::ListFineTuningJobsResponse page;
   size_t bytes = 0;
   for (int looked_at = 0; looked_at < kMostLookedAt;) {
     const int count = std::min(kStorePage, wanted + 1);
     DEX_ASSIGN_OR_RETURN(const auto records, parts_.jobs.list(who.tenant(), cursor, count));
     for (const auto& record : records) {
+      if (filter.is_past(record.created_ms)) return page;
       if (page.jobs_size() == wanted || bytes >= kListBytes) {  // there is at least one more
         page.set_next_page_token(page_token(cursor.before_ms, cursor.before_id));
         return page;
@@ -320,7 +318,7 @@ base::Result<v1::ListFineTuningJobsResponse> FineTuningJobs::list(
       cursor = {record.created_ms, record.id};
       if (record.kind != kFineTuningKind) continue;
       auto job = job_view(record);
-      if (!matches(job, request.filter())) continue;
+      if (!filter.matches(job)) continue;
       job.clear_effective_config();
       bytes += job.ByteSizeLong();
       *page.add_jobs() = std::move(job);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "dex/v1/adapters.pb.h"
@@ -47,6 +48,10 @@ class FineTuningJobs {
     std::function<void()> changed;
     // Whether the store keeps what it acknowledges (Sweeper::health); asked before a job is made.
     std::function<base::Status()> durable;
+    // When a job that waits for capacity should start (start_estimates.h); empty: nobody says.
+    std::function<base::Result<std::optional<google::protobuf::Timestamp>>(
+        const store::JobRecord& job, const std::string& base_model)>
+        estimated_start;
   };
   FineTuningJobs(Parts parts, Options options) : parts_(parts), options_(std::move(options)) {}
 
@@ -82,6 +87,9 @@ class FineTuningJobs {
   };
   base::Result<Plan> plan(const std::string& tenant, const v1::FineTuningJobSpec& spec);
   base::Result<store::NewJob> new_job(const std::string& tenant, const Plan& plan);
+  // All that create checks of a spec before it is stored, and the job that it would store.
+  base::Result<store::NewJob> checked_job(const auth::Principal& who,
+                                          const v1::FineTuningJobSpec& spec);
 
  private:
   // The adapter that spec.model names, made on `model`; ADAPTER_MISMATCH if it was made on other

@@ -145,6 +145,10 @@ v1::FineTuningJob job_view(const store::JobRecord& record, bool with_config) {
   if (record.started_ms > 0) *job.mutable_start_time() = timestamp(record.started_ms);
   if (record.terminal()) *job.mutable_end_time() = timestamp(record.finished_ms);
   *job.mutable_update_time() = timestamp(record.changed_ms);
+  if (!record.worker.empty()) {
+    *job.mutable_heartbeat_time() = timestamp(record.heartbeat_ms);
+    *job.mutable_lease_expire_time() = timestamp(record.lease_ms);
+  }
   if (record.state == "SUCCEEDED") {
     const auto result = parsed<iv1::AttemptResult>(record.result);
     job.set_fine_tuned_model(record.adapter);

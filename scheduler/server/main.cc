@@ -10,7 +10,9 @@
 #include <filesystem>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "scheduler/core/prices.h"
 #include "scheduler/server/scheduler.h"
 #include "scheduler/store/store.h"
 #include "services/auth/listen_address.h"
@@ -31,6 +33,8 @@ struct Flags {
   fs::path redis_password_file;
   std::string log_level = "info";
   int64_t retention_days = 30;
+  std::vector<std::string> prices;
+  std::string currency;
 };
 
 // Each also by the environment (--lease-ms: DEX_LEASE_MS), for a dexd that starts the scheduler.
@@ -73,6 +77,13 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("--worker-listen", o.worker_listen, "address for workers");
   app.add_option("--metrics-listen", o.metrics_listen, "/metrics, /healthz, /readyz");
   app.add_option("--endpoints-file", o.endpoints_file, "written once it listens");
+  app.add_option("--device-hour-price", flags.prices,
+                 "what an hour of a device costs: AMOUNT, or POOL=AMOUNT (may be repeated); "
+                 "estimates say what a job would cost")
+      ->delimiter(',')
+      ->envname("DEX_DEVICE_HOUR_PRICE");
+  app.add_option("--currency", flags.currency, "of the prices, such as EUR")
+      ->envname("DEX_CURRENCY");
   add_times(app, flags);
   app.add_option("--log-level", flags.log_level, "trace, debug, info, warn, error, off");
 }
@@ -110,6 +121,9 @@ dex::base::Status run(Flags& flags) {
   DEX_RETURN_IF_ERROR(dex::auth::check_listen_address("--listen", flags.options.listen));
   DEX_RETURN_IF_ERROR(
       dex::auth::check_listen_address("--worker-listen", flags.options.worker_listen));
+  auto prices = dex::core::parse_prices(flags.prices, flags.currency);
+  DEX_RETURN_IF_ERROR(prices.status());
+  flags.options.device.prices = std::move(*prices);
   DEX_RETURN_IF_ERROR(read_redis(flags));
   DEX_RETURN_IF_ERROR(check_store(flags.options));
   const dex::base::StopSignals signals;

@@ -1,9 +1,13 @@
 #include "scheduler/server/models.h"
 
+#include <algorithm>
+#include <map>
 #include <set>
+#include <string>
 
 #include "dex/internal/v1/worker.pb.h"
 #include "scheduler/core/methods.h"
+#include "scheduler/core/model_limits.h"
 #include "scheduler/core/presets.h"
 #include "services/base/version.h"
 #include "services/data/limits.h"
@@ -98,7 +102,31 @@ base::Result<v1::ServerCapabilities> Models::capabilities() {
   std::set<std::string> pools;
   for (const auto& worker : workers) pools.insert(worker.pools.begin(), worker.pools.end());
   for (const auto& pool : pools) capabilities.add_pools(pool);
+  capabilities.mutable_device_hour_prices()->insert(prices_.by_pool.begin(), prices_.by_pool.end());
+  capabilities.set_currency(prices_.currency);
   return capabilities;
+}
+
+base::Result<v1::ModelLimits> Models::limits(const v1::GetModelLimitsRequest& request) {
+  DEX_ASSIGN_OR_RETURN(const auto model, catalog_.find(request.model()));
+  DEX_ASSIGN_OR_RETURN(auto limits, core::model_limits(model, request.method()));
+  DEX_ASSIGN_OR_RETURN(const auto workers, workers_.workers());
+  std::map<std::string, int64_t> pools;  // name → memory of its largest worker
+  for (const auto& worker : workers) {
+    const auto& has = worker.models;
+    if (worker.state != "up" ||
+        (!has.empty() && std::find(has.begin(), has.end(), model.name()) == has.end()))
+      continue;
+    iv1::RegisterRequest registered;
+    registered.ParseFromString(worker.info);
+    for (const auto& pool : worker.pools) {
+      int64_t& memory = pools[pool];
+      for (const auto& device : registered.devices())
+        memory = std::max(memory, device.memory_bytes());
+    }
+  }
+  for (const auto& [pool, memory] : pools) core::add_pool(pool, memory, limits);
+  return limits;
 }
 
 }  // namespace dex::server

@@ -20,6 +20,14 @@ Unary* FineTuningRpc::CreateFineTuningJob(Context* ctx, const v1::CreateFineTuni
   });
 }
 
+Unary* FineTuningRpc::BatchCreateFineTuningJobs(Context* ctx,
+                                                const v1::BatchCreateFineTuningJobsRequest* in,
+                                                v1::BatchCreateFineTuningJobsResponse* out) {
+  return rpc::run(room_, ctx, in, out, [=, this](Call& call) {
+    return marked(call, batches_.create(call.principal(), *in));
+  });
+}
+
 Unary* FineTuningRpc::GetFineTuningJob(Context* ctx, const v1::GetFineTuningJobRequest* in,
                                        v1::FineTuningJob* out) {
   return rpc::run(room_, ctx, in, out,
@@ -220,6 +228,11 @@ Unary* ModelRpc::GetPreset(Context* ctx, const v1::GetPresetRequest* in, v1::Pre
 Unary* ModelRpc::GetServerCapabilities(Context* ctx, const v1::GetServerCapabilitiesRequest* in,
                                        v1::ServerCapabilities* out) {
   return rpc::run(room_, ctx, in, out, [this](Call&) { return models_.capabilities(); });
+}
+
+Unary* ModelRpc::GetModelLimits(Context* ctx, const v1::GetModelLimitsRequest* in,
+                                v1::ModelLimits* out) {
+  return rpc::run(room_, ctx, in, out, [=, this](Call&) { return models_.limits(*in); });
 }
 
 // ---- RouteService ----

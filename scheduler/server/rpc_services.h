@@ -10,6 +10,7 @@
 #include "scheduler/server/files.h"
 #include "scheduler/server/fine_tuning_jobs.h"
 #include "scheduler/server/head_previews.h"
+#include "scheduler/server/job_batches.h"
 #include "scheduler/server/job_changes.h"
 #include "scheduler/server/job_watches.h"
 #include "scheduler/server/memory_probes.h"
@@ -28,10 +29,11 @@ using Unary = grpc::ServerUnaryReactor;
 
 class FineTuningRpc final : public v1::FineTuningService::CallbackService {
  public:
-  FineTuningRpc(rpc::Room& room, FineTuningJobs& jobs, JobChanges& changes, JobWatches& watches,
-                HeadPreviews& previews, MemoryProbes& probes, Waiters& waiters)
+  FineTuningRpc(rpc::Room& room, FineTuningJobs& jobs, JobBatches& batches, JobChanges& changes,
+                JobWatches& watches, HeadPreviews& previews, MemoryProbes& probes, Waiters& waiters)
       : room_(room),
         jobs_(jobs),
+        batches_(batches),
         changes_(changes),
         watches_(watches),
         previews_(previews),
@@ -40,6 +42,8 @@ class FineTuningRpc final : public v1::FineTuningService::CallbackService {
 
   Unary* CreateFineTuningJob(Context* ctx, const v1::CreateFineTuningJobRequest* in,
                              v1::FineTuningJob* out) override;
+  Unary* BatchCreateFineTuningJobs(Context* ctx, const v1::BatchCreateFineTuningJobsRequest* in,
+                                   v1::BatchCreateFineTuningJobsResponse* out) override;
   Unary* GetFineTuningJob(Context* ctx, const v1::GetFineTuningJobRequest* in,
                           v1::FineTuningJob* out) override;
   Unary* ListFineTuningJobs(Context* ctx, const v1::ListFineTuningJobsRequest* in,
@@ -70,6 +74,7 @@ class FineTuningRpc final : public v1::FineTuningService::CallbackService {
  private:
   rpc::Room& room_;
   FineTuningJobs& jobs_;
+  JobBatches& batches_;
   JobChanges& changes_;
   JobWatches& watches_;
   HeadPreviews& previews_;
@@ -109,6 +114,8 @@ class ModelRpc final : public v1::ModelService::CallbackService {
   Unary* GetPreset(Context* ctx, const v1::GetPresetRequest* in, v1::Preset* out) override;
   Unary* GetServerCapabilities(Context* ctx, const v1::GetServerCapabilitiesRequest* in,
                                v1::ServerCapabilities* out) override;
+  Unary* GetModelLimits(Context* ctx, const v1::GetModelLimitsRequest* in,
+                        v1::ModelLimits* out) override;
 
  private:
   rpc::Room& room_;

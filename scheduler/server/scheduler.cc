@@ -13,6 +13,7 @@
 #include "scheduler/server/metrics.h"
 #include "scheduler/server/retention.h"
 #include "scheduler/server/rpc_services.h"
+#include "scheduler/server/start_estimates.h"
 #include "scheduler/server/sweeper.h"
 #include "services/base/clock.h"
 #include "services/base/files.h"
@@ -92,9 +93,14 @@ struct Scheduler::Parts {
   rpc::Room room;  // of the gateways' door
   rpc::Room workers_room;
 
+  StartEstimates start_estimates{{operators, jobs, clock}};
   FineTuningJobs job_logic{
       {store, jobs, files, adapters, workers, job_events, catalog, layout, metrics, ids, random},
-      {"cpu", options.device, on_change, durable}};
+      {"cpu", options.device, on_change, durable,
+       [this](const store::JobRecord& job, const std::string& base_model) {
+         return start_estimates.of(job, base_model);
+       }}};
+  JobBatches batch_logic{{job_logic, store, jobs, metrics, ids}, {on_change, durable}};
   JobChanges change_logic{{store, jobs, adapters, layout, ids}, on_change};
   Evaluations evaluation_logic{{store, jobs, files, adapters, catalog, layout, metrics, ids},
                                {"cpu", on_change, durable}};
@@ -104,7 +110,7 @@ struct Scheduler::Parts {
   Adapters adapter_logic{adapters, workers, layout, ids, on_change};
   AdapterJobs adapter_job_logic{{jobs, adapters, catalog, layout, metrics, ids},
                                 {"cpu", on_change, durable}};
-  Models model_logic{catalog, workers};
+  Models model_logic{catalog, workers, options.device.prices};
   Workers worker_logic{
       {store, jobs, files, adapters, workers, layout, metrics, random, catalog, clock},
       {options.beat_ms, on_change}};
@@ -118,8 +124,8 @@ struct Scheduler::Parts {
   JobWatches job_watches{jobs, job_events, watches};
   Routes route_logic{workers, catalog, watches};
 
-  FineTuningRpc job_rpc{room,          job_logic,   change_logic, job_watches,
-                        preview_logic, probe_logic, watches};
+  FineTuningRpc job_rpc{room,        job_logic,     batch_logic, change_logic,
+                        job_watches, preview_logic, probe_logic, watches};
   AdminRpc admin_rpc{room, change_logic, diagnosis, operations};
   EvaluationRpc evaluation_rpc{room, evaluation_logic, job_watches};
   FileRpc file_rpc{room, file_logic};

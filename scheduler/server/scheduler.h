@@ -21,7 +21,7 @@ struct SchedulerOptions {
   std::filesystem::path endpoints_file;        // written once all listen; empty: none
   store::StoreTimes times;
   int64_t sweep_ms = 5000;
-  int64_t beat_ms = 10000;
+  int64_t beat_ms = 5000;  // what a job shows is as old at most, and api.md (C26) allows 10 s
   int64_t watch_ms = 250;  // how soon a change made by another replica is seen
   // Of ended jobs and evaluations: record, events and files, not adapters. At least a day.
   int64_t retention_ms = int64_t{30} * 24 * 3600 * 1000;

@@ -39,7 +39,7 @@ class Workers {
     const base::Clock& clock;
   };
   struct Options {
-    int64_t beat_ms = 10000;
+    int64_t beat_ms = 5000;
     std::function<void()> changed;  // a job or an adapter changed: somebody may wait for it
   };
   Workers(Parts parts, Options options) : parts_(parts), options_(std::move(options)) {}

@@ -64,6 +64,12 @@ JobRecord job_from(const Fields& f) {
   job.finished_ms = number(f, "finished_ms");
   job.changed_ms = std::max(number(f, "state_ms"), number(f, "beat_ms"));
   job.deadline_ms = number(f, "deadline_ms");
+  // The last beat may be one of an attempt before.
+  if (!job.worker.empty())
+    job.heartbeat_ms = std::max(number(f, "started_ms"), number(f, "beat_ms"));
+  job.lease_ms = number(f, "lease_ms");
+  job.attempt_ms = number(f, "started_ms");
+  job.cost_seconds = std::strtod(text(f, "cost").c_str(), nullptr);
   if (f.contains("metadata")) job.metadata = text(f, "metadata");
   if (f.contains("name")) job.name = text(f, "name");
   job.archived = number(f, "archived");

@@ -135,8 +135,8 @@ base::Result<OperatorRepository::PoolQueue> OperatorRepository::queue(const std:
   for (size_t i = 5; i < reply.elements.size(); ++i) {
     const Reply& row = reply.at(i);
     queue.order.push_back({row.str(0), row.str(1), row.str(2), static_cast<int>(row.num(3)),
-                           static_cast<double>(row.num(4)) / 1000, row.num(5) == 1,
-                           row.num(6) == 1});
+                           static_cast<double>(row.num(4)) / 1000, row.num(5) == 1, row.num(6) == 1,
+                           real(row, 7)});
   }
   return queue;
 }

@@ -59,6 +59,7 @@ class OperatorRepository {
     int priority = 0;
     double waiting_seconds = 0;
     bool in_ring = false, lacks_model = false;  // as JobRecord's
+    double cost_seconds = 0;                    // likewise
   };
   struct PoolQueue {
     int64_t ready = 0, running = 0, workers = 0;

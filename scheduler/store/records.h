@@ -66,6 +66,11 @@ struct JobRecord {
   std::vector<std::string> files;
   int64_t created_ms = 0, enter_ms = 0, started_ms = 0 /* first attempt */, finished_ms = 0,
           changed_ms = 0, deadline_ms = 0;
+  // While a worker has it: when it was last heard of with it (or was given it), and when it loses
+  // it.
+  int64_t heartbeat_ms = 0, lease_ms = 0;
+  int64_t attempt_ms = 0;       // when the last attempt started
+  double cost_seconds = 0;      // as it was estimated (NewJob::cost_gpu_seconds)
   std::string spec;             // opaque; filled by get and list
   int64_t queue_position = 0;   // READY: 1 = next; else 0
   bool tenant_in_ring = false;  // READY: false means that a quota holds it back

@@ -9,6 +9,7 @@
 
 #include <mutex>
 
+#include "services/rpc/call_log.h"
 #include "services/rpc/metrics_interceptor.h"
 
 namespace dex::rpc {
@@ -61,6 +62,7 @@ base::Result<std::unique_ptr<Server>> Server::start(const Options& options, Room
   if (options.generic != nullptr) builder.RegisterCallbackGenericService(options.generic);
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
   interceptors.push_back(std::make_unique<MetricsInterceptorFactory>(metrics));
+  interceptors.push_back(std::make_unique<CallLogFactory>());
   builder.experimental().SetInterceptorCreators(std::move(interceptors));
   int port = 0;
   builder.AddListeningPort(options.address, grpc::InsecureServerCredentials(), &port);

@@ -140,7 +140,10 @@ base::Result<AttemptEnd> Attempt::execute(const iv1::TrainerCommand& first,
   }
   spdlog::info("job {} attempt {} epoch {}: {} {} started", job_id(), job_.attempt(), epoch(),
                by_engine ? "evaluator" : "trainer", process->process().pid());
-  return supervise(*process, first.has_start(), others.get());
+  AttemptEnd end = supervise(*process, first.has_start(), others.get());
+  const auto program = std::filesystem::path(options.program).filename().string();
+  end.process = {program, process->process().pid(), options_.worker_id};
+  return end;
 }
 
 uint32_t Attempt::ranks() const {
@@ -232,6 +235,13 @@ base::Result<iv1::TrainerStart> Attempt::trainer_start() {
   return start;
 }
 
+std::string Attempt::last_heard() const {
+  const auto phase = log_.phase();
+  if (phase == dex::v1::JOB_PHASE_UNSPECIFIED) return "its start";
+  return "step " + std::to_string(log_.progress().step()) + " in phase " +
+         dex::v1::JobPhase_Name(phase).substr(std::string("JOB_PHASE_").size());
+}
+
 AttemptEnd Attempt::supervise(TrainerProcess& trainer, bool is_trainer, RankProcesses* others) {
   AttemptEnd end;
   Told told;
@@ -265,9 +275,12 @@ AttemptEnd Attempt::supervise(TrainerProcess& trainer, bool is_trainer, RankProc
     }
     if (is_trainer && !end.result) tell(trainer, told);
     if (!end.result && stall.stalled(now)) {
-      spdlog::warn("job {}: no step for {} s, trainer killed", job_id(),
-                   stall.silent_ms(now) / 1000);
       end.stalled = true;
+      end.silent_ms = stall.silent_ms(now);
+      end.last_heard = last_heard();
+      end.activity = activity_of(trainer.process().pid());
+      spdlog::warn("job {}: nothing new for {} s after {}, trainer {} ({}) killed", job_id(),
+                   end.silent_ms / 1000, end.last_heard, trainer.process().pid(), end.activity);
       break;
     }
     // What it made is told, so nothing is left to wait for: libraries may hang while they unload.

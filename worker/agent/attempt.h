@@ -41,6 +41,7 @@ class Attempt {
     int64_t default_stall_ms = 600'000;  // when the spec does not say
     int64_t look_ms = 250;               // how often orders and the clock are looked at
     int64_t lease_ms = 30'000;           // the scheduler's, which Slot fills in
+    std::string worker_id;               // likewise; for whoever reads how an attempt ended
     // So long without an answer of the scheduler, and the trainer stops with a checkpoint. 0:
     // never; nothing: kOrphanLeases of lease_ms (jobs.md §4).
     std::optional<int64_t> orphan_limit_ms;
@@ -89,6 +90,9 @@ class Attempt {
   // `others`: of a job with several ranks, else null.
   AttemptEnd supervise(TrainerProcess& process, bool is_trainer, RankProcesses* others);
   [[nodiscard]] uint32_t ranks() const;  // of this job
+  // Where the process was by its last progress: "step 12 in phase TRAINING",
+  // "its start".
+  [[nodiscard]] std::string last_heard() const;
   void tell(TrainerProcess& trainer, Told& told);
   // checkpoint_ becomes one from before, or none, and the job's events say so.
   void give_up_checkpoint(const AttemptEnd& end);

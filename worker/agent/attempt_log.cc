@@ -116,6 +116,11 @@ AttemptLog::Pointers AttemptLog::pointers() const {
   return pointers;
 }
 
+dex::v1::JobPhase AttemptLog::phase() const {
+  const std::lock_guard lock(mutex_);
+  return latest_.phase();
+}
+
 dex::v1::Progress AttemptLog::progress() const {
   const std::lock_guard lock(mutex_);
   return latest_.progress();

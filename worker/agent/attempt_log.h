@@ -43,6 +43,7 @@ class AttemptLog {
   [[nodiscard]] bool urgent() const;
   [[nodiscard]] std::optional<iv1::CheckpointRef> checkpoint() const;
   [[nodiscard]] dex::v1::Progress progress() const;
+  [[nodiscard]] dex::v1::JobPhase phase() const;  // with it; unspecified before the first
 
   // URIs of the checkpoints that the scheduler has: that of the last answered beat, and another one
   // of a beat without an answer, which it may have. Empty: none.

@@ -44,8 +44,9 @@ Verdict by_frame(const iv1::TrainerReport::TrainerResult& result) {
   return verdict;
 }
 
-Verdict by_exit(const base::ExitStatus& exit) {
-  const std::string how = "trainer ended with " + exit.to_string();
+Verdict by_exit(const base::ExitStatus& exit, const SupervisedProcess& process) {
+  const std::string name = name_of(process);
+  const std::string how = (name.empty() ? "trainer" : name) + " ended with " + exit.to_string();
   if (exit.signal != 0) return verdict(iv1::OUTCOME_CRASH, "internal", how);
   switch (exit.code) {
     case kExitBadConfig:
@@ -75,7 +76,7 @@ Verdict by_exit(const base::ExitStatus& exit) {
 Verdict by_rank(const RankEnd& end) {
   Verdict result = end.result && end.result->outcome() != iv1::OUTCOME_UNSPECIFIED
                        ? by_frame(*end.result)
-                       : by_exit(end.exit);
+                       : by_exit(end.exit, {});
   result.message = "rank " + std::to_string(end.rank) + ": " + result.message;
   return result;
 }
@@ -85,6 +86,17 @@ Verdict by_rank(const RankEnd& end) {
 bool ended_for_another(const AttemptEnd& end) {
   if (!end.lost_rank || end.order != Order::kNone || end.stalled) return false;
   return end.result ? end.result->code() == kRankLost : !lost_another(*end.lost_rank);
+}
+
+// "dex-trainer (process 4711 on worker w1) did nothing new for 600 s after step 12 in phase
+// TRAINING; it was sleeping and was killed"
+std::string stall_text(const AttemptEnd& end) {
+  const std::string name = name_of(end.process);
+  std::string text = (name.empty() ? "trainer" : name) + " did nothing new for " +
+                     std::to_string(end.silent_ms / 1000) + " s";
+  if (!end.last_heard.empty()) text += " after " + end.last_heard;
+  if (!end.activity.empty()) text += "; it was " + end.activity;
+  return text + " and was killed";
 }
 
 // Of the attempt that ended; 0: nobody knows.
@@ -118,7 +130,7 @@ Verdict judge(const AttemptEnd& end) {
   } else if (has_frame) {
     result = by_frame(*end.result);
   } else if (end.stalled) {
-    result = verdict(iv1::OUTCOME_FAIL_RETRY, "stalled", "trainer made no progress and was killed");
+    result = verdict(iv1::OUTCOME_FAIL_RETRY, "stalled", stall_text(end));
   } else if (end.order != Order::kNone) {
     result = stopped(end.order, end.exit.to_string());
   } else if (!end.broken_channel.empty()) {
@@ -127,7 +139,7 @@ Verdict judge(const AttemptEnd& end) {
   } else if (end.exit.signal == 0 && end.exit.code == kExitStopped) {
     result = stopped(end.order, end.exit.to_string());  // SIGTERM from somebody else: an eviction
   } else {
-    result = by_exit(end.exit);
+    result = by_exit(end.exit, end.process);
   }
   // A trainer that stopped for a reason of its own words it as release, paused or cancelled. Only
   // what was ordered may be reported: the scheduler refuses `cancelled` while the job is RUNNING.

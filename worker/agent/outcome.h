@@ -8,6 +8,7 @@
 #include "dex/v1/events.pb.h"
 #include "services/base/status.h"
 #include "services/base/subprocess.h"
+#include "worker/agent/supervised_process.h"
 
 namespace dex::agent {
 
@@ -35,7 +36,12 @@ struct AttemptEnd {
   std::optional<iv1::TrainerReport::TrainerResult> result;  // the trainer's last frame
   base::ExitStatus exit;
   Order order = Order::kNone;
-  bool stalled = false;        // killed by us: no sign of life for too long
+  bool stalled = false;       // killed by us: no sign of life for too long
+  SupervisedProcess process;  // that this is the end of
+  // Of a stall: how long nothing was new, where it was last heard of, and what it did when it was
+  // killed (activity_of()).
+  int64_t silent_ms = 0;
+  std::string last_heard, activity;
   std::string broken_channel;  // why the agent gave the trainer up, e.g. a malformed frame
   // A rank that ended before its time; then `exit` may be ours, since no rank goes on alone.
   std::optional<RankEnd> lost_rank;

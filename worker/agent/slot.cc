@@ -111,6 +111,7 @@ void Slot::give_back_unheard_claim() {
 void Slot::work(const iv1::ClaimedJob& job, const std::stop_token& drain) {
   auto options = options_.attempt;
   options.lease_ms = heartbeat_.lease_ms();
+  options.worker_id = options_.worker_id;
   auto attempt = std::make_shared<Attempt>(job, options, paths_, models_, clock_, metrics_);
   attempts_.add(attempt);  // from here on its lease is renewed
   heartbeat_.poke();

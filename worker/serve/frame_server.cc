@@ -33,7 +33,6 @@ constexpr int64_t kWriteTimeoutMs = 10'000;
 constexpr int64_t kLoadReportMs = 1'000;
 constexpr size_t kMostOutgoing = 8192;
 constexpr size_t kMostLoads = 4096;
-constexpr int64_t kDefaultAdapterBytes = int64_t{2} << 30;
 
 // Frames on their way to the agent. An agent that takes none for ten seconds is gone as far as we
 // can tell: then everything ends, rather than that a step waits for ever.
@@ -172,7 +171,7 @@ class Server {
       return false;
     }
     adapters_ = std::make_unique<AdapterTable>(start.adapter_bytes() > 0 ? start.adapter_bytes()
-                                                                         : kDefaultAdapterBytes);
+                                                                         : base::kAdapterBytes);
     engine_ = std::make_unique<Engine>(model_, text_.tokenizer.get(),
                                        Engine::Options{.threads = static_cast<int>(start.threads()),
                                                        .kv_cache_bytes = start.kv_cache_bytes()},

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "services/gateway/http/http_error.h"
+#include "services/rpc/call_log.h"
 
 namespace dex::gateway::http {
 
@@ -77,6 +78,9 @@ void Connection::on_head() {
   turn_->keep = intake.keep_alive;
   turn_->extra = cors_headers(core_->options.origins, intake.request);
   turn_->extra.emplace_back("x-request-id", intake.request.request_id);
+  turn_->request_id = intake.request.request_id;
+  turn_->traceparent =
+      rpc::trace_parent_of(intake.request.header(rpc::kTraceParentHeader).value_or(""));
   turn_->body_done = parser_->is_done();
   phase_ = Phase::kAnswering;
   set_deadline(Clock::time_point::max());
@@ -114,13 +118,20 @@ void Connection::call_handler() {
   if (turn_->body_done) read_more();  // to notice a client that leaves
 }
 
+void Connection::note_end(const Turn& turn, int status) {
+  const auto took = Clock::now() - turn.started;
+  core_->metrics.request(turn.intake.label, status, took);
+  rpc::log_traced_call("HTTP " + turn.intake.label, std::to_string(status), took, turn.request_id,
+                       turn.traceparent);
+}
+
 void Connection::finish_if_complete() {
   if (!turn_ || turn_->answer != AnswerState::kComplete || writing_ || !out_.empty()) return;
   Turn turn = std::move(*turn_);
   turn_.reset();
   pulse_timer_.cancel();
   for (const auto& timer : turn.timers) timer->cancel();
-  core_->metrics.request(turn.intake.label, turn.status, Clock::now() - turn.started);
+  note_end(turn, turn.status);
   core_->count_answering(-1);
   if (turn.broken) return fail();
   if (!turn.keep) return linger();
@@ -158,7 +169,7 @@ void Connection::fail(bool timed_out) {
   turn_.reset();
   failed_ = number_;
   for (const auto& timer : turn.timers) timer->cancel();
-  core_->metrics.request(turn.intake.label, 499, Clock::now() - turn.started);
+  note_end(turn, 499);
   if (turn.reader) {
     turn.reader(timed_out ? base::Status(base::Code::kDeadlineExceeded, "DEADLINE",
                                          "the client sent nothing for too long")

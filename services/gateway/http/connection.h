@@ -66,6 +66,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     Intake intake;
     Headers extra;  // on any answer: x-request-id, CORS
     Clock::time_point started;
+    std::string request_id, traceparent;  // the request itself is the handler's
     AnswerState answer = AnswerState::kOpen;
     int status = 0;
     bool keep = false;    // the connection goes on after the answer
@@ -92,6 +93,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void body_is_there();
   void call_handler();
   void finish_if_complete();
+  void note_end(const Turn& turn, int status);  // for metrics and log
   void linger();
   void fail(bool timed_out = false);
   [[nodiscard]] bool is_current(uint64_t turn) const { return turn_ && turn == number_; }

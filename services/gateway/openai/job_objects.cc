@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <vector>
 
 #include "services/gateway/openai/proto_json.h"
 
@@ -190,11 +191,25 @@ json checkpoint_object(const v1::Checkpoint& checkpoint, const v1::FineTuningJob
     metrics["valid_mean_token_accuracy"] = metrics["full_valid_mean_token_accuracy"] =
         checkpoint.valid_token_accuracy();
   }
+  json ours = {{"name", checkpoint.name()},
+               {"bytes", checkpoint.bytes()},
+               {"verified", checkpoint.verified()},
+               {"is_best", checkpoint.is_best()},
+               {"is_last", checkpoint.is_last()}};
+  if (checkpoint.has_lambda_mean()) ours["lambda_mean"] = checkpoint.lambda_mean();
+  if (checkpoint.has_by_layer_step()) {
+    ours["by_layer_step"] = checkpoint.by_layer_step();
+    ours["lambda"] = std::vector<float>(checkpoint.lambda().begin(), checkpoint.lambda().end());
+    // JSON has no NaN: null where a layer has no selected head.
+    ours["branch_ratio"] =
+        std::vector<float>(checkpoint.branch_ratio().begin(), checkpoint.branch_ratio().end());
+  }
   const bool usable = !job.fine_tuned_model().empty() && job.metrics().has_served_step() &&
                       job.metrics().served_step() == checkpoint.step();
   const std::string model =
       usable ? job.fine_tuned_model()
              : adapter_id(job, organization) + ":ckpt-step-" + std::to_string(checkpoint.step());
+  ours["usable"] = usable;
   return {{"id", checkpoint.id()},
           {"object", "fine_tuning.job.checkpoint"},
           {"created_at", unix_seconds(checkpoint.create_time())},
@@ -202,13 +217,7 @@ json checkpoint_object(const v1::Checkpoint& checkpoint, const v1::FineTuningJob
           {"fine_tuning_job_id", checkpoint.job()},
           {"step_number", checkpoint.step()},
           {"metrics", std::move(metrics)},
-          {"dex",
-           {{"usable", usable},
-            {"name", checkpoint.name()},
-            {"bytes", checkpoint.bytes()},
-            {"verified", checkpoint.verified()},
-            {"is_best", checkpoint.is_best()},
-            {"is_last", checkpoint.is_last()}}}};
+          {"dex", std::move(ours)}};
 }
 
 }  // namespace dex::gateway::openai

@@ -4,6 +4,9 @@
 #include <thread>
 
 #include "tests/integration/gateway/gateway_fixture.h"
+#include "tests/support/eventually.h"
+#include "tests/support/http_reply.h"
+#include "tests/support/log_lines.h"
 
 // Control-plane calls through a gateway: what the scheduler gets is what the client sent, and back.
 namespace dex::gateway {
@@ -66,6 +69,71 @@ TEST_F(ForwardTest, MetadataTravelsBothWays) {
   EXPECT_EQ(context.GetServerTrailingMetadata().find("dex-replayed")->second, "true");
   EXPECT_EQ(context.GetServerInitialMetadata().count("x-request-id"), 1);
   EXPECT_EQ(context.GetServerInitialMetadata().find("x-request-id")->second, "my-id");
+}
+
+// Before the gateway, which logs from the first moment.
+struct Logged {
+  support::LogLines log_;
+};
+class TracedTest : protected Logged, public ForwardTest {
+ protected:
+  // Each server logs a call's end just before its status goes, so the last line may still come.
+  std::vector<std::string> lines_with(const std::string& text, size_t count) {
+    (void)support::eventually([&] { return log_.with(text).size() >= count; },
+                              support::kPatience_ms);
+    return log_.with(text);
+  }
+};
+
+// Gateway and scheduler are found by the trace and by the id that the client was told.
+TEST_F(TracedTest, ATracedCallIsLoggedWithItsIdsWhereverItGoes) {
+  const std::string parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+  scheduler_->files.get = [](rpc::Call&, const v1::GetFileRequest&) {
+    return base::Result<v1::File>(v1::File());
+  };
+  grpc::ClientContext context;
+  limit(context);
+  context.AddMetadata("traceparent", parent);
+  ASSERT_TRUE(get(context).ok());
+  const std::string id(
+      context.GetServerInitialMetadata().find(rpc::kRequestIdHeader)->second.data(),
+      context.GetServerInitialMetadata().find(rpc::kRequestIdHeader)->second.size());
+  const auto lines = lines_with(parent, 2);
+  ASSERT_EQ(lines.size(), 2u) << "one of the gateway, one of the scheduler";
+  for (const auto& line : lines) {
+    EXPECT_THAT(line, HasSubstr("dex.v1.FileService/GetFile: OK in "));
+    EXPECT_THAT(line, HasSubstr("request_id " + id + ","));
+  }
+}
+
+TEST_F(TracedTest, TheHttpDoorLogsToo) {
+  const std::string parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00";
+  scheduler_->files.get = [](rpc::Call&, const v1::GetFileRequest&) {
+    return base::Result<v1::File>(v1::File());
+  };
+  const auto reply = support::ask(
+      support::port_of(gateway_->http_address()), "POST", "/rpc/dex.v1.FileService/GetFile",
+      R"({"id":"file-1"})",
+      "Content-Type: application/json\r\nX-Request-Id: mine\r\nTraceparent: " + parent + "\r\n");
+  EXPECT_EQ(reply.status, 200) << reply.body;
+  // The door, the gRPC one that it goes on through, and the scheduler.
+  const auto lines = lines_with(parent, 3);
+  ASSERT_EQ(lines.size(), 3u);
+  for (const auto& line : lines) EXPECT_THAT(line, HasSubstr("request_id mine,"));
+  EXPECT_EQ(log_.with("HTTP ").size(), 1u);
+}
+
+// Nothing is logged of calls that nobody traces, nor under what is no traceparent.
+TEST_F(TracedTest, OtherCallsAreNotLogged) {
+  scheduler_->files.get = [](rpc::Call&, const v1::GetFileRequest&) {
+    return base::Result<v1::File>(v1::File());
+  };
+  EXPECT_TRUE(get().ok());
+  grpc::ClientContext context;
+  limit(context);
+  context.AddMetadata("traceparent", "00-abc");
+  EXPECT_TRUE(get(context).ok());
+  EXPECT_TRUE(log_.with("FileService/GetFile").empty());
 }
 
 TEST_F(ForwardTest, ErrorDetailsAreTheSchedulersBytes) {

@@ -4,7 +4,10 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "services/base/clock.h"
+#include "services/rpc/times.h"
 #include "tests/integration/scheduler/scheduler_fixture.h"
+#include "tests/support/eventually.h"
 #include "tests/support/figures.h"
 
 namespace dex::server {
@@ -353,6 +356,70 @@ TEST_F(CycleTest, PresetsGoByTheirNameWithAHyphenToo) {
   v1::ListFineTuningJobsRequest list;
   list.mutable_filter()->set_preset("long-text");
   EXPECT_EQ(call(*jobs_, &JobStub::ListFineTuningJobs, list)->jobs_size(), 1);
+}
+
+// What tells a dead run from a live one (api.md, C23).
+TEST_F(CycleTest, ARunningJobShowsItsHeartbeatAndTheEndOfItsLease) {
+  enlist();
+  const auto made = create_good();
+  EXPECT_FALSE(get(made.id()).has_heartbeat_time());
+  const auto job = claimed();
+  const auto given = get(made.id());
+  EXPECT_EQ(rpc::unix_ms(given.heartbeat_time()), rpc::unix_ms(given.start_time()));
+  EXPECT_EQ(rpc::unix_ms(given.lease_expire_time()),
+            rpc::unix_ms(given.heartbeat_time()) + lease_ms_);
+  ASSERT_TRUE(support::eventually([&] {  // until the store's clock has gone on
+    beat(job, 1);
+    return rpc::unix_ms(get(made.id()).lease_expire_time()) >
+           rpc::unix_ms(given.lease_expire_time());
+  }));
+  // A beat that repeats another's number extends the lease; one with something new is heard.
+  beat(job, 2);
+  const auto heard = get(made.id());
+  EXPECT_GT(rpc::unix_ms(heard.heartbeat_time()), rpc::unix_ms(given.heartbeat_time()));
+  // Also in a list, where dead ones are looked for.
+  const auto listed = call(*jobs_, &JobStub::ListFineTuningJobs, v1::ListFineTuningJobsRequest{});
+  ASSERT_EQ(listed->jobs_size(), 1);
+  EXPECT_TRUE(listed->jobs(0).has_lease_expire_time());
+  EXPECT_EQ(finish_well(job), "SUCCEEDED");
+  EXPECT_FALSE(get(made.id()).has_heartbeat_time());
+}
+
+// From what runs: the trainer of the job before says how long it still needs.
+TEST_F(CycleTest, AQueuedJobSaysWhenItShouldStart) {
+  const auto first = create_good(), second = create_good(), third = create_good();
+  EXPECT_FALSE(get(first.id()).has_estimated_start_time()) << "there is no worker";
+  enlist();
+  const base::SystemClock clock;
+  const auto start_of = [this](const v1::FineTuningJob& job) {
+    const auto now = get(job.id());
+    EXPECT_TRUE(now.has_estimated_start_time()) << job.id();
+    return rpc::unix_ms(now.estimated_start_time());
+  };
+  EXPECT_LE(start_of(first), clock.now_ms()) << "a slot is free";
+  const auto job = claimed();
+  ASSERT_EQ(job.job_id(), first.id());
+  iv1::HeartbeatRequest request;
+  request.set_worker_id("w1");
+  auto& attempt = *request.add_attempts();
+  attempt.set_job_id(job.job_id());
+  attempt.set_epoch(job.epoch());
+  attempt.set_beat_seq(1);
+  attempt.set_phase(v1::JOB_PHASE_TRAINING);
+  attempt.mutable_progress()->set_step(5);
+  attempt.mutable_progress()->set_estimated_remaining_seconds(500);
+  ASSERT_TRUE(call(*workers_, &iv1::WorkerService::Stub::Heartbeat, request).ok());
+  const int64_t before_ms = clock.now_ms();
+  const int64_t second_ms = start_of(second);
+  EXPECT_GE(second_ms, before_ms + 500'000);
+  EXPECT_LE(second_ms, clock.now_ms() + 500'000);
+  EXPECT_GT(start_of(third), second_ms + 1000) << "the second one has to run first";
+  EXPECT_FALSE(get(first.id()).has_estimated_start_time()) << "it runs";
+  // A held-up question: nobody will come to run it.
+  iv1::DrainRequest drain;
+  drain.set_worker_id("w1");
+  ASSERT_TRUE(call(*workers_, &iv1::WorkerService::Stub::Drain, drain).ok());
+  EXPECT_FALSE(get(second.id()).has_estimated_start_time());
 }
 
 TEST_F(CycleTest, ListFiltersAndPages) {

@@ -48,6 +48,51 @@ TEST_F(ModelServiceTest, PresetsAndCapabilities) {
   EXPECT_EQ(capabilities->pools(0), "cpu");
 }
 
+TEST_F(ModelServiceTest, AnOperatorsPricesAreToldAndMakeAnEstimatesCost) {
+  auto with_prices = options();
+  with_prices.device.prices = core::parse_prices({"3.6", "gpu1=36"}, "EUR").value();
+  const auto priced = start(with_prices);
+  const auto models = v1::ModelService::NewStub(connected(priced->grpc_address()));
+  const auto told =
+      call(*models, &ModelStub::GetServerCapabilities, v1::GetServerCapabilitiesRequest{});
+  ASSERT_TRUE(told.ok()) << told.status().to_string();
+  EXPECT_EQ(told->currency(), "EUR");
+  EXPECT_EQ(told->device_hour_prices().at(""), 3.6);
+  EXPECT_EQ(told->device_hour_prices().at("gpu1"), 36);
+
+  v1::EstimateFineTuningJobRequest request;
+  *request.mutable_spec() = spec(upload_good());
+  EXPECT_FALSE(call(*jobs_, &JobStub::EstimateFineTuningJob, request)->has_cost());
+  const auto jobs = v1::FineTuningService::NewStub(connected(priced->grpc_address()));
+  const auto estimate = call(*jobs, &JobStub::EstimateFineTuningJob, request);
+  ASSERT_TRUE(estimate.ok()) << estimate.status().to_string();
+  EXPECT_DOUBLE_EQ(estimate->cost(), estimate->expected_duration_seconds() / 1000);
+  EXPECT_EQ(estimate->cost_currency(), "EUR");
+}
+
+// A worker's pool counts while it is up and has the model.
+TEST_F(ModelServiceTest, LimitsNameThePoolsThatHaveTheModel) {
+  v1::GetModelLimitsRequest request;
+  request.set_model("small-model");
+  request.set_method("lora");
+  EXPECT_EQ(call(*models_, &ModelStub::GetModelLimits, request)->pools_size(), 0);
+  enlist("w1", {"other"});
+  EXPECT_EQ(call(*models_, &ModelStub::GetModelLimits, request)->pools_size(), 0);
+  enlist("w2", {"small-model"});
+  const auto limits = call(*models_, &ModelStub::GetModelLimits, request);
+  ASSERT_TRUE(limits.ok()) << limits.status().to_string();
+  ASSERT_EQ(limits->pools_size(), 1);
+  EXPECT_EQ(limits->pools(0).name(), "cpu");
+  EXPECT_THAT(limits->pools(0).fits(), testing::ElementsAre("lora"));
+  request.set_model("other");
+  EXPECT_EQ(call(*models_, &ModelStub::GetModelLimits, request).status().reason(),
+            "MODEL_NOT_FOUND");
+  request.set_model("small-model");
+  request.set_method("dpo");
+  expect_refused(call(*models_, &ModelStub::GetModelLimits, request).status(), "INVALID_FIELD",
+                 "method");
+}
+
 // The counts that transformers has for these models (the workers' side: worker/model's families).
 TEST(ModelCatalogTest, CountsEveryFamily) {
   const auto read = [](const std::string& family) {

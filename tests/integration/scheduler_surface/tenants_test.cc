@@ -114,6 +114,8 @@ std::vector<TenantRow> tenant_rows() {
       {"FineTuningService.CreateFineTuningJob",
        R"(validate_only: true spec { model: "$adapter" training_file: "$mine" })", Meets::kById,
        any},
+      {"FineTuningService.BatchCreateFineTuningJobs",
+       R"(validate_only: true specs { model: "small-model" training_file: "$file" })"},
       {"FineTuningService.CreateFineTuningJob", mine + R"(validation_file: "$file" })",
        Meets::kById, any},
       {"FineTuningService.CreateFineTuningJob",
@@ -161,6 +163,7 @@ std::vector<TenantRow> tenant_rows() {
       {"ModelService.ListPresets", "", Meets::kNothing},
       {"ModelService.GetPreset", R"(name: "small" model: "small-model")", Meets::kNothing},
       {"ModelService.GetServerCapabilities", "", Meets::kNothing},
+      {"ModelService.GetModelLimits", R"(model: "small-model")", Meets::kNothing},
 
       {"FineTuningService.DeleteFineTuningJob", R"(id: "$ended")"},
       {"EvaluationService.DeleteEvaluation", R"(id: "$evaluation")"},

@@ -86,7 +86,7 @@ std::string refusal(const FineTuningJobSpec& spec, train::JobSpec* read = nullpt
 TEST(SpecParityTest, EveryNumberOfTheContractHasLimits) {
   for (const SpecField& field : spec_fields()) {
     if (field.is_number()) {
-      EXPECT_TRUE(proto::has_limits(field.path))
+      EXPECT_TRUE(proto::limits_of(field.path))
           << field.path << ": give it limits in proto/spec_values.cc";
     }
   }

@@ -1,9 +1,11 @@
 // dexctl checkpoints list, and ids of texts in the library: what the server is asked for, what
 // people read.
 #include <gmock/gmock.h>
+
 #include <grpcpp/grpcpp.h>
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -35,6 +37,9 @@ class SavedJobs final : public v1::FineTuningService::Service {
     best.set_step(30);
     best.set_valid_loss(1.25);
     best.set_is_best(true);
+    best.set_lambda_mean(0.375);
+    for (const float ratio : {0.01F, NAN, 0.03F}) best.add_branch_ratio(ratio);
+    best.set_by_layer_step(30);
     reply->set_has_more(true);
     return grpc::Status::OK;
   }
@@ -99,6 +104,13 @@ TEST_F(CheckpointsTest, AListHasLossesAndSaysWhichIsBestAndHowToGoOn) {
   EXPECT_THAT(out_.str(), HasSubstr("1.2500"));
   EXPECT_THAT(out_.str(), HasSubstr("best"));
   EXPECT_THAT(err_.str(), HasSubstr("dexctl checkpoints list ftjob-1 --after ftckpt-1-30"));
+}
+
+// Layers without a selected head count for nothing; a job without a branch shows neither.
+TEST_F(CheckpointsTest, AListShowsLambdaAndTheBranchsSize) {
+  EXPECT_EQ(run("checkpoints list ftjob-1"), kDone);
+  EXPECT_THAT(out_.str(), testing::ContainsRegex("1\\.2500 +0\\.3750 +0\\.0200 "));
+  EXPECT_THAT(out_.str(), testing::ContainsRegex("ftckpt-1-40 +40 +2\\.5000 +3\\.1 MB +last"));
 }
 
 TEST_F(CheckpointsTest, ScriptsGetIds) {

@@ -180,6 +180,29 @@ TEST(JobViewTest, AMapHasARowForEachEntry) {
   EXPECT_EQ(value_table(set, sources), expected);
 }
 
+TEST(JobViewTest, AnEstimateShowsItsCostWithTheBandOfItsTime) {
+  v1::Estimate estimate;
+  estimate.set_expected_duration_seconds(100);
+  estimate.set_low_seconds(60);
+  estimate.set_high_seconds(250);
+  EXPECT_THAT(estimate_text(estimate, Terminal{}), testing::Not(HasSubstr("cost")));
+  estimate.set_cost(1.2);
+  estimate.set_cost_currency("EUR");
+  EXPECT_THAT(estimate_text(estimate, Terminal{}),
+              testing::ContainsRegex("cost +1\\.20 EUR  \\(0\\.72 to 3\\.00\\)"));
+}
+
+TEST(JobViewTest, ARunningJobShowsHowLongAgoItsWorkerWasHeardOf) {
+  v1::FineTuningJob job;
+  EXPECT_EQ(heartbeat_text(job, 1'000'000), "");
+  job.mutable_heartbeat_time()->set_seconds(1'000);
+  job.mutable_lease_expire_time()->set_seconds(1'030);
+  EXPECT_EQ(heartbeat_text(job, 1'004'000), "4 s ago, lease for 26 s");
+  EXPECT_EQ(heartbeat_text(job, 1'040'000),
+            "40 s ago, lease over for 10 s: its worker is given up soon");
+  EXPECT_EQ(heartbeat_text(job, 999'000), "0 s ago, lease for 31 s");
+}
+
 // method.md §5: of each value the page says whose it is, the paper's or this project's.
 TEST(JobViewTest, ThePresetsValuesSayWhoseTheyAre) {
   v1::EffectiveConfig config;

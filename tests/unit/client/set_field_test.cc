@@ -6,8 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "client/cli/job_filter.h"
 #include "client/cli/job_spec.h"
 #include "client/cli/promote_if.h"
+#include "client/cli/sweep.h"
 #include "dex/v1/finetuning.pb.h"
 
 namespace dex::cli {
@@ -44,6 +46,45 @@ TEST(SetFieldTest, SetsScalarsEnumsListsAndMaps) {
   v1::ListFineTuningJobsRequest::Filter filter;
   EXPECT_TRUE(set_field(filter, "states", "queued,running").ok());
   EXPECT_EQ(filter.states_size(), 2);
+}
+
+TEST(JobFilterTest, FlagsBecomeTheFilterAndTimesAreDaysOrMoments) {
+  JobFilterFlags flags;
+  flags.states = {"queued", "running"};
+  flags.method = "lora";
+  flags.suffix = "legal";
+  flags.text = "october";
+  flags.metadata = {"team=a"};
+  flags.created_after = "2026-11-30";
+  flags.created_before = "2026-11-30T08:00:00.5Z";
+  const auto filter = make_job_filter(flags);
+  ASSERT_TRUE(filter.ok()) << filter.status().to_string();
+  EXPECT_EQ(filter->states_size(), 2);
+  EXPECT_EQ(filter->method(), "lora");
+  EXPECT_EQ(filter->suffix_prefix(), "legal");
+  EXPECT_EQ(filter->text(), "october");
+  EXPECT_EQ(filter->metadata().at("team"), "a");
+  EXPECT_EQ(filter->created_after().seconds(), 1'795'996'800);
+  EXPECT_EQ(filter->created_before().seconds(), 1'795'996'800 + 8 * 3600);
+  EXPECT_EQ(filter->created_before().nanos(), 500'000'000);
+  flags.created_after = "yesterday";
+  const auto refused = make_job_filter(flags);
+  EXPECT_EQ(refused.status().reason(), "INVALID_FIELD");
+  EXPECT_THAT(refused.status().message(), HasSubstr("--created-after"));
+  EXPECT_THAT(refused.status().message(), HasSubstr("yesterday"));
+}
+
+TEST(SweepAxisTest, ValuesAreNumbersTruthsOrText) {
+  const auto axis = parse_axis("hyperparameters.learning_rate=1e-5,true,cosine,3");
+  ASSERT_TRUE(axis.ok()) << axis.status().to_string();
+  EXPECT_EQ(axis->path(), "hyperparameters.learning_rate");
+  ASSERT_EQ(axis->values_size(), 4);
+  EXPECT_EQ(axis->values(0).number_value(), 1e-5);
+  EXPECT_TRUE(axis->values(1).bool_value());
+  EXPECT_EQ(axis->values(2).string_value(), "cosine");
+  EXPECT_EQ(axis->values(3).number_value(), 3);
+  for (const char* bad : {"", "seed", "=1", "seed="})
+    EXPECT_EQ(parse_axis(bad).status().reason(), "INVALID_FIELD") << bad;
 }
 
 // As the name of a file may be.

@@ -51,10 +51,11 @@ class Jobs:
         return await self._link.call(self._stub.PreviewHeadSelection, request, GENERATION_SECONDS)
 
     def list(self, *, states: Iterable[str] = (), model: str | None = None, preset: str | None = None,
-             metadata: Mapping[str, str] | None = None) -> AsyncIterator[Job]:
-        """Newest first, page by page; items carry no effective_config."""
+             metadata: Mapping[str, str] | None = None, **more: Any) -> AsyncIterator[Job]:
+        """Newest first, page by page; items carry no effective_config. `more` is any other field of the filter: method,
+        suffix_prefix, text, created_after and created_before (timestamps)."""
         request = pb.ListFineTuningJobsRequest(page_size=100, filter=job_filter(
-            states, model=model, preset=preset, metadata=metadata))
+            states, model=model, preset=preset, metadata=metadata, **more))
         return (Job(self._link, found) async for found in pages(self._link, self._stub.ListFineTuningJobs, request, "jobs"))
 
     async def get(self, id: str) -> Job:

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace dex::server {
 namespace {
 
@@ -70,6 +72,48 @@ TEST_F(CheckpointListTest, EachHasTheFiguresOfItsStep) {
   EXPECT_EQ(first.create_time().seconds(), 1003);
   EXPECT_FALSE(page.checkpoints(0).has_train_loss()) << "step 4 was not reported";
   EXPECT_FALSE(page.checkpoints(0).has_valid_loss());
+}
+
+TEST_F(CheckpointListTest, LambdaAndBranchByLayerAreThoseOfTheLastEvaluation) {
+  const auto point = [this](uint32_t step, double mean, std::vector<float> lambda,
+                            std::vector<float> ratio) {
+    auto event = next();
+    auto& metrics = *event.mutable_metrics();
+    metrics.set_step(step);
+    metrics.set_lambda_mean(mean);
+    metrics.mutable_lambda()->Add(lambda.begin(), lambda.end());
+    metrics.mutable_branch_ratio()->Add(ratio.begin(), ratio.end());
+    list_.add(event);
+  };
+  save(1, false);  // before any evaluation
+  point(2, 0.25, {}, {});
+  save(2, true);  // saved before the evaluation of its step is told
+  point(2, 0.25, {0.2F, 0.3F}, {0.01F, 0.02F});
+  point(3, 0.5, {}, {});
+  save(3, false);  // between two
+  point(4, 0.6, {0.5F, 0.7F}, {0.03F, 0.04F});
+  const auto page = list_.page("", 10).value();
+  ASSERT_EQ(page.checkpoints_size(), 3);
+  const auto& between = page.checkpoints(0);
+  EXPECT_EQ(between.by_layer_step(), 2u);
+  EXPECT_EQ(between.lambda(1), 0.3F);
+  EXPECT_EQ(between.branch_ratio(1), 0.02F);
+  EXPECT_EQ(between.lambda_mean(), 0.5) << "of its own step";
+  EXPECT_EQ(page.checkpoints(1).by_layer_step(), 2u);
+  EXPECT_EQ(page.checkpoints(1).lambda(0), 0.2F);
+  EXPECT_EQ(page.checkpoints(1).lambda_mean(), 0.25);
+  EXPECT_FALSE(page.checkpoints(2).has_by_layer_step());
+  EXPECT_EQ(page.checkpoints(2).lambda_size(), 0);
+}
+
+// Without a branch there are no points by layer, and no λ to tell.
+TEST_F(CheckpointListTest, WithoutABranchThereIsNoLambda) {
+  train(2, 3.5);
+  evaluate(2, 2.5);
+  save(2, true);
+  const auto page = list_.page("", 10).value();
+  EXPECT_FALSE(page.checkpoints(0).has_lambda_mean());
+  EXPECT_FALSE(page.checkpoints(0).has_by_layer_step());
 }
 
 TEST_F(CheckpointListTest, NewestFirstInPages) {

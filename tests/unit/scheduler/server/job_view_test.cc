@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "scheduler/server/times.h"
+
 namespace dex::server {
 namespace {
 
@@ -34,6 +36,20 @@ std::string bytes(uint32_t step, uint32_t total) {
   progress.set_total_steps(total);
   progress.set_trained_tokens(step * 100);
   return progress.SerializeAsString();
+}
+
+// Alive or dead can be told from the job alone.
+TEST(JobViewTest, ARunningJobSaysWhenItsWorkerWasHeardOfAndWhenItsLeaseEnds) {
+  auto stored = record("RUNNING");
+  stored.worker = "w1";
+  stored.heartbeat_ms = 1'764'000'004'500;
+  stored.lease_ms = 1'764'000'034'500;
+  auto job = job_view(stored);
+  EXPECT_EQ(unix_ms(job.heartbeat_time()), 1'764'000'004'500);
+  EXPECT_EQ(unix_ms(job.lease_expire_time()), 1'764'000'034'500);
+  job = job_view(record("READY"));
+  EXPECT_FALSE(job.has_heartbeat_time());
+  EXPECT_FALSE(job.has_lease_expire_time());
 }
 
 TEST(JobViewTest, AQueuedJobSaysWhatItIsAndWhyItWaits) {

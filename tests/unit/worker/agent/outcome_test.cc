@@ -1,5 +1,6 @@
 #include "worker/agent/outcome.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -135,6 +136,22 @@ TEST(JudgeTest, WhatWasOrderedIsNoRanksEnd) {
   auto success = framed(iv1::OUTCOME_SUCCESS);
   success.lost_rank = rank_end(0, SIGKILL);
   EXPECT_EQ(judge(success).outcome, iv1::OUTCOME_SUCCESS);
+}
+
+// Whoever reads it looks for a process of a machine (api.md, C27).
+TEST(JudgeTest, AStallAndADeathNameTheProcess) {
+  auto end = killed(SIGKILL);
+  end.process = {"dex-trainer", 4711, "gpu-3"};
+  EXPECT_THAT(
+      judge(end).message,
+      testing::StartsWith("dex-trainer (process 4711 on worker gpu-3) ended with signal 9"));
+  end.stalled = true;
+  end.silent_ms = 600'250;
+  end.last_heard = "step 12 in phase TRAINING";
+  end.activity = "sleeping";
+  EXPECT_EQ(judge(end).message,
+            "dex-trainer (process 4711 on worker gpu-3) did nothing new for 600 s after step 12 in "
+            "phase TRAINING; it was sleeping and was killed");
 }
 
 TEST(JudgeTest, ABrokenChannelIsACrashThatNamesItsReason) {

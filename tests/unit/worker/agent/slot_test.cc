@@ -1,6 +1,7 @@
 // How attempts begin and end.
 #include "worker/agent/slot.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "services/base/process_lock.h"
@@ -347,6 +348,10 @@ TEST_F(SlotTest, AStalledTrainerIsKilled) {
   const auto finish = finished();
   EXPECT_EQ(finish.outcome(), iv1::OUTCOME_FAIL_RETRY);
   EXPECT_EQ(finish.code(), "stalled");
+  EXPECT_THAT(finish.message(),
+              testing::MatchesRegex("dex-fake-trainer \\(process [0-9]+ on worker .+\\) did "
+                                    "nothing new for [0-9]+ s after .+; it was "
+                                    "[a-z ]+ and was killed"));
 }
 
 // Frames come all the time, but none says that it gets any further.

@@ -11,6 +11,7 @@
 #include "tests/unit/worker/train/job_fixture.h"
 #include "tests/unit/worker/train/methods.h"
 #include "tests/unit/worker/train/resolved_preset.h"
+#include "worker/train/checkpoint.h"
 #include "worker/train/train_state.h"
 
 namespace dex::train::testing {
@@ -220,6 +221,62 @@ TEST_F(ResumeTest, ARequestedCheckpointIsWrittenAtTheNextBoundaryAndAnswered) {
   ASSERT_NE(answer, session.checkpoints.end());
   EXPECT_LE(answer->step, 8);
   EXPECT_EQ(*base::sha256_file(fs::path(answer->path) / "MANIFEST.json"), answer->manifest_sha256);
+}
+
+// A checkpoint as older versions wrote it: today's without what has come since. Each entry takes
+// away one addition more, so the last one is the first version's folder, of commit 70e9081.
+constexpr const char* kLibrary = "the library of products";
+struct OlderVersion {
+  const char* lacks;
+  std::vector<std::string> state, manifest, identity;  // keys
+};
+const std::vector<OlderVersion>& older_versions() {
+  static const std::vector<OlderVersion> versions = {
+      {"norms of all updates", {"grad_norms"}, {}, {}},
+      {"the adapter that it began with", {}, {}, {"start_adapter_sha256"}},
+      {"early stopping", {"early_stopping", "best_masks"}, {}, {}},
+      // It came last, but without it sums may differ, and then bits can't be compared any more.
+      {kLibrary, {}, {"gemm"}, {}}};
+  return versions;
+}
+
+void take_away(const OlderVersion& version, const fs::path& checkpoint) {
+  auto state = nlohmann::json::parse(bytes_of(checkpoint / "state.json"));
+  for (const auto& key : version.state) ASSERT_EQ(state.erase(key), 1U) << key;
+  std::ofstream(checkpoint / "state.json") << state.dump(1);
+  auto manifest = nlohmann::json::parse(bytes_of(checkpoint / "MANIFEST.json"));
+  for (const auto& key : version.manifest) ASSERT_EQ(manifest.erase(key), 1U) << key;
+  for (const auto& key : version.identity) ASSERT_EQ(manifest.at("identity").erase(key), 1U) << key;
+  for (auto& file : manifest.at("files")) {
+    if (file.at("name") != "state.json") continue;
+    file["size"] = fs::file_size(checkpoint / "state.json");
+    file["sha256"] = *base::sha256_file(checkpoint / "state.json");
+  }
+  std::ofstream(checkpoint / "MANIFEST.json") << manifest.dump(1);
+}
+
+// Jobs that were paused before an upgrade go on after it as if there had been none.
+TEST_F(ResumeTest, FoldersOfOlderVersionsGoOnToTheSameBits) {
+  run_until(long_spec("straight"), -1);
+  const auto stopped = run_until(long_spec("first"), 17);
+  const fs::path folder = stopped.checkpoints.back().path;
+  const auto now = nlohmann::json::parse(bytes_of(folder / "MANIFEST.json"));
+  // Without a name it is the one that was there before there was a choice.
+  const bool always_this = now.at("gemm") == Geometry{}.gemm;
+  for (const OlderVersion& version : older_versions()) {
+    take_away(version, folder);
+    JobSpec second = long_spec(std::string("without ") + version.lacks);
+    second.checkpoint_dir = folder;
+    run_until(second, -1);
+    for (const char* file : {"final/adapter_model.safetensors", "step-40/adapter.safetensors",
+                             "step-40/optimizer.safetensors"}) {
+      const fs::path path = second.attempt_dir / file;
+      ASSERT_TRUE(fs::exists(path)) << path;
+      if (version.lacks == kLibrary && !always_this) continue;
+      EXPECT_TRUE(bytes_of(directory_ / "straight" / file) == bytes_of(path))
+          << version.lacks << ": " << file;
+    }
+  }
 }
 
 TEST_F(ResumeTest, RefusesAnotherSpecBaseOrDataByName) {
