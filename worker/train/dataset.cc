@@ -1,7 +1,6 @@
 #include "worker/train/dataset.h"
 
 #include <algorithm>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <unordered_set>
@@ -9,8 +8,7 @@
 #include "services/base/sha256.h"
 #include "services/data/dataset.h"
 #include "services/data/split.h"
-#include "services/text/chat_template.h"
-#include "services/text/tokenizer.h"
+#include "services/text/model_text.h"
 #include "worker/train/failure.h"
 #include "worker/train/general_text.h"
 #include "worker/train/resolve.h"
@@ -30,25 +28,11 @@ constexpr int64_t kGuardTokens = 4096;
                 file.filename().string());
 }
 
-// What turns rows of text into ids; both empty for a folder without a tokenizer.
-struct TextModel {
-  std::unique_ptr<text::Tokenizer> tokenizer;
-  std::unique_ptr<text::ChatTemplate> chat_template;
-
-  static TextModel load(const fs::path& folder) {
-    TextModel out;
-    if (!fs::exists(folder / "tokenizer.json")) return out;
-    auto tokenizer = text::Tokenizer::load(folder);
-    if (!tokenizer.ok()) {
-      throw Failure(Exit::kBrokenInput, "internal", tokenizer.status().message(), "model");
-    }
-    out.tokenizer = std::move(tokenizer).value();
-    auto chat_template = text::ChatTemplate::load(folder);
-    // A model without a template trains on everything but chats; the encoder says so by line.
-    if (chat_template.ok()) out.chat_template = std::move(chat_template).value();
-    return out;
-  }
-};
+text::ModelText load_text(const fs::path& folder) {
+  auto model = text::ModelText::load(folder);
+  if (!model.ok()) throw Failure(Exit::kBrokenInput, "internal", model.status().message(), "model");
+  return std::move(model).value();
+}
 
 std::string checked_hash(const fs::path& file, const std::string& expected) {
   auto hash = base::sha256_file(file);
@@ -62,15 +46,14 @@ std::string checked_hash(const fs::path& file, const std::string& expected) {
 // Reads files as the job's spec wants them.
 class Loader {
  public:
-  Loader(const JobSpec& spec, const model::Config& config)
-      : model_(TextModel::load(spec.model_dir)) {
+  Loader(const JobSpec& spec, const model::Config& config) : model_(load_text(spec.model_dir)) {
     options_.encoder.train_on_inputs = spec.hyperparameters.train_on_inputs.value_or(false);
     options_.encoder.vocab_size = static_cast<int32_t>(config.vocab_size);
     options_.encoder.truncation = spec.hyperparameters.truncation;
     options_.skip_budget_ratio = spec.skip_budget_ratio;
   }
 
-  const TextModel& model() const { return model_; }
+  const text::ModelText& model() const { return model_; }
 
   // The p99.5 of the rows' lengths before any is cut. Reads the whole file, but only specs that
   // leave the length open ask for it.
@@ -97,7 +80,7 @@ class Loader {
     return std::move(loaded).value();
   }
 
-  TextModel model_;
+  text::ModelText model_;
   data::LoadOptions options_;
 };
 
@@ -216,7 +199,7 @@ void report_warnings(const Dataset& data, const data::EncodedDataset& training, 
   }
 }
 
-std::vector<Example> general_examples(const TextModel& model) {
+std::vector<Example> general_examples(const text::ModelText& model) {
   if (!model.tokenizer) {
     throw bad_spec("watchdog.base_guard.probe_file",
                    "must be given: the model's folder has no tokenizer for the general text");
@@ -286,7 +269,7 @@ Dataset load_dataset(const JobSpec& spec, const model::Config& config, Session& 
     out.validation_sha256 = checked_hash(spec.validation_path, spec.validation_sha256);
   }
   const Loader loader(spec, config);
-  const TextModel& model = loader.model();
+  const text::ModelText& model = loader.model();
   if (model.tokenizer) out.tokenizer_sha256 = model.tokenizer->sha256();
   if (model.chat_template) out.chat_template_sha256 = model.chat_template->sha256();
 
