@@ -6,9 +6,9 @@
 #include <set>
 
 #include "scheduler/server/file_view.h"
-#include "scheduler/server/findings_view.h"
 #include "scheduler/server/page.h"
 #include "services/data/plain_check.h"
+#include "services/data_view/file_report.h"
 
 namespace dex::server {
 
@@ -86,7 +86,7 @@ class UploadCheck {
       return;
     }
     data::Validator::Options check;
-    check.format = row_format(header.format());
+    check.format = data_view::row_format(header.format());
     check.skip_budget_ratio = header.skip_budget_ratio();
     check.limits = limits;
     rows_.emplace(std::move(check));
@@ -113,13 +113,6 @@ class Temporary {
  private:
   fs::path path_;
 };
-
-base::Status check_file_id(const std::string& id) {
-  if (base::is_id(id, "file-")) return {};
-  return base::not_found("RESOURCE_NOT_FOUND", "There is no file '" + id.substr(0, 64) + "'.")
-      .with_metadata("resource_type", "file")
-      .with_metadata("resource_name", id.substr(0, 64));
-}
 
 }  // namespace
 
@@ -177,10 +170,14 @@ base::Result<store::FileRepository::Put> Files::keep(const std::string& tenant,
   record.sha256 = written.sha256();
   record.bytes = written.size_bytes();
   record.state = report.ready ? "READY" : "INVALID";
-  record.info = report_view(report).SerializeAsString();
+  v1::File info = data_view::report_view(report);
+  info.set_skip_budget_ratio(header.skip_budget_ratio());
+  info.set_format_given(header.format() != v1::FILE_FORMAT_UNSPECIFIED);
+  record.info = info.SerializeAsString();
 
   v1::ListFindingsResponse findings;
-  for (const auto& finding : report.findings) *findings.add_findings() = finding_view(finding);
+  for (const auto& finding : report.findings)
+    *findings.add_findings() = data_view::finding_view(finding);
   const fs::path findings_file = layout_.findings(record.id);
   DEX_RETURN_IF_ERROR(
       base::write_file_atomically(findings_file, findings.SerializeAsString(), 0600));
