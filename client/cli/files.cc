@@ -3,6 +3,7 @@
 
 #include "client/cli/command.h"
 #include "client/cli/exit_code.h"
+#include "client/cli/file_checks.h"
 #include "client/cli/file_view.h"
 #include "client/cli/progress_view.h"
 
@@ -80,7 +81,7 @@ int download_file(Context& context, const std::string& id, const std::string& to
 }  // namespace
 
 void add_files(CLI::App& app, Action& action) {
-  auto* noun = app.add_subcommand("files", "data sets: upload, list, inspect, delete");
+  auto* noun = app.add_subcommand("files", "data sets: check, upload, list, inspect, delete");
   noun->require_subcommand(1);
 
   auto* verb = add_verb(*noun, "upload", "upload a JSONL file; it is checked while it arrives",
@@ -141,6 +142,8 @@ void add_files(CLI::App& app, Action& action) {
                   "dexctl files delete file-01…");
   verb->add_option("id", *id, "file id")->required();
   verb->callback([&action, id] { action = [=](Context& c) { return remove(c, *id); }; });
+
+  add_file_checks(*noun, action);
 }
 
 }  // namespace dex::cli
