@@ -102,10 +102,20 @@ void add_files(CLI::App& app, Action& action) {
   verb = add_verb(*noun, "list", "the newest files", "dexctl files list --limit 5");
   auto listed = std::make_shared<v1::ListFilesRequest>();
   auto limit = std::make_shared<int>(20);
+  auto purpose = std::make_shared<std::string>();
   verb->add_option("--limit", *limit, "how many, 1 to 1000");
-  verb->callback([&action, listed, limit] {
+  verb->add_option(
+          "--purpose", *purpose,
+          "fine-tune, evals, or fine-tune-results: the curves of ended jobs (all uploaded)")
+      ->check(CLI::IsMember({"fine-tune", "evals", "fine-tune-results"}));
+  verb->callback([&action, listed, limit, purpose] {
     action = [=](Context& c) {
       listed->set_page_size(*limit);
+      if (!purpose->empty()) {
+        listed->set_purpose(*purpose == "evals"               ? v1::FILE_PURPOSE_EVALS
+                            : *purpose == "fine-tune-results" ? v1::FILE_PURPOSE_FINE_TUNE_RESULTS
+                                                              : v1::FILE_PURPOSE_FINE_TUNE);
+      }
       return list(c, *listed);
     };
   });

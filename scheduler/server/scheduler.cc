@@ -100,7 +100,8 @@ struct Scheduler::Parts {
                                {"cpu", on_change, durable}};
   HeadPreviews preview_logic{{jobs, files, catalog, layout, metrics, ids}, {"cpu", on_change}};
   MemoryProbes probe_logic{{job_logic, jobs, metrics, ids}, {on_change}};
-  Files file_logic{files, blobs, layout, ids, {}};
+  ResultFiles result_files{jobs, job_events};
+  Files file_logic{files, blobs, layout, ids, result_files, {}};
   ModelTexts model_texts{catalog};
   FileChecks file_check_logic{{files, blobs, catalog, model_texts}};
   Adapters adapter_logic{adapters, workers, layout, ids, on_change};
