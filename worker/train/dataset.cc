@@ -115,13 +115,21 @@ std::vector<Example> examples_of(data::EncodedDataset& loaded, GroupBy by = Grou
   return out;
 }
 
-void split(std::vector<Example> examples, const JobSpec& spec, int64_t rows, Dataset& out) {
+HeldOutRow origin_of(const data::Example& row, const Example& example) {
+  return {row.line, row.tag, row.language, static_cast<int64_t>(example.ids.size())};
+}
+
+// `loaded`: what the examples were made of.
+void split(std::vector<Example> examples, const data::EncodedDataset& loaded, const JobSpec& spec,
+           Dataset& out) {
   std::vector<uint64_t> hashes;
   for (const Example& example : examples) hashes.push_back(example.hash);
-  const double ratio =
-      spec.validation_split >= 0 ? spec.validation_split : data::auto_split_ratio(rows, false);
+  const double ratio = spec.validation_split >= 0
+                           ? spec.validation_split
+                           : data::auto_split_ratio(loaded.tokens.rows_trained, false);
   const std::vector<bool> held_out = data::split_rows(hashes, spec.seed, ratio);
   for (size_t i = 0; i < examples.size(); ++i) {
+    if (held_out[i]) out.validation_rows.push_back(origin_of(loaded.examples[i], examples[i]));
     (held_out[i] ? out.validation : out.train).push_back(std::move(examples[i]));
   }
 }
@@ -281,11 +289,13 @@ Dataset load_dataset(const JobSpec& spec, const model::Config& config, Session& 
   out.groups = groups_of_file(training, spec.hyperparameters.group_by);
   std::vector<Example> examples = examples_of(training, spec.hyperparameters.group_by);
   if (spec.validation_path.empty()) {
-    split(std::move(examples), spec, training.tokens.rows_trained, out);
+    split(std::move(examples), training, spec, out);
   } else {
     data::EncodedDataset validation = loader.load(spec.validation_path, out.max_seq_length, "");
     out.train = std::move(examples);
     out.validation = examples_of(validation);
+    for (size_t i = 0; i < out.validation.size(); ++i)
+      out.validation_rows.push_back(origin_of(validation.examples[i], out.validation[i]));
   }
   if (out.train.empty()) {
     bad_data(spec.training_path, "too_few_rows: no row is left to train on");
