@@ -3,6 +3,7 @@
 
 #include "client/cli/command.h"
 #include "client/cli/exit_code.h"
+#include "client/cli/file_checks.h"
 #include "client/cli/file_view.h"
 #include "client/cli/progress_view.h"
 
@@ -80,7 +81,7 @@ int download_file(Context& context, const std::string& id, const std::string& to
 }  // namespace
 
 void add_files(CLI::App& app, Action& action) {
-  auto* noun = app.add_subcommand("files", "data sets: upload, list, inspect, delete");
+  auto* noun = app.add_subcommand("files", "data sets: check, upload, list, inspect, delete");
   noun->require_subcommand(1);
 
   auto* verb = add_verb(*noun, "upload", "upload a JSONL file; it is checked while it arrives",
@@ -101,10 +102,20 @@ void add_files(CLI::App& app, Action& action) {
   verb = add_verb(*noun, "list", "the newest files", "dexctl files list --limit 5");
   auto listed = std::make_shared<v1::ListFilesRequest>();
   auto limit = std::make_shared<int>(20);
+  auto purpose = std::make_shared<std::string>();
   verb->add_option("--limit", *limit, "how many, 1 to 1000");
-  verb->callback([&action, listed, limit] {
+  verb->add_option(
+          "--purpose", *purpose,
+          "fine-tune, evals, or fine-tune-results: the curves of ended jobs (all uploaded)")
+      ->check(CLI::IsMember({"fine-tune", "evals", "fine-tune-results"}));
+  verb->callback([&action, listed, limit, purpose] {
     action = [=](Context& c) {
       listed->set_page_size(*limit);
+      if (!purpose->empty()) {
+        listed->set_purpose(*purpose == "evals"               ? v1::FILE_PURPOSE_EVALS
+                            : *purpose == "fine-tune-results" ? v1::FILE_PURPOSE_FINE_TUNE_RESULTS
+                                                              : v1::FILE_PURPOSE_FINE_TUNE);
+      }
       return list(c, *listed);
     };
   });
@@ -141,6 +152,8 @@ void add_files(CLI::App& app, Action& action) {
                   "dexctl files delete file-01…");
   verb->add_option("id", *id, "file id")->required();
   verb->callback([&action, id] { action = [=](Context& c) { return remove(c, *id); }; });
+
+  add_file_checks(*noun, action);
 }
 
 }  // namespace dex::cli

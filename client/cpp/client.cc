@@ -325,6 +325,23 @@ Result<v1::DeleteFileResponse> Client::delete_file(const std::string& id) {
   return call(*files_, &v1::FileService::Stub::DeleteFile, request, options_.timeout);
 }
 
+Status Client::validate_file(const v1::ValidateFileRequest& request,
+                             const ValidateCallback& callback) {
+  CallContext context(options_.stop, options_.generation);
+  const auto reader = files_->ValidateFile(&context.get(), request);
+  v1::ValidateFileResponse part;
+  bool wanted = true;
+  while (wanted && reader->Read(&part)) wanted = callback(part);
+  if (!wanted) context.get().TryCancel();
+  const grpc::Status status = reader->Finish();
+  if (!wanted || status.ok()) return {};
+  return options_.stop.stop_requested() ? stopped() : readable(status, options_);
+}
+
+Result<v1::PreviewFileResponse> Client::preview_file(const v1::PreviewFileRequest& request) {
+  return call(*files_, &v1::FileService::Stub::PreviewFile, request, options_.timeout);
+}
+
 Status Client::download_file(const std::string& id, const std::filesystem::path& to) {
   DEX_ASSIGN_OR_RETURN(auto out, base::FileWriter::create(to));
   v1::DownloadFileRequest request;

@@ -99,6 +99,11 @@ class Client {
   Result<v1::ListFilesResponse> list_files(const v1::ListFilesRequest& request);
   Result<v1::ListFindingsResponse> list_findings(const v1::ListFindingsRequest& request);
   Result<v1::DeleteFileResponse> delete_file(const std::string& id);
+  // Calls back with every message, the verdict last, until the server is through or the callback
+  // returns false (OK). Up to Options::generation.
+  using ValidateCallback = std::function<bool(const v1::ValidateFileResponse&)>;
+  Status validate_file(const v1::ValidateFileRequest& request, const ValidateCallback& callback);
+  Result<v1::PreviewFileResponse> preview_file(const v1::PreviewFileRequest& request);
   // Writes the file's bytes to `to`, which must not exist.
   Status download_file(const std::string& id, const std::filesystem::path& to);
 

@@ -1,6 +1,7 @@
 #include "scheduler/server/file_view.h"
 
 #include "scheduler/server/times.h"
+#include "services/base/ids.h"
 
 namespace dex::server {
 
@@ -29,6 +30,13 @@ v1::File file_view(const store::FileRecord& record) {
   }
   *file.mutable_create_time() = timestamp(record.created_ms);
   return file;
+}
+
+base::Status check_file_id(const std::string& id) {
+  if (base::is_id(id, "file-")) return {};
+  return base::not_found("RESOURCE_NOT_FOUND", "There is no file '" + id.substr(0, 64) + "'.")
+      .with_metadata("resource_type", "file")
+      .with_metadata("resource_name", id.substr(0, 64));
 }
 
 base::Status require_ready(const store::FileRecord& record, const std::string& field) {

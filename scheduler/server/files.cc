@@ -6,9 +6,9 @@
 #include <set>
 
 #include "scheduler/server/file_view.h"
-#include "scheduler/server/findings_view.h"
 #include "scheduler/server/page.h"
 #include "services/data/plain_check.h"
+#include "services/data_view/file_report.h"
 
 namespace dex::server {
 
@@ -27,9 +27,10 @@ base::Status check_header(const v1::UploadFileRequest::Header& header, const dat
     return base::invalid_field("filename",
                                "must have 1 to 255 bytes without '/' and control characters");
   }
-  if (!v1::FilePurpose_IsValid(header.purpose())) {
+  if (!v1::FilePurpose_IsValid(header.purpose()) ||
+      header.purpose() == v1::FILE_PURPOSE_FINE_TUNE_RESULTS) {
     return base::invalid_field(
-        "purpose", "is unknown; FILE_PURPOSE_FINE_TUNE and FILE_PURPOSE_EVALS are there");
+        "purpose", "must be FILE_PURPOSE_FINE_TUNE or FILE_PURPOSE_EVALS for an upload");
   }
   if (!v1::FileFormat_IsValid(header.format())) {
     return base::invalid_field("format", "is unknown");
@@ -86,7 +87,7 @@ class UploadCheck {
       return;
     }
     data::Validator::Options check;
-    check.format = row_format(header.format());
+    check.format = data_view::row_format(header.format());
     check.skip_budget_ratio = header.skip_budget_ratio();
     check.limits = limits;
     rows_.emplace(std::move(check));
@@ -113,13 +114,6 @@ class Temporary {
  private:
   fs::path path_;
 };
-
-base::Status check_file_id(const std::string& id) {
-  if (base::is_id(id, "file-")) return {};
-  return base::not_found("RESOURCE_NOT_FOUND", "There is no file '" + id.substr(0, 64) + "'.")
-      .with_metadata("resource_type", "file")
-      .with_metadata("resource_name", id.substr(0, 64));
-}
 
 }  // namespace
 
@@ -177,10 +171,14 @@ base::Result<store::FileRepository::Put> Files::keep(const std::string& tenant,
   record.sha256 = written.sha256();
   record.bytes = written.size_bytes();
   record.state = report.ready ? "READY" : "INVALID";
-  record.info = report_view(report).SerializeAsString();
+  v1::File info = data_view::report_view(report);
+  info.set_skip_budget_ratio(header.skip_budget_ratio());
+  info.set_format_given(header.format() != v1::FILE_FORMAT_UNSPECIFIED);
+  record.info = info.SerializeAsString();
 
   v1::ListFindingsResponse findings;
-  for (const auto& finding : report.findings) *findings.add_findings() = finding_view(finding);
+  for (const auto& finding : report.findings)
+    *findings.add_findings() = data_view::finding_view(finding);
   const fs::path findings_file = layout_.findings(record.id);
   DEX_RETURN_IF_ERROR(
       base::write_file_atomically(findings_file, findings.SerializeAsString(), 0600));
@@ -195,6 +193,7 @@ base::Result<store::FileRepository::Put> Files::keep(const std::string& tenant,
 base::Result<v1::File> Files::get(const auth::Principal& who, const v1::GetFileRequest& request) {
   DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kFilesRead));
   DEX_RETURN_IF_ERROR(check_file_id(request.id()));
+  if (ResultFiles::named(request.id())) return results_.get(who.tenant(), request.id());
   DEX_ASSIGN_OR_RETURN(const auto record, files_.get(who.tenant(), request.id()));
   return file_view(record);
 }
@@ -202,6 +201,8 @@ base::Result<v1::File> Files::get(const auth::Principal& who, const v1::GetFileR
 base::Result<v1::ListFilesResponse> Files::list(const auth::Principal& who,
                                                 const v1::ListFilesRequest& request) {
   DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kFilesRead));
+  if (request.purpose() == v1::FILE_PURPOSE_FINE_TUNE_RESULTS)
+    return results_.list(who.tenant(), request);
   DEX_ASSIGN_OR_RETURN(const int wanted, page_size(request.page_size()));
   const auto created_ms = [&](const std::string& id) -> base::Result<int64_t> {
     DEX_RETURN_IF_ERROR(check_file_id(id));
@@ -237,6 +238,10 @@ base::Result<v1::ListFindingsResponse> Files::findings(const auth::Principal& wh
   DEX_RETURN_IF_ERROR(check_file_id(request.id()));
   DEX_ASSIGN_OR_RETURN(const int wanted, page_size(request.page_size(), 100));
   if (request.offset() < 0) return base::invalid_field("offset", "must be ≥ 0");
+  if (ResultFiles::named(request.id())) {  // nothing is wrong with what we made ourselves
+    DEX_RETURN_IF_ERROR(results_.get(who.tenant(), request.id()).status());
+    return v1::ListFindingsResponse();
+  }
   DEX_RETURN_IF_ERROR(files_.get(who.tenant(), request.id()).status());
   DEX_ASSIGN_OR_RETURN(const std::string bytes,
                        base::read_file(layout_.findings(request.id()), kLargestFindings));
@@ -260,6 +265,12 @@ base::Result<Answer<v1::DeleteFileResponse>> Files::remove(const auth::Principal
                                                            const v1::DeleteFileRequest& request) {
   DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kFilesWrite));
   DEX_RETURN_IF_ERROR(check_file_id(request.id()));
+  if (const auto named = ResultFiles::named(request.id())) {
+    DEX_RETURN_IF_ERROR(results_.get(who.tenant(), request.id()).status());
+    return base::failed_precondition("FILE_IN_USE", "the file '" + request.id() +
+                                                        "' is a result of the job " + named->job +
+                                                        " and goes with it (DeleteFineTuningJob)");
+  }
   DEX_ASSIGN_OR_RETURN(const auto key, identity_of(request, ids_));
   DEX_ASSIGN_OR_RETURN(const auto removed, files_.remove(who.tenant(), request.id(), key));
   std::error_code ignored;
@@ -274,6 +285,14 @@ base::Status Files::download(const auth::Principal& who, const v1::DownloadFileR
                              const std::function<bool(std::string)>& sink) {
   DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kFilesRead));
   DEX_RETURN_IF_ERROR(check_file_id(request.id()));
+  if (ResultFiles::named(request.id())) {
+    DEX_ASSIGN_OR_RETURN(const std::string bytes, results_.content(who.tenant(), request.id()));
+    for (size_t at = 0; at < bytes.size(); at += kPieceBytes) {
+      if (!sink(bytes.substr(at, kPieceBytes)))
+        return {base::Code::kCancelled, "CLIENT_CANCELLED", "nobody takes the file"};
+    }
+    return {};
+  }
   DEX_ASSIGN_OR_RETURN(const auto record, files_.get(who.tenant(), request.id()));
   auto file = blobs_.open(record.sha256);
   const base::Status lost(base::Code::kDataLoss, "ARTIFACT_CORRUPT",

@@ -9,6 +9,7 @@
 #include "scheduler/server/blob_store.h"
 #include "scheduler/server/data_layout.h"
 #include "scheduler/server/request_key.h"
+#include "scheduler/server/result_files.h"
 #include "scheduler/store/file_repository.h"
 #include "services/auth/principal.h"
 #include "services/base/files.h"
@@ -18,7 +19,8 @@
 
 namespace dex::server {
 
-// Uploaded data files (FileService), without gRPC. Blocks on disk and store. Thread-safe.
+// Uploaded data files and the result files of jobs (FileService), without gRPC. Blocks on disk and
+// store. Thread-safe.
 class Files {
  public:
   struct Options {
@@ -27,8 +29,13 @@ class Files {
   };
   // All outlive this object.
   Files(store::FileRepository& files, BlobStore& blobs, const DataLayout& layout,
-        base::UlidGenerator& ids, Options options)
-      : files_(files), blobs_(blobs), layout_(layout), ids_(ids), options_(options) {}
+        base::UlidGenerator& ids, ResultFiles& results, Options options)
+      : files_(files),
+        blobs_(blobs),
+        layout_(layout),
+        ids_(ids),
+        results_(results),
+        options_(options) {}
 
   // The next chunk; nullopt: the client is through; an error ends the upload.
   using Chunks = std::function<base::Result<std::optional<std::string>>()>;
@@ -44,7 +51,7 @@ class Files {
                                            const v1::ListFilesRequest& request);
   base::Result<v1::ListFindingsResponse> findings(const auth::Principal& who,
                                                   const v1::ListFindingsRequest& request);
-  // FILE_IN_USE while a live job names it.
+  // FILE_IN_USE while a live job names it, and of a result file, which goes with its job.
   base::Result<Answer<v1::DeleteFileResponse>> remove(const auth::Principal& who,
                                                       const v1::DeleteFileRequest& request);
   // The bytes in pieces of 256 KiB; `sink` answers false when nobody listens any more.
@@ -61,6 +68,7 @@ class Files {
   BlobStore& blobs_;
   const DataLayout& layout_;
   base::UlidGenerator& ids_;
+  ResultFiles& results_;
   const Options options_;
 };
 

@@ -9,6 +9,7 @@
 #include "scheduler/core/public_state.h"
 #include "scheduler/core/warm_start.h"
 #include "scheduler/server/job_id.h"
+#include "scheduler/server/result_files.h"
 #include "scheduler/server/times.h"
 #include "services/base/ids.h"
 
@@ -159,6 +160,7 @@ v1::FineTuningJob job_view(const store::JobRecord& record, bool with_config) {
     if (result.has_promotable()) job.set_promotable(result.promotable());
     if (result.trained_tokens() > 0) job.set_trained_tokens(result.trained_tokens());
   }
+  for (std::string& id : ResultFiles::of(record)) job.add_result_files(std::move(id));
   const bool expired = job.state() == v1::JOB_STATE_EXPIRED;
   if (record.state == "FAILED" || expired) add_error(record, job);
   return job;

@@ -63,6 +63,7 @@ base::Result<ModelCatalog> ModelCatalog::load(const fs::path& models_file) {
     const auto status = config.ok() ? read_model_shape(*config, model) : config.status();
     if (!status.ok()) return base::Status(status).with_prefix("model '" + name + "'");
     catalog.models_.push_back(model);
+    catalog.folders_.push_back(models_file.parent_path() / folder);
   }
   return catalog;
 }
@@ -78,6 +79,12 @@ base::Result<v1::Model> ModelCatalog::find(const std::string& name) const {
       .with_violation("model", "is not one of: " + names)
       .with_metadata("resource_type", "model")
       .with_metadata("resource_name", name);
+}
+
+base::Result<fs::path> ModelCatalog::folder(const std::string& name) const {
+  DEX_RETURN_IF_ERROR(find(name).status());
+  const auto named = std::ranges::find(models_, name, [](const auto& m) { return m.name(); });
+  return folders_[static_cast<size_t>(named - models_.begin())];
 }
 
 }  // namespace dex::server

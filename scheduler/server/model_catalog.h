@@ -20,9 +20,12 @@ class ModelCatalog {
   [[nodiscard]] const std::vector<v1::Model>& models() const { return models_; }
   // MODEL_NOT_FOUND names those that there are.
   [[nodiscard]] base::Result<v1::Model> find(const std::string& name) const;
+  // Where the model's files lie on this machine; same error.
+  [[nodiscard]] base::Result<std::filesystem::path> folder(const std::string& name) const;
 
  private:
   std::vector<v1::Model> models_;
+  std::vector<std::filesystem::path> folders_;  // of each
 };
 
 }  // namespace dex::server

@@ -205,6 +205,29 @@ grpc::ServerWriteReactor<v1::DownloadFileResponse>* FileRpc::DownloadFile(
       download_options<Message>());
 }
 
+grpc::ServerWriteReactor<v1::ValidateFileResponse>* FileRpc::ValidateFile(
+    Context* ctx, const v1::ValidateFileRequest* in) {
+  using Message = v1::ValidateFileResponse;
+  rpc::StreamOptions<Message> options;
+  options.waits_for_client = true;
+  return rpc::stream<Message>(
+      room_, ctx, in,
+      [this](std::shared_ptr<rpc::ServerStream<Message>> stream,
+             const v1::ValidateFileRequest& request) {
+        stream->finish(checks_.validate(
+            stream->call().principal(), request,
+            [&stream](Message message) { return stream->write(std::move(message)); }));
+      },
+      std::move(options));
+}
+
+Unary* FileRpc::PreviewFile(Context* ctx, const v1::PreviewFileRequest* in,
+                            v1::PreviewFileResponse* out) {
+  return rpc::run(room_, ctx, in, out, [=, this](Call& call) {
+    return checks_.preview(call.principal(), *in, call.stop());
+  });
+}
+
 // ---- ModelService ----
 
 Unary* ModelRpc::ListModels(Context* ctx, const v1::ListModelsRequest* in,

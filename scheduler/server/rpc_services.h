@@ -7,6 +7,7 @@
 #include "dex/v1/files.grpc.pb.h"
 #include "dex/v1/finetuning.grpc.pb.h"
 #include "dex/v1/models.grpc.pb.h"
+#include "scheduler/server/file_checks.h"
 #include "scheduler/server/files.h"
 #include "scheduler/server/fine_tuning_jobs.h"
 #include "scheduler/server/head_previews.h"
@@ -84,7 +85,8 @@ class FineTuningRpc final : public v1::FineTuningService::CallbackService {
 
 class FileRpc final : public v1::FileService::CallbackService {
  public:
-  FileRpc(rpc::Room& room, Files& files) : room_(room), files_(files) {}
+  FileRpc(rpc::Room& room, Files& files, FileChecks& checks)
+      : room_(room), files_(files), checks_(checks) {}
 
   grpc::ServerReadReactor<v1::UploadFileRequest>* UploadFile(Context* ctx, v1::File* out) override;
   Unary* GetFile(Context* ctx, const v1::GetFileRequest* in, v1::File* out) override;
@@ -94,12 +96,17 @@ class FileRpc final : public v1::FileService::CallbackService {
                       v1::ListFindingsResponse* out) override;
   grpc::ServerWriteReactor<v1::DownloadFileResponse>* DownloadFile(
       Context* ctx, const v1::DownloadFileRequest* in) override;
+  grpc::ServerWriteReactor<v1::ValidateFileResponse>* ValidateFile(
+      Context* ctx, const v1::ValidateFileRequest* in) override;
+  Unary* PreviewFile(Context* ctx, const v1::PreviewFileRequest* in,
+                     v1::PreviewFileResponse* out) override;
   Unary* DeleteFile(Context* ctx, const v1::DeleteFileRequest* in,
                     v1::DeleteFileResponse* out) override;
 
  private:
   rpc::Room& room_;
   Files& files_;
+  FileChecks& checks_;
 };
 
 class ModelRpc final : public v1::ModelService::CallbackService {

@@ -106,7 +106,10 @@ struct Scheduler::Parts {
                                {"cpu", on_change, durable}};
   HeadPreviews preview_logic{{jobs, files, catalog, layout, metrics, ids}, {"cpu", on_change}};
   MemoryProbes probe_logic{{job_logic, jobs, metrics, ids}, {on_change}};
-  Files file_logic{files, blobs, layout, ids, {}};
+  ResultFiles result_files{jobs, job_events};
+  Files file_logic{files, blobs, layout, ids, result_files, {}};
+  ModelTexts model_texts{catalog};
+  FileChecks file_check_logic{{files, blobs, catalog, model_texts}};
   Adapters adapter_logic{adapters, workers, layout, ids, on_change};
   AdapterJobs adapter_job_logic{{jobs, adapters, catalog, layout, metrics, ids},
                                 {"cpu", on_change, durable}};
@@ -128,7 +131,7 @@ struct Scheduler::Parts {
                         job_watches, preview_logic, probe_logic, watches};
   AdminRpc admin_rpc{room, change_logic, diagnosis, operations};
   EvaluationRpc evaluation_rpc{room, evaluation_logic, job_watches};
-  FileRpc file_rpc{room, file_logic};
+  FileRpc file_rpc{room, file_logic, file_check_logic};
   AdapterRpc adapter_rpc{room, adapter_logic, adapter_job_logic, watches};
   ModelRpc model_rpc{room, model_logic};
   RouteRpc route_rpc{room, route_logic};

@@ -73,18 +73,27 @@ base::Result<std::optional<Row>> RowReader::next() {
   return row;
 }
 
-base::Result<Report> validate_file(const fs::path& path, Validator::Options options,
-                                   std::stop_token stop) {
+base::Status read_pieces(const fs::path& path,
+                         const std::function<base::Status(std::string_view)>& sink) {
   DEX_ASSIGN_OR_RETURN(const base::Fd file, open_regular(path));
-  Validator validator(std::move(options));
   std::string buffer;
   while (true) {
+    DEX_ASSIGN_OR_RETURN(const size_t size, read_piece(file.get(), buffer, path));
+    if (size == 0) return {};
+    DEX_RETURN_IF_ERROR(sink(std::string_view(buffer).substr(0, size)));
+  }
+}
+
+base::Result<Report> validate_file(const fs::path& path, Validator::Options options,
+                                   std::stop_token stop) {
+  Validator validator(std::move(options));
+  DEX_RETURN_IF_ERROR(read_pieces(path, [&](std::string_view piece) -> base::Status {
     if (stop.stop_requested())
       return base::Status(base::Code::kCancelled, "CLIENT_CANCELLED", "validation stopped");
-    DEX_ASSIGN_OR_RETURN(const size_t size, read_piece(file.get(), buffer, path));
-    if (size == 0) return validator.finish();
-    validator.feed(std::string_view(buffer).substr(0, size));
-  }
+    validator.feed(piece);
+    return {};
+  }));
+  return validator.finish();
 }
 
 }  // namespace dex::data

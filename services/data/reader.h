@@ -2,9 +2,12 @@
 
 #include <deque>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
+#include <string>
+#include <string_view>
 
 #include "services/base/fd.h"
 #include "services/base/status.h"
@@ -36,6 +39,11 @@ class RowReader {
   bool ended_ = false;
   Report report_;
 };
+
+// Hands the file's bytes to `sink` in pieces of at most 256 KiB, until its end or the first error,
+// which comes back. A file that can't be opened, or is none, is an error. Blocks on the disk.
+base::Status read_pieces(const std::filesystem::path& path,
+                         const std::function<base::Status(std::string_view)>& sink);
 
 // Reads the whole file and says what it came to; CANCELLED if stopped.
 base::Result<Report> validate_file(const std::filesystem::path& path,

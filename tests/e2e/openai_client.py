@@ -174,6 +174,14 @@ def checkpoints(job):
     assert any(c.metrics.valid_loss is not None and c.metrics.train_loss is not None for c in found), found
 
 
+def results(job):
+    files = [client.files.retrieve(file) for file in job.result_files]
+    assert len(files) == 2 and all(file.purpose == "fine-tune-results" for file in files), files
+    rows = client.files.content(files[0].id).text.splitlines()
+    assert rows[0].startswith("step,epoch,train_loss,valid_loss") and len(rows) > 2, rows
+    assert [file.id for file in client.files.list(purpose="fine-tune-results")][:2] == job.result_files
+
+
 def models(adapter):
     listed = client.models.list().data
     assert listed[0].id == MODEL and adapter in [model.id for model in listed]
@@ -308,6 +316,7 @@ def main():
     assert adapter.startswith(f"ft:{MODEL}:default:client:") and done.trained_tokens > 0 and done.finished_at, done
     watch(job)
     checkpoints(done)
+    results(done)
     jobs(job)
     models(adapter)
     chat(adapter)

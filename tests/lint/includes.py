@@ -31,6 +31,7 @@ ROOMS = {
     "services/rpc": (("services/base", "services/auth", "services/monitor", "proto"), ("grpc", "protobuf", "prometheus", "boost")),
     "services/text": (("services/base",), ()),
     "services/data": (("services/base", "services/text"), ()),
+    "services/data_view": (("services/base", "services/text", "services/data", "proto"), ("protobuf",)),
     "services/gateway": (
         ("services/base", "services/rpc", "services/auth", "services/monitor", "proto"),
         ("grpc", "protobuf", "prometheus", "boost"),
@@ -38,7 +39,7 @@ ROOMS = {
     "scheduler/core": (("services/base", "proto"), ("protobuf",)),
     "scheduler/store": (("services/base", "scheduler/core"), ("hiredis",)),
     "scheduler/server": (
-        ("services/base", "services/rpc", "services/auth", "services/monitor", "services/text", "services/data",
+        ("services/base", "services/rpc", "services/auth", "services/monitor", "services/text", "services/data", "services/data_view",
          "services/statistics", "scheduler/core", "scheduler/store", "proto"),
         ("grpc", "protobuf", "prometheus", "boost"),
     ),
@@ -61,7 +62,7 @@ ROOMS = {
         ("services/base", "services/statistics", "services/text", "services/data", "worker/kernels", "worker/model"),
         ("libtorch",),
     ),
-    "client": (("services/base", "services/rpc", "services/text", "services/data", "proto"), ("grpc", "protobuf", "boost")),
+    "client": (("services/base", "services/rpc", "services/text", "services/data", "services/data_view", "proto"), ("grpc", "protobuf", "boost")),
     "deploy/standalone": (("services/base",), ()),
 }
 

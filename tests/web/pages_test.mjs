@@ -247,6 +247,10 @@ describe('what people do', () => {
     });
     await page.getByText('good.jsonl can be used').waitFor();
     await page.getByText(/^between /).waitFor();
+    await page.getByRole('button', { name: 'See what is trained of each row' }).click();
+    await page.locator('.row-preview mark.trained', { hasText: /^Très\.$/ }).waitFor();
+    await page.getByText('Is it <b>late</b>?').waitFor(); // as text
+    await page.getByText('left out: no_trainable_tokens').waitFor();
     await page.getByLabel('Suffix of the adapter’s id').fill('two words');
     await page.locator('.fault', { hasText: 'no spaces' }).waitFor();
     await page.getByLabel('Suffix of the adapter’s id').fill('tools');

@@ -7,6 +7,22 @@
 
 namespace dex::evaluate {
 
+namespace {
+
+// `losses`: w·CE of each token, `weights`: w; both [N] double.
+void add_documents(const SupervisedBatch& batch, const at::Tensor& losses,
+                   const at::Tensor& weights, std::vector<DocumentLoss>& out) {
+  const auto& bounds = batch.batch.bounds;
+  for (size_t i = 0; i + 1 < bounds.size(); ++i) {
+    const auto sum = [first = bounds[i], rows = bounds[i + 1] - bounds[i]](const auto& values) {
+      return values.narrow(0, first, rows).sum().template item<double>();
+    };
+    out.push_back({sum(losses), sum(weights)});
+  }
+}
+
+}  // namespace
+
 HeldOut held_out_loss(const model::Llama& llama, const model::Adaptation& adaptation,
                       std::span<const SupervisedBatch> batches,
                       kernels::LinearCrossEntropy& cross_entropy,
@@ -20,7 +36,10 @@ HeldOut held_out_loss(const model::Llama& llama, const model::Adaptation& adapta
     const at::Tensor hidden = llama.hidden(batch.batch, adaptation, observer);
     const at::Tensor losses =
         cross_entropy.row_losses(hidden, llama.lm_head(adaptation), batch.targets, &best);
-    sum += (losses.to(at::kDouble) * batch.weights.to(at::kDouble)).sum().item<double>();
+    const at::Tensor weights = batch.weights.to(at::kDouble);
+    const at::Tensor weighed = losses.to(at::kDouble) * weights;
+    sum += weighed.sum().item<double>();
+    add_documents(batch, weighed, weights, out.documents);
     hits += best.eq(batch.targets).logical_and(batch.targets.ge(0)).sum().item<int64_t>();
     weight += batch.weight;
     out.labels += batch.labels;
@@ -47,13 +66,7 @@ std::vector<DocumentLoss> document_losses(const model::Llama& llama,
                                               llama.lm_head(adaptation), batch.targets)
                                   .to(at::kDouble) *
                               weights;
-    const auto& bounds = batch.batch.bounds;
-    for (size_t i = 0; i + 1 < bounds.size(); ++i) {
-      const auto sum = [first = bounds[i], rows = bounds[i + 1] - bounds[i]](const auto& values) {
-        return values.narrow(0, first, rows).sum().template item<double>();
-      };
-      out.push_back({sum(losses), sum(weights)});
-    }
+    add_documents(batch, losses, weights, out);
     if (between) between();
   }
   return out;

@@ -1,7 +1,6 @@
 #include "worker/train/dataset.h"
 
 #include <algorithm>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <unordered_set>
@@ -9,8 +8,7 @@
 #include "services/base/sha256.h"
 #include "services/data/dataset.h"
 #include "services/data/split.h"
-#include "services/text/chat_template.h"
-#include "services/text/tokenizer.h"
+#include "services/text/model_text.h"
 #include "worker/train/failure.h"
 #include "worker/train/general_text.h"
 #include "worker/train/resolve.h"
@@ -30,25 +28,11 @@ constexpr int64_t kGuardTokens = 4096;
                 file.filename().string());
 }
 
-// What turns rows of text into ids; both empty for a folder without a tokenizer.
-struct TextModel {
-  std::unique_ptr<text::Tokenizer> tokenizer;
-  std::unique_ptr<text::ChatTemplate> chat_template;
-
-  static TextModel load(const fs::path& folder) {
-    TextModel out;
-    if (!fs::exists(folder / "tokenizer.json")) return out;
-    auto tokenizer = text::Tokenizer::load(folder);
-    if (!tokenizer.ok()) {
-      throw Failure(Exit::kBrokenInput, "internal", tokenizer.status().message(), "model");
-    }
-    out.tokenizer = std::move(tokenizer).value();
-    auto chat_template = text::ChatTemplate::load(folder);
-    // A model without a template trains on everything but chats; the encoder says so by line.
-    if (chat_template.ok()) out.chat_template = std::move(chat_template).value();
-    return out;
-  }
-};
+text::ModelText load_text(const fs::path& folder) {
+  auto model = text::ModelText::load(folder);
+  if (!model.ok()) throw Failure(Exit::kBrokenInput, "internal", model.status().message(), "model");
+  return std::move(model).value();
+}
 
 std::string checked_hash(const fs::path& file, const std::string& expected) {
   auto hash = base::sha256_file(file);
@@ -62,15 +46,14 @@ std::string checked_hash(const fs::path& file, const std::string& expected) {
 // Reads files as the job's spec wants them.
 class Loader {
  public:
-  Loader(const JobSpec& spec, const model::Config& config)
-      : model_(TextModel::load(spec.model_dir)) {
+  Loader(const JobSpec& spec, const model::Config& config) : model_(load_text(spec.model_dir)) {
     options_.encoder.train_on_inputs = spec.hyperparameters.train_on_inputs.value_or(false);
     options_.encoder.vocab_size = static_cast<int32_t>(config.vocab_size);
     options_.encoder.truncation = spec.hyperparameters.truncation;
     options_.skip_budget_ratio = spec.skip_budget_ratio;
   }
 
-  const TextModel& model() const { return model_; }
+  const text::ModelText& model() const { return model_; }
 
   // The p99.5 of the rows' lengths before any is cut. Reads the whole file, but only specs that
   // leave the length open ask for it.
@@ -97,7 +80,7 @@ class Loader {
     return std::move(loaded).value();
   }
 
-  TextModel model_;
+  text::ModelText model_;
   data::LoadOptions options_;
 };
 
@@ -132,13 +115,21 @@ std::vector<Example> examples_of(data::EncodedDataset& loaded, GroupBy by = Grou
   return out;
 }
 
-void split(std::vector<Example> examples, const JobSpec& spec, int64_t rows, Dataset& out) {
+HeldOutRow origin_of(const data::Example& row, const Example& example) {
+  return {row.line, row.tag, row.language, static_cast<int64_t>(example.ids.size())};
+}
+
+// `loaded`: what the examples were made of.
+void split(std::vector<Example> examples, const data::EncodedDataset& loaded, const JobSpec& spec,
+           Dataset& out) {
   std::vector<uint64_t> hashes;
   for (const Example& example : examples) hashes.push_back(example.hash);
-  const double ratio =
-      spec.validation_split >= 0 ? spec.validation_split : data::auto_split_ratio(rows, false);
+  const double ratio = spec.validation_split >= 0
+                           ? spec.validation_split
+                           : data::auto_split_ratio(loaded.tokens.rows_trained, false);
   const std::vector<bool> held_out = data::split_rows(hashes, spec.seed, ratio);
   for (size_t i = 0; i < examples.size(); ++i) {
+    if (held_out[i]) out.validation_rows.push_back(origin_of(loaded.examples[i], examples[i]));
     (held_out[i] ? out.validation : out.train).push_back(std::move(examples[i]));
   }
 }
@@ -216,7 +207,7 @@ void report_warnings(const Dataset& data, const data::EncodedDataset& training, 
   }
 }
 
-std::vector<Example> general_examples(const TextModel& model) {
+std::vector<Example> general_examples(const text::ModelText& model) {
   if (!model.tokenizer) {
     throw bad_spec("watchdog.base_guard.probe_file",
                    "must be given: the model's folder has no tokenizer for the general text");
@@ -286,7 +277,7 @@ Dataset load_dataset(const JobSpec& spec, const model::Config& config, Session& 
     out.validation_sha256 = checked_hash(spec.validation_path, spec.validation_sha256);
   }
   const Loader loader(spec, config);
-  const TextModel& model = loader.model();
+  const text::ModelText& model = loader.model();
   if (model.tokenizer) out.tokenizer_sha256 = model.tokenizer->sha256();
   if (model.chat_template) out.chat_template_sha256 = model.chat_template->sha256();
 
@@ -298,11 +289,13 @@ Dataset load_dataset(const JobSpec& spec, const model::Config& config, Session& 
   out.groups = groups_of_file(training, spec.hyperparameters.group_by);
   std::vector<Example> examples = examples_of(training, spec.hyperparameters.group_by);
   if (spec.validation_path.empty()) {
-    split(std::move(examples), spec, training.tokens.rows_trained, out);
+    split(std::move(examples), training, spec, out);
   } else {
     data::EncodedDataset validation = loader.load(spec.validation_path, out.max_seq_length, "");
     out.train = std::move(examples);
     out.validation = examples_of(validation);
+    for (size_t i = 0; i < out.validation.size(); ++i)
+      out.validation_rows.push_back(origin_of(validation.examples[i], out.validation[i]));
   }
   if (out.train.empty()) {
     bad_data(spec.training_path, "too_few_rows: no row is left to train on");

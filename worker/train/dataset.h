@@ -9,6 +9,7 @@
 #include "worker/model/config.h"
 #include "worker/train/examples.h"
 #include "worker/train/report.h"
+#include "worker/train/row_report.h"
 #include "worker/train/spec.h"
 
 namespace dex::train {
@@ -17,7 +18,8 @@ namespace dex::train {
 struct Dataset {
   std::vector<Example> train,
       validation;  // each at most max_seq_length tokens, with something to train on
-  std::vector<Example> calibration;  // of the spec's calibration file; empty without one
+  std::vector<HeldOutRow> validation_rows;  // of each of validation: where it comes from
+  std::vector<Example> calibration;         // of the spec's calibration file; empty without one
   // Tags or languages of the training file's rows, held-out and unused ones included, where the job
   // draws by them.
   std::set<std::string> groups;

@@ -255,10 +255,11 @@ void Job::prepare_training() {
                       " bytes free, a job needs " + std::to_string(needed) + " (two checkpoints)");
   }
   checkpoints_ = std::make_unique<CheckpointStore>(store, clock_, files_);
-  training_ = std::make_unique<Training>(
-      Training::Parts{spec_, resolved_, *llama_, adaptation_, *parameters_, *optimizer_, *plan_,
-                      data_.train, data_.measured(), held_out_, *checkpoints_, identity_, session_,
-                      controls_, metrics_, clock_, probe_.get(), prefix_.get(), leader_.get()});
+  training_ = std::make_unique<Training>(Training::Parts{
+      spec_,         resolved_,    *llama_,       adaptation_,      *parameters_,
+      *optimizer_,   *plan_,       data_.train,   data_.measured(), held_out_,
+      *checkpoints_, identity_,    session_,      controls_,        metrics_,
+      clock_,        probe_.get(), prefix_.get(), leader_.get(),    data_.validation_rows});
   if (fresh) {
     training_->begin(selection_.heads, selection_log_);
   } else {

@@ -24,6 +24,7 @@
 #include "worker/train/rank_link.h"
 #include "worker/train/report.h"
 #include "worker/train/resolve.h"
+#include "worker/train/row_report.h"
 #include "worker/train/speed.h"
 #include "worker/train/train_state.h"
 #include "worker/train/updater.h"
@@ -64,6 +65,7 @@ class Training {
     const evaluate::BaseProbe* probe = nullptr;   // null: nothing measures KL to the base
     const model::FrozenPrefix* prefix = nullptr;  // of training batches; null: none
     RankLeader* leader = nullptr;  // of several ranks, where this is rank 0; null: alone
+    std::span<const HeldOutRow> held_out_rows = {};  // of the documents of held_out, and maybe more
   };
   explicit Training(const Parts& parts);
 
@@ -112,6 +114,7 @@ class Training {
   void reselect();
   void evaluate();
   void record_evaluation(const evaluate::HeldOut& held_out, const evaluate::BranchEffect& effect);
+  void report_rows(const evaluate::HeldOut& held_out);  // group_loss and worst_rows, where due
   void report_early_stop();
   bool guard_due() const;
   // Says it and ends the job where it is above the limit (Failure base_guard_tripped).

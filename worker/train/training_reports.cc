@@ -18,6 +18,7 @@ using nlohmann::json;
 
 constexpr size_t kAdviceWindow = 50;
 constexpr int64_t kMaxMetricPoints = 4000;  // in the job's event log (jobs.md §1)
+constexpr int64_t kMaxRowReports = 50;      // likewise: each is a few kilobytes
 
 void push_bounded(std::vector<double>& values, double value) {
   values.push_back(value);
@@ -119,6 +120,7 @@ void Training::record_evaluation(const evaluate::HeldOut& held_out,
   data["lambda"] = lambda;
   data["branchRatioByLayer"] = ratio;
   parts_.metrics.line(data.dump());
+  report_rows(held_out);
   if (masks_ && state_.step > 0) {
     json by_layer = point(progress());
     by_layer["lambdaMean"] = lambda_mean();  // as published now, not as in the update before
@@ -136,6 +138,29 @@ void Training::record_evaluation(const evaluate::HeldOut& held_out,
   }
   advise(overfitting(state_.valid_losses, state_.train_losses, parts_.spec));
   if (state_.early.stopped) report_early_stop();
+}
+
+// Which rows make the loss what it is. With many evaluations not of each, but of the first and the
+// last one.
+void Training::report_rows(const evaluate::HeldOut& held_out) {
+  const int64_t every = parts_.resolved.evaluate_every;
+  const int64_t evaluations = parts_.resolved.updates / every + 2;
+  const int64_t stride = (evaluations + kMaxRowReports - 1) / kMaxRowReports;
+  const bool last = state_.early.stopped || state_.step >= parts_.resolved.updates;
+  if (!last && state_.step / every % stride != 0) return;
+  if (parts_.held_out_rows.size() < held_out.documents.size()) return;
+  const auto rows = parts_.held_out_rows.first(held_out.documents.size());
+  std::vector<RowLoss> losses;
+  for (const auto& document : held_out.documents)
+    losses.push_back({document.loss, document.weight});
+  const std::string file =
+      parts_.spec.validation_path.empty() ? "training_file" : "validation_file";
+  parts_.session.event({Event::Level::kInfo, "group_loss",
+                        group_loss_text(state_.step, rows, losses),
+                        group_loss_json(state_.step, rows, losses)});
+  parts_.session.event({Event::Level::kInfo, "worst_rows",
+                        worst_rows_text(state_.step, file, rows, losses),
+                        worst_rows_json(state_.step, file, rows, losses)});
 }
 
 void Training::report_early_stop() {

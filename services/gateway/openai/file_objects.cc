@@ -9,6 +9,7 @@ namespace dex::gateway::openai {
 namespace {
 
 const char* purpose_word(v1::FilePurpose purpose) {
+  if (purpose == v1::FILE_PURPOSE_FINE_TUNE_RESULTS) return "fine-tune-results";
   return purpose == v1::FILE_PURPOSE_EVALS ? "evals" : "fine-tune";
 }
 

@@ -80,7 +80,9 @@ void list_files(const DoorPtr& door, const ExchangePtr& exchange) {
     return http::refuse(*exchange, base::invalid_field("order", "order must be asc or desc"));
   }
   if (const auto word = asked.query_value("purpose")) {
-    const auto purpose = read_purpose("purpose", *word);
+    const auto purpose = *word == "fine-tune-results"
+                             ? base::Result<v1::FilePurpose>(v1::FILE_PURPOSE_FINE_TUNE_RESULTS)
+                             : read_purpose("purpose", *word);
     // Nothing here has another purpose, which is no fault of a list.
     if (!purpose.ok()) return exchange->reply(http::json_reply(list_object(json::array(), false)));
     request.set_purpose(purpose.value());

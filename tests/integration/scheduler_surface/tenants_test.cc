@@ -108,6 +108,10 @@ std::vector<TenantRow> tenant_rows() {
       {"FileService.GetFile", R"(id: "$file")"},
       {"FileService.ListFindings", R"(id: "$file")"},
       {"FileService.DownloadFile", R"(id: "$file")"},
+      {"FileService.ValidateFile", R"(file: "$file")"},
+      // This model's folder has no tokenizer: its owner is told so.
+      {"FileService.PreviewFile", R"(file: "$file" model: "small-model")", Meets::kById,
+       Code::kUnimplemented},
 
       {"FineTuningService.CreateFineTuningJob",
        R"(spec { model: "small-model" training_file: "$file" })"},

@@ -127,6 +127,33 @@ export function answersOf(world, Refusal) {
         request,
         'files',
       ),
+    'FileService/PreviewFile': ({ encoding }) => ({
+      encoding: {
+        preset: 'small',
+        max_seq_length: encoding?.max_seq_length ?? 512,
+        truncation: 'TRUNCATION_RIGHT',
+        train_on_inputs: false,
+      },
+      rows: [
+        {
+          line: '1',
+          sequences: 1,
+          rendered: 'Is it <b>late</b>? Très.',
+          tokens: [
+            { id: 7, text: 'Is it <b>late</b>? ', weight: 0 },
+            { id: 8, text: 'Tr', weight: 1 },
+            { id: 9, text: 'bytes:\\xc3', weight: 1 },
+            { id: 10, text: 'bytes:\\xa8', weight: 1 },
+            { id: 11, text: 's.', weight: 1 },
+          ],
+          prompt_tokens: '1',
+          trainable_tokens: '4',
+          row_tokens: '5',
+        },
+        { line: '2', sequences: 1, dropped_reason: 'no_trainable_tokens', dropped_message: 'no token of the row is trained' },
+      ],
+      next_offset: '0',
+    }),
     'FileService/GetFile': ({ id }) => find(world.files, id, 'file'),
     'FileService/ListFindings': ({ id, codes = [] }) => {
       const findings = (find(world.files, id, 'file').findings ?? []).filter((one) => codes.length === 0 || codes.includes(one.code));

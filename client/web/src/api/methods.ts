@@ -16,6 +16,7 @@ export interface Unary {
   'FileService/GetFile': [t.GetFileRequest, t.File];
   'FileService/ListFiles': [t.ListFilesRequest, t.ListFilesResponse];
   'FileService/ListFindings': [t.ListFindingsRequest, t.ListFindingsResponse];
+  'FileService/PreviewFile': [t.PreviewFileRequest, t.PreviewFileResponse];
   'FileService/DeleteFile': [t.DeleteFileRequest, t.DeleteFileResponse];
   'AdapterService/ListAdapters': [t.ListAdaptersRequest, t.ListAdaptersResponse];
   'AdapterService/GetAdapter': [t.GetAdapterRequest, t.Adapter];

@@ -16,6 +16,7 @@ import { jobsStore } from './jobs_store';
 import { EstimatePanel } from './new_job_estimate';
 import { RecipeOptions } from './new_job_options';
 import { PresetCards } from './new_job_presets';
+import { RowPreview } from './row_preview';
 import { useEstimate } from './use_estimate';
 
 const methods: { value: Recipe['method']; title: string; text: string }[] = [
@@ -176,6 +177,14 @@ export function NewJobPage({ query }: { query: URLSearchParams }) {
                     ]}
                   />
                 </div>
+              )}
+              {recipe.training_file && recipe.model && (
+                <RowPreview
+                  file={recipe.training_file}
+                  model={recipe.model}
+                  preset={recipe.method === 'dex' || recipe.method === 'kvo_only' ? recipe.preset : ''}
+                  maxSeqLength={recipe.max_seq_length}
+                />
               )}
               {fault('training_file') && (
                 <p class="field">
