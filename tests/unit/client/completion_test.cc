@@ -87,6 +87,7 @@ TEST(CompletionTest, EveryIdOfTheCommandLineHasAKind) {
   const CommandLine line;
   const auto all = [](const CLI::App*) { return true; };
   for (const CLI::App* noun : line.app.get_subcommands(all)) {
+    if (noun->get_name() == "keys") continue;  // whose names are nothing to offer at every Tab
     for (const CLI::App* verb : noun->get_subcommands(all)) {
       for (const CLI::Option* option : verb->get_options()) {
         if (option->get_name(true) == "id") {

@@ -62,8 +62,8 @@ TEST_F(ConfigFileTest, NoFileAndNoDefaultAreNoProfile) {
   EXPECT_THAT(refusal("work"), AllOf(HasSubstr("'work'"), HasSubstr(file().string())));
   write("[profile.work]\nserver = \"a:1\"\n");
   EXPECT_EQ(read_profile(file(), "")->name, "");
-  EXPECT_THAT(refusal("wrok"),
-              AllOf(HasSubstr("no profile 'wrok'"), HasSubstr("did you mean work?")));
+  EXPECT_THAT(refusal("wrk"),
+              AllOf(HasSubstr("no profile 'wrk'"), HasSubstr("did you mean work?")));
 }
 
 TEST_F(ConfigFileTest, WhatOthersCanReadIsRefusedWithTheWayOut) {
