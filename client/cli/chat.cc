@@ -1,5 +1,7 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <string>
+#include <vector>
 
 #include "client/cli/command.h"
 #include "client/cli/exit_code.h"
@@ -13,6 +15,7 @@ struct ChatArguments {
   std::string model;
   std::string system;
   std::string message;
+  bool no_stream = false;
   SamplingFlags sampling;
 };
 
@@ -31,6 +34,12 @@ base::Status answer(Context& context, const ChatArguments& arguments, v1::ChatIn
   if (context.output.format() != Format::kTable) {
     DEX_ASSIGN_OR_RETURN(const auto reply, context.client.generate(request));
     context.output.result(reply, reply.id(), {});
+    add_message(chat, "assistant", reply.text());
+    return {};
+  }
+  if (arguments.no_stream) {
+    DEX_ASSIGN_OR_RETURN(const auto reply, context.client.generate(request));
+    context.output.out() << reply.text() << std::endl;
     add_message(chat, "assistant", reply.text());
     return {};
   }
@@ -62,7 +71,27 @@ int converse(Context& context, const ChatArguments& arguments, v1::ChatInput& ch
   return kDone;
 }
 
-int chat(Context& context, const ChatArguments& arguments) {
+// The model that is meant where none was named: the one that is served, if it is the only one.
+base::Result<std::string> only_model(Context& context) {
+  DEX_ASSIGN_OR_RETURN(const auto reply, context.client.list_models());
+  std::vector<std::string> served;
+  for (const auto& model : reply.models())
+    if (model.served()) served.push_back(model.name());
+  if (served.size() == 1) return served.front();
+  if (served.empty())
+    return base::unavailable("NO_WORKER",
+                             "no base model is served just now; see dexctl models list")
+        .with_metadata("category", "CAPACITY");
+  return base::invalid_argument("MISSING_FIELD", "name the model, since several are served: " +
+                                                     CLI::detail::join(served, ", "));
+}
+
+int chat(Context& context, ChatArguments arguments) {
+  if (arguments.model.empty()) {
+    const auto model = only_model(context);
+    if (!model.ok()) return context.output.failure(model.status());
+    arguments.model = *model;
+  }
   v1::ChatInput conversation;
   if (!arguments.system.empty()) add_message(conversation, "system", arguments.system);
   if (arguments.message.empty()) return converse(context, arguments, conversation);
@@ -78,10 +107,12 @@ void add_chat(CLI::App& app, Action& action) {
       app, "chat", "talk to a base model or an adapter through its chat template",
       "dexctl chat smollm2-135m-instruct --message \"What does zip() do?\" --max-tokens 80");
   auto arguments = std::make_shared<ChatArguments>();
-  verb->add_option("model", arguments->model, "base model or adapter id")->required();
+  verb->add_option("model", arguments->model,
+                   "base model or adapter id; may be left out where one base model is served");
   verb->add_option("--system", arguments->system, "the system message");
   verb->add_option("--message", arguments->message,
                    "one question; without it a conversation line by line");
+  verb->add_flag("--no-stream", arguments->no_stream, "print each answer when it is complete");
   arguments->sampling.add_to(*verb);
   verb->callback(
       [&action, arguments] { action = [=](Context& c) { return chat(c, *arguments); }; });

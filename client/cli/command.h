@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <iosfwd>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -18,7 +19,8 @@ namespace dex::cli {
 struct Context {
   client::Client& client;
   Output& output;
-  std::stop_token stop;  // Ctrl-C
+  std::stop_token stop;    // Ctrl-C
+  std::string request_id;  // --request-id; empty: each call that changes something has its own
 };
 
 // What main runs once the command line is read; the exit code comes back.
@@ -37,6 +39,11 @@ void add_operations(CLI::App& app, Action& action);  // queue, workers, quota
 void add_generate(CLI::App& app, Action& action);
 void add_study(CLI::App& app, Action& action);
 void add_chat(CLI::App& app, Action& action);
+void add_compare(CLI::App& app, Action& action);
+
+// Commands that ask no server: they run at once and print to the stream.
+using LocalAction = std::function<void(std::ostream& out)>;
+void add_manual(CLI::App& app, LocalAction& action);  // completion, man
 
 // The noun's verb with examples in its help, one a line.
 CLI::App* add_verb(CLI::App& noun, const std::string& name, const std::string& what,

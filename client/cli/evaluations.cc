@@ -262,6 +262,7 @@ void add_create_evaluation(CLI::App& noun, Action& action) {
 void add_evaluations(CLI::App& app, Action& action) {
   auto* noun = app.add_subcommand("evaluations",
                                   "measure models and adapters: perplexity, questions, long texts");
+  noun->alias("eval");
   noun->require_subcommand(1);
   add_create_evaluation(*noun, action);
 

@@ -48,6 +48,11 @@ base::Result<std::string> file_argument(Context& context, const std::string& id_
   if (upload == Upload::kRefused) return not_uploaded(id_or_path, purpose);
   v1::UploadFileRequest::Header header;
   header.set_purpose(purpose);
+  // --request-id is that of the command's own change; a file on the way has one that follows from
+  // it, the same at every repeat.
+  if (!context.request_id.empty())
+    header.set_request_id("file-" +
+                          base::sha256_hex(context.request_id + "\n" + id_or_path).substr(0, 48));
   UploadBar bar(context.output);
   DEX_ASSIGN_OR_RETURN(
       const v1::File file,

@@ -66,6 +66,7 @@ void add_generate(CLI::App& app, Action& action) {
   auto* verb = add_verb(app, "generate", "continue a text with a base model or an adapter",
                         "dexctl generate smollm2-135m-instruct --prompt \"def fibonacci(n):\" "
                         "--max-tokens 64 --temperature 0");
+  verb->alias("complete");
   auto arguments = std::make_shared<GenerateArguments>();
   verb->add_option("model", arguments->model, "base model or adapter id")->required();
   verb->add_option("--prompt", arguments->prompt, "the text; - reads standard input")->required();

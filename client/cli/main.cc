@@ -1,116 +1,138 @@
-#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <iostream>
+#include <span>
 
-#include "client/cli/command.h"
+#include "client/cli/command_line.h"
+#include "client/cli/completion.h"
+#include "client/cli/config_file.h"
+#include "client/cli/did_you_mean.h"
 #include "client/cli/exit_code.h"
+#include "client/cli/known_ids.h"
 #include "client/cli/server_address.h"
 #include "services/base/data_dir.h"
 #include "services/base/signals.h"
-#include "services/base/version.h"
 
 namespace dex::cli {
 namespace {
 
-struct Globals {
-  std::string server;
-  std::string output = "table";
-  double timeout_seconds = 60;
-  bool quiet = false;
-  bool no_color = false;
-};
+constexpr const char* kComplete = "__complete";  // what completion_script() calls
+constexpr auto kCompletionTime = std::chrono::milliseconds(1000);
+constexpr auto kSuggestionTime = std::chrono::milliseconds(2000);
 
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
   return value ? value : "";
 }
 
-void add_globals(CLI::App& app, Globals& globals) {
-  app.add_option("--server", globals.server,
-                 "host:port of the platform; else DEX_SERVER, else that of a dexd on this machine "
-                 "(endpoints.json in DEX_DATA_DIR or ~/.local/share/dex), else localhost:50051");
-  app.add_option("--output", globals.output,
-                 "table (default) for people, json (one compact line a result) or id for scripts")
-      ->check(CLI::IsMember({"table", "json", "id"}));
-  app.add_option("--timeout", globals.timeout_seconds, "seconds that a call may take (60)")
-      ->check(CLI::PositiveNumber);
-  app.add_flag("-q,--quiet", globals.quiet, "no progress and no notes");
-  app.add_flag("--no-color", globals.no_color, "plain text (also by NO_COLOR)");
-}
-
 bool is_alive(int64_t pid) {
   return pid > 0 && (::kill(static_cast<pid_t>(pid), 0) == 0 || errno == EPERM);
 }
 
-// What is wrong with the command line, and the help of the command that was meant.
-std::string usage_error(const CLI::App* app, const CLI::Error& error) {
-  std::string command = "dexctl";
-  for (auto chosen = app->get_subcommands(); !chosen.empty();
-       chosen = chosen.front()->get_subcommands()) {
-    command += " " + chosen.front()->get_name();
-  }
-  return std::string("dexctl: ") + error.what() + "\n" + command + " --help explains\n";
+base::Result<Profile> profile_of(const std::string& name) {
+  return read_profile(default_config_file(environment("XDG_CONFIG_HOME"), environment("HOME")),
+                      name);
 }
 
-Format format_of(const std::string& name) {
-  if (name == "json") return Format::kJson;
-  return name == "id" ? Format::kId : Format::kTable;
+base::Result<ServerAddress> server_of(const std::string& flag, const Profile& profile,
+                                      bool profile_chosen) {
+  return find_server(
+      {.flag = flag,
+       .variable = environment("DEX_SERVER"),
+       .data_dir = base::default_data_dir(environment("DEX_DATA_DIR"), environment("HOME")),
+       .profile = profile.name,
+       .profile_server = profile.server,
+       .profile_chosen = profile_chosen},
+      is_alive);
+}
+
+// The value of a global option in a line that is not complete and so can't be parsed.
+std::string value_of(const std::string& option, std::span<const std::string> words) {
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == option && i + 1 < words.size()) return words[i + 1];
+    if (words[i].starts_with(option + "=")) return words[i].substr(option.size() + 1);
+  }
+  return "";
+}
+
+// Says nothing of what goes wrong: a shell that completes has nowhere to show it.
+int complete(std::span<const std::string> words) {
+  const CommandLine line;
+  const auto ids_of = [&](IdKind kind) -> std::vector<std::string> {
+    const std::string name = value_of("--profile", words);
+    const auto profile = profile_of(name);
+    if (kind == IdKind::kNone || !profile.ok()) return {};
+    const auto server = server_of(value_of("--server", words), *profile, !name.empty());
+    if (!server.ok()) return {};
+    client::Client client({.server = server->address, .timeout = kCompletionTime});
+    return known_ids(client, kind);
+  };
+  for (const auto& candidate : completions(line.app, words, ids_of)) std::cout << candidate << "\n";
+  return kDone;
+}
+
+// Of something that was not found: the nearest that there is.
+void suggest(Output& output, const client::Client::Options& connection) {
+  const base::Status& failure = output.last_failure();
+  if (failure.code() != base::Code::kNotFound) return;
+  std::string type, name;
+  for (const auto& [key, value] : failure.metadata()) {
+    if (key == "resource_type") type = value;
+    if (key == "resource_name") name = value;
+  }
+  auto options = connection;
+  options.timeout = kSuggestionTime;
+  client::Client client(options);
+  const std::string meant = did_you_mean(name, known_ids(client, id_kind(type)));
+  if (!meant.empty()) output.note(name + meant);
+}
+
+int ask_server(const CommandLine& line, const ServerAddress& server,
+               const base::StopSignals& signals, Output& output) {
+  const client::Client::Options connection{
+      .server = server.address,
+      .server_origin = server.origin,
+      .timeout =
+          std::chrono::milliseconds(static_cast<int64_t>(line.globals.timeout_seconds * 1000)),
+      .stop = signals.token(),
+      .request_id = line.globals.request_id};
+  output.detail("server " + server.address + " (named by " + server.origin + ")");
+  client::Client client(connection);
+  Context context{client, output, signals.token(), line.globals.request_id};
+  const int code = line.action(context);
+  if (code != kDone) suggest(output, connection);
+  return code;
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{
-      "dexctl talks to a DEX fine-tuning platform: upload data, train an adapter, use it.\n\n"
-      "  dexctl files upload rows.jsonl\n"
-      "  dexctl jobs create --model smollm2-135m-instruct --training-file rows.jsonl --preset code "
-      "--follow\n"
-      "  dexctl generate ft:… --prompt \"def add(a, b):\"\n"};
-  app.name("dexctl");
-  app.set_version_flag("--version", "dexctl " + std::string(base::version()));
-  app.require_subcommand(1);
-  app.fallthrough();  // global options are taken after the command too
-  app.failure_message(usage_error);
-  app.footer(
-      "Every command has an example: dexctl jobs create --help.\n"
-      "The options of dexctl itself (dexctl --help) may stand behind any command.");
-  Globals globals;
-  add_globals(app, globals);
-  Action action;
-  add_files(app, action);
-  add_jobs(app, action);
-  add_checkpoints(app, action);
-  add_evaluations(app, action);
-  add_adapters(app, action);
-  add_generate(app, action);
-  add_chat(app, action);
-  add_study(app, action);
-  add_catalog(app, action);
-  add_doctor(app, action);
-  add_operations(app, action);
+  if (argc > 2 && std::string_view(argv[1]) == kComplete)
+    return complete(std::vector<std::string>(argv + 2, argv + argc));
+  CommandLine line;
   try {
-    app.parse(argc, argv);
+    line.app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kDone : kUsage;
+    return line.app.exit(error) == 0 ? kDone : kUsage;
+  }
+  if (line.local) {
+    line.local(std::cout);
+    return kDone;
   }
 
   const base::StopSignals signals;  // before any thread of gRPC
-  Output output(format_of(globals.output),
+  const auto& globals = line.globals;
+  const auto profile = profile_of(globals.profile);
+  const std::string& format =
+      globals.output.empty() && profile.ok() ? profile->output : globals.output;
+  Output output(format_of(format),
                 detect_terminal(globals.no_color || !environment("NO_COLOR").empty()),
                 globals.quiet, std::cout, std::cerr);
-  const auto server = find_server(
-      {.flag = globals.server,
-       .variable = environment("DEX_SERVER"),
-       .data_dir = base::default_data_dir(environment("DEX_DATA_DIR"), environment("HOME"))},
-      is_alive);
+  if (globals.verbose) output.be_verbose();
+  if (!profile.ok()) return output.failure(profile.status());
+  if (!profile->name.empty()) output.detail("profile " + profile->name);
+  const auto server = server_of(globals.server, *profile, !globals.profile.empty());
   if (!server.ok()) return output.failure(server.status());
-  client::Client client(
-      {.server = server->address,
-       .server_origin = server->origin,
-       .timeout = std::chrono::milliseconds(static_cast<int64_t>(globals.timeout_seconds * 1000)),
-       .stop = signals.token()});
-  Context context{client, output, signals.token()};
-  return action(context);
+  return ask_server(line, *server, signals, output);
 }
 
 }  // namespace

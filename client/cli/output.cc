@@ -20,7 +20,23 @@ std::vector<size_t> widths_of(const Table& table) {
   return widths;
 }
 
+// The rows of a list's reply: its first repeated message field; null: it has none.
+const google::protobuf::FieldDescriptor* rows_of(const google::protobuf::Message& reply) {
+  const auto& type = *reply.GetDescriptor();
+  for (int i = 0; i < type.field_count(); ++i) {
+    const auto* field = type.field(i);
+    if (field->is_repeated() && !field->is_map() && field->message_type() != nullptr) return field;
+  }
+  return nullptr;
+}
+
 }  // namespace
+
+Format format_of(const std::string& name) {
+  if (name == "json") return Format::kJson;
+  if (name == "jsonl") return Format::kJsonl;
+  return name == "id" ? Format::kId : Format::kTable;
+}
 
 std::string render(const Table& table, const Terminal& terminal) {
   const auto widths = widths_of(table);
@@ -53,6 +69,7 @@ void Output::result(const google::protobuf::Message& message, const std::string&
                     const Table& table) {
   switch (format_) {
     case Format::kJson:
+    case Format::kJsonl:
       out_ << to_json(message) << "\n";
       break;
     case Format::kId:
@@ -72,6 +89,11 @@ void Output::list(const google::protobuf::Message& message, const std::vector<st
     out_.flush();
   } else if (format_ == Format::kTable && table.size() < 2) {
     note(nothing);
+  } else if (const auto* rows = rows_of(message); format_ == Format::kJsonl && rows != nullptr) {
+    const auto& reflection = *message.GetReflection();
+    for (int i = 0; i < reflection.FieldSize(message, rows); ++i)
+      out_ << to_json(reflection.GetRepeatedMessage(message, rows, i)) << "\n";
+    out_.flush();
   } else {
     result(message, "", table);
   }
@@ -81,7 +103,12 @@ void Output::note(const std::string& line) {
   if (!quiet_) err_ << line << std::endl;
 }
 
+void Output::detail(const std::string& line) {
+  if (verbose_) err_ << dim(terminal_, line) << std::endl;
+}
+
 int Output::failure(const base::Status& status) {
+  last_failure_ = status;
   const int code = exit_code(status);
   if (code == kInterrupted) return code;
   err_ << red(terminal_, "error") << " " << status.message();
@@ -93,6 +120,7 @@ int Output::failure(const base::Status& status) {
     }
     err_.flush();
   }
+  for (const auto& [key, value] : status.metadata()) detail("  " + key + " " + value);
   return code;
 }
 

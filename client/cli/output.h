@@ -11,7 +11,13 @@
 
 namespace dex::cli {
 
-enum class Format { kTable, kJson, kId };
+enum class Format {
+  kTable,
+  kJson,   // one compact line a reply
+  kJsonl,  // the same, but of a list one line a row
+  kId
+};
+Format format_of(const std::string& name);  // "table", "json", "jsonl", "id"
 
 // A table for people: the first row is the head, columns are as wide as their widest cell.
 using Table = std::vector<std::vector<std::string>>;
@@ -26,14 +32,19 @@ class Output {
  public:
   Output(Format format, Terminal terminal, bool quiet, std::ostream& out, std::ostream& err);
 
-  // One result. With --output json the message, with id the id, else the table.
+  // One result. With --output json or jsonl the message, with id the id, else the table.
   void result(const google::protobuf::Message& message, const std::string& id, const Table& table);
-  // Several results in one reply: the message, one id a line, or the table. A table without rows
-  // says `nothing` on stderr instead.
+  // Several results in one reply: the message, its rows one a line (jsonl), one id a line, or the
+  // table. A table without rows says `nothing` on stderr instead.
   void list(const google::protobuf::Message& message, const std::vector<std::string>& ids,
             const Table& table, const std::string& nothing);
   void note(const std::string& line);       // stderr, unless quiet
   int failure(const base::Status& status);  // stderr; returns the exit code
+  // The last status that failure() was given; OK: none.
+  [[nodiscard]] const base::Status& last_failure() const { return last_failure_; }
+  // -v: failures come with all that the server said of them, and detail() is shown.
+  void be_verbose() { verbose_ = true; }
+  void detail(const std::string& line);  // stderr, with -v alone
   [[nodiscard]] const Terminal& terminal() const { return terminal_; }
   [[nodiscard]] bool quiet() const { return quiet_; }
   [[nodiscard]] Format format() const { return format_; }
@@ -44,6 +55,8 @@ class Output {
   Format format_;
   Terminal terminal_;
   bool quiet_;
+  bool verbose_ = false;
+  base::Status last_failure_;
   std::ostream& out_;
   std::ostream& err_;
 };

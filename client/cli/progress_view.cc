@@ -22,10 +22,12 @@ std::string bar(double ratio, size_t width) {
   return text;
 }
 
-std::string figures(const v1::Metrics& metrics) {
+std::string figures(const v1::Metrics& metrics, double branch_ratio) {
+  const std::string branch = branch_ratio > 0 ? "  branch " + fixed(branch_ratio, 5) : "";
   std::array<char, 160> buffer{};
-  std::snprintf(buffer.data(), buffer.size(), "loss %.4f  λ %.4f  %.0f tok/s", metrics.train_loss(),
-                metrics.lambda_mean(), metrics.tokens_per_second());
+  std::snprintf(buffer.data(), buffer.size(), "loss %.4f  λ %.4f%s  %.0f tok/s",
+                metrics.train_loss(), metrics.lambda_mean(), branch.c_str(),
+                metrics.tokens_per_second());
   return buffer.data();
 }
 
@@ -98,10 +100,12 @@ void JobProgress::show(const v1::FineTuningEvent& event) {
         (metrics_.step() >= last_printed_step_ + stride || metrics_.step() == total_steps_)) {
       last_printed_step_ = metrics_.step();
       say("step " + std::to_string(metrics_.step()) + "/" + std::to_string(total_steps_) + "  " +
-          figures(metrics_) + time_left());
+          figures(metrics_, branch_ratio_) + time_left());
     }
     return redraw();
   }
+  if (event.has_eval_complete() && event.eval_complete().step() > 0)
+    branch_ratio_ = event.eval_complete().branch_ratio();
   const bool goes_on = job_.model() != job_.base_model();
   const std::string text = sentence(event, goes_on ? "adapter gone on from" : "base");
   if (!text.empty()) say(event.level() == v1::FineTuningEvent::LEVEL_WARN ? "! " + text : text);
@@ -121,7 +125,7 @@ void JobProgress::redraw() {
   }
   const double done = static_cast<double>(metrics_.step()) / total_steps_;
   line_.draw("  " + bar(done, 20) + " " + std::to_string(metrics_.step()) + "/" +
-             std::to_string(total_steps_) + "  " + figures(metrics_) + time_left());
+             std::to_string(total_steps_) + "  " + figures(metrics_, branch_ratio_) + time_left());
 }
 
 std::string JobProgress::time_left() const {

@@ -50,6 +50,7 @@ class JobProgress {
   StatusLine line_;
   v1::FineTuningJob job_;
   v1::Metrics metrics_;
+  double branch_ratio_ = 0;  // of the last evaluation after an update; 0: none yet, or no branch
   uint32_t total_steps_ = 0;
   uint32_t last_printed_step_ = 0;
 };

@@ -36,7 +36,10 @@ base::Result<ServerAddress> from_file(const fs::path& file,
 base::Result<ServerAddress> find_server(const ServerSources& sources,
                                         const std::function<bool(int64_t pid)>& alive) {
   if (!sources.flag.empty()) return ServerAddress{sources.flag, "--server"};
+  const ServerAddress profile{sources.profile_server, "profile " + sources.profile};
+  if (sources.profile_chosen && !profile.address.empty()) return profile;
   if (!sources.variable.empty()) return ServerAddress{sources.variable, "DEX_SERVER"};
+  if (!profile.address.empty()) return profile;
   if (!sources.data_dir.empty()) {
     const fs::path file = sources.data_dir / "endpoints.json";
     std::error_code unreadable;  // a folder that may not be looked into holds nothing for us

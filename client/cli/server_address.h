@@ -14,11 +14,15 @@ struct ServerSources {
   std::string flag;                // --server
   std::string variable;            // DEX_SERVER
   std::filesystem::path data_dir;  // of a dexd on this machine: its endpoints.json; empty: unknown
+  std::string profile;             // the name of the profile in use; empty: none
+  std::string profile_server;      // what it says; empty: nothing
+  bool profile_chosen = false;     // by --profile, which then comes before DEX_SERVER
 };
 
 struct ServerAddress {
   std::string address;  // host:port
-  std::string origin;   // who named it, for errors: "--server", "DEX_SERVER", a file, "the default"
+  // Who named it, for errors: "--server", "profile work", "DEX_SERVER", a file, "the default".
+  std::string origin;
 };
 
 // The first answer of the sources, else localhost:50051. An endpoints.json that can't be used is

@@ -389,6 +389,13 @@ Result<StudyPlan> plan_of(Context& context, const StudyArguments& arguments) {
 }
 
 int study(Context& context, const StudyArguments& arguments) {
+  if (!context.request_id.empty()) {
+    context.output.failure(base::invalid_argument(
+        "INVALID_FIELD",
+        "a study is many changes, each with a request id of its own that follows "
+        "from what it trains; leave --request-id out"));
+    return kUsage;
+  }
   const auto plan = plan_of(context, arguments);
   if (!plan.ok()) return context.output.failure(plan.status());
   context.output.note("study: " + std::to_string(plan->methods.size()) + " methods, " +

@@ -83,6 +83,10 @@ Client::Client(Options options)
       models_(v1::ModelService::NewStub(channel_)),
       admin_(v1::AdminService::NewStub(channel_)) {}
 
+std::string Client::request_id() const {
+  return options_.request_id.empty() ? new_request_id() : options_.request_id;
+}
+
 template <typename Stub, typename Request, typename Reply>
 Result<Reply> Client::call(Stub& stub,
                            grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
@@ -110,7 +114,7 @@ Result<Reply> Client::call(Stub& stub,
 
 Result<v1::FineTuningJob> Client::create_job(const v1::CreateFineTuningJobRequest& request) {
   v1::CreateFineTuningJobRequest once = request;
-  if (once.request_id().empty()) once.set_request_id(new_request_id());
+  if (once.request_id().empty()) once.set_request_id(request_id());
   return call(*jobs_, &v1::FineTuningService::Stub::CreateFineTuningJob, once, options_.timeout);
 }
 
@@ -137,27 +141,27 @@ Result<v1::ListFineTuningJobsResponse> Client::list_jobs(
 Result<v1::FineTuningJob> Client::cancel_job(const std::string& id) {
   v1::CancelFineTuningJobRequest request;
   request.set_id(id);
-  request.set_request_id(new_request_id());
+  request.set_request_id(request_id());
   return call(*jobs_, &v1::FineTuningService::Stub::CancelFineTuningJob, request, options_.timeout);
 }
 
 Result<v1::FineTuningJob> Client::pause_job(const std::string& id) {
   v1::PauseFineTuningJobRequest request;
   request.set_id(id);
-  request.set_request_id(new_request_id());
+  request.set_request_id(request_id());
   return call(*jobs_, &v1::FineTuningService::Stub::PauseFineTuningJob, request, options_.timeout);
 }
 
 Result<v1::FineTuningJob> Client::resume_job(const std::string& id) {
   v1::ResumeFineTuningJobRequest request;
   request.set_id(id);
-  request.set_request_id(new_request_id());
+  request.set_request_id(request_id());
   return call(*jobs_, &v1::FineTuningService::Stub::ResumeFineTuningJob, request, options_.timeout);
 }
 
 Result<v1::FineTuningJob> Client::update_job(const v1::UpdateFineTuningJobRequest& request) {
   v1::UpdateFineTuningJobRequest once = request;
-  if (once.request_id().empty()) once.set_request_id(new_request_id());
+  if (once.request_id().empty()) once.set_request_id(request_id());
   return call(*jobs_, &v1::FineTuningService::Stub::UpdateFineTuningJob, once, options_.timeout);
 }
 
@@ -166,7 +170,7 @@ Result<v1::DeleteFineTuningJobResponse> Client::delete_job(const std::string& id
   v1::DeleteFineTuningJobRequest request;
   request.set_id(id);
   request.set_delete_adapter(with_adapter);
-  request.set_request_id(new_request_id());
+  request.set_request_id(request_id());
   return call(*jobs_, &v1::FineTuningService::Stub::DeleteFineTuningJob, request, options_.timeout);
 }
 
@@ -174,14 +178,14 @@ Result<v1::FineTuningJob> Client::redrive_job(const std::string& id, double dead
   v1::RedriveFineTuningJobRequest request;
   request.set_id(id);
   if (deadline_seconds > 0) request.set_deadline_seconds(deadline_seconds);
-  request.set_request_id(new_request_id());
+  request.set_request_id(request_id());
   return call(*admin_, &v1::AdminService::Stub::RedriveFineTuningJob, request, options_.timeout);
 }
 
 Result<v1::Checkpoint> Client::create_checkpoint(const std::string& job) {
   v1::CreateCheckpointRequest request;
   request.set_job(job);
-  request.set_request_id(new_request_id());
+  request.set_request_id(request_id());
   return call(*jobs_, &v1::FineTuningService::Stub::CreateCheckpoint, request, options_.generation);
 }
 
@@ -213,7 +217,7 @@ Result<v1::ListFineTuningEventsResponse> Client::list_events(
 
 Result<v1::Evaluation> Client::create_evaluation(const v1::CreateEvaluationRequest& request) {
   v1::CreateEvaluationRequest once = request;
-  if (once.request_id().empty()) once.set_request_id(new_request_id());
+  if (once.request_id().empty()) once.set_request_id(request_id());
   return call(*evaluations_, &v1::EvaluationService::Stub::CreateEvaluation, once,
               options_.timeout);
 }
@@ -255,7 +259,7 @@ Result<v1::CompareEvaluationsResponse> Client::compare_evaluations(
 Result<v1::Evaluation> Client::cancel_evaluation(const std::string& id) {
   v1::CancelEvaluationRequest request;
   request.set_id(id);
-  request.set_request_id(new_request_id());
+  request.set_request_id(request_id());
   return call(*evaluations_, &v1::EvaluationService::Stub::CancelEvaluation, request,
               options_.timeout);
 }
@@ -263,7 +267,7 @@ Result<v1::Evaluation> Client::cancel_evaluation(const std::string& id) {
 Result<v1::DeleteEvaluationResponse> Client::delete_evaluation(const std::string& id) {
   v1::DeleteEvaluationRequest request;
   request.set_id(id);
-  request.set_request_id(new_request_id());
+  request.set_request_id(request_id());
   return call(*evaluations_, &v1::EvaluationService::Stub::DeleteEvaluation, request,
               options_.timeout);
 }
@@ -279,7 +283,7 @@ Result<v1::File> Client::upload_file(const std::filesystem::path& path,
   if (!in) return base::invalid_argument("INVALID_FIELD", path.string() + " can't be read");
   const auto total = static_cast<int64_t>(std::filesystem::file_size(path, error));
   if (header.filename().empty()) header.set_filename(path.filename().string());
-  if (header.request_id().empty()) header.set_request_id(new_request_id());
+  if (header.request_id().empty()) header.set_request_id(request_id());
 
   CallContext context(options_.stop, options_.generation);
   context.get().set_wait_for_ready(false);
@@ -321,7 +325,7 @@ Result<v1::ListFindingsResponse> Client::list_findings(const v1::ListFindingsReq
 Result<v1::DeleteFileResponse> Client::delete_file(const std::string& id) {
   v1::DeleteFileRequest request;
   request.set_id(id);
-  request.set_request_id(new_request_id());
+  request.set_request_id(request_id());
   return call(*files_, &v1::FileService::Stub::DeleteFile, request, options_.timeout);
 }
 
@@ -372,7 +376,7 @@ Result<v1::Adapter> Client::load_adapter(const std::string& id, double wait_seco
   v1::LoadAdapterRequest request;
   request.set_id(id);
   request.set_wait_seconds(wait_seconds);
-  request.set_request_id(new_request_id());
+  request.set_request_id(request_id());
   const milliseconds patience{static_cast<int64_t>(wait_seconds * 1000)};
   DEX_ASSIGN_OR_RETURN(auto reply, call(*adapters_, &v1::AdapterService::Stub::LoadAdapter, request,
                                         patience + options_.timeout));
@@ -382,14 +386,14 @@ Result<v1::Adapter> Client::load_adapter(const std::string& id, double wait_seco
 Result<v1::Adapter> Client::unload_adapter(const std::string& id) {
   v1::UnloadAdapterRequest request;
   request.set_id(id);
-  request.set_request_id(new_request_id());
+  request.set_request_id(request_id());
   return call(*adapters_, &v1::AdapterService::Stub::UnloadAdapter, request, options_.timeout);
 }
 
 Result<v1::DeleteAdapterResponse> Client::delete_adapter(const std::string& id) {
   v1::DeleteAdapterRequest request;
   request.set_id(id);
-  request.set_request_id(new_request_id());
+  request.set_request_id(request_id());
   return call(*adapters_, &v1::AdapterService::Stub::DeleteAdapter, request, options_.timeout);
 }
 
@@ -411,13 +415,13 @@ Status Client::download_export(const std::string& id, const std::filesystem::pat
 
 Result<v1::Export> Client::export_adapter(const v1::ExportAdapterRequest& request) {
   v1::ExportAdapterRequest once = request;
-  if (once.request_id().empty()) once.set_request_id(new_request_id());
+  if (once.request_id().empty()) once.set_request_id(request_id());
   return call(*adapters_, &v1::AdapterService::Stub::ExportAdapter, once, options_.generation);
 }
 
 Result<v1::Adapter> Client::import_adapter(const std::filesystem::path& folder,
                                            v1::ImportAdapterRequest::Header header) {
-  if (header.request_id().empty()) header.set_request_id(new_request_id());
+  if (header.request_id().empty()) header.set_request_id(request_id());
   CallContext context(options_.stop, options_.generation);
   v1::Adapter adapter;
   const auto writer = adapters_->ImportAdapter(&context.get(), &adapter);
@@ -514,7 +518,7 @@ Result<v1::Quota> Client::quota(const std::string& tenant) {
 
 Result<v1::Quota> Client::set_quota(const v1::SetQuotaRequest& request) {
   v1::SetQuotaRequest once = request;
-  if (once.request_id().empty()) once.set_request_id(new_request_id());
+  if (once.request_id().empty()) once.set_request_id(request_id());
   return call(*admin_, &v1::AdminService::Stub::SetQuota, once, options_.timeout);
 }
 
@@ -536,7 +540,7 @@ Result<v1::Worker> Client::update_worker(const std::string& id, bool draining) {
   v1::UpdateWorkerRequest request;
   request.set_id(id);
   request.set_draining(draining);
-  request.set_request_id(new_request_id());
+  request.set_request_id(request_id());
   return call(*admin_, &v1::AdminService::Stub::UpdateWorker, request, options_.timeout);
 }
 

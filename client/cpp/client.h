@@ -37,6 +37,9 @@ class Client {
     std::chrono::milliseconds generation{600'000};
     std::chrono::milliseconds probe{300'000};  // of one estimate that a worker measures
     std::stop_token stop;                      // ends waits and streams early with CANCELLED
+    // Of every call that changes something and brings none itself, 1–64 characters; empty: each has
+    // a new one. For programs that make one change and may have to make it again.
+    std::string request_id;
   };
   explicit Client(Options options);
 
@@ -153,6 +156,7 @@ class Client {
   Result<Reply> call(Stub& stub,
                      grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Reply*),
                      const Request& request, std::chrono::milliseconds timeout);
+  [[nodiscard]] std::string request_id() const;  // of the next call that changes something
 
   Options options_;
   std::shared_ptr<grpc::Channel> channel_;

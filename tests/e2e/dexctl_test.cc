@@ -224,6 +224,79 @@ TEST_F(DexctlTest, GuardAndGatesDecideWhatBecomesOfAJob) {
   EXPECT_EQ(tripped.json().at("fine_tuned_model"), "");
 }
 
+TEST_F(DexctlTest, SideBySideMarksTheTokensThatDiffer) {
+  const std::vector<std::string> args = {
+      "compare",        kModel,         adapter(), adapter() + "@0", "--prompt",
+      "def add(a, b):", "--max-tokens", "12",      "--seed",         "3"};
+  const Outcome shown = platform_->plain_ctl(args);
+  ASSERT_EQ(shown.code, 0) << shown.err;
+  EXPECT_THAT(shown.out, HasSubstr(adapter() + "@0\n"));
+  EXPECT_THAT(shown.err, HasSubstr("seed 3"));
+  // Each is what generate says alone; scripts get a reply a line.
+  const Outcome lines = platform_->plain_ctl(support::with(args, {"--output", "jsonl"}));
+  std::istringstream replies(lines.out);
+  for (const auto& model : {std::string(kModel), adapter()}) {
+    std::string line;
+    ASSERT_TRUE(std::getline(replies, line)) << lines.err;
+    const auto alone = platform_->ctl(
+        {"generate", model, "--prompt", "def add(a, b):", "--max-tokens", "12", "--seed", "3"});
+    EXPECT_EQ(nlohmann::json::parse(line).at("text"), alone.json().at("text")) << model;
+  }
+  // A checkpoint stands for what its job has published.
+  const std::string step = job_->at("metrics").at("served_step").dump();
+  const std::string last = "ftckpt-" + id().substr(std::string("ftjob-").size()) + "-" + step;
+  const Outcome checkpoint =
+      platform_->plain_ctl({"compare", adapter(), last, "--prompt", "x", "--max-tokens", "4"});
+  EXPECT_EQ(checkpoint.code, 0) << checkpoint.err;
+  EXPECT_THAT(checkpoint.err, HasSubstr("all the same"));
+}
+
+TEST_F(DexctlTest, TyposOfIdsAndCommandsAreToldWithWhatIsThere) {
+  const Outcome model = platform_->plain_ctl({"models", "show", std::string(kModel) + "x"});
+  EXPECT_EQ(model.code, 3);
+  EXPECT_THAT(model.err, HasSubstr("did you mean " + std::string(kModel) + "?"));
+  std::string wrong = id();
+  wrong.back() = wrong.back() == '0' ? '1' : '0';
+  const Outcome job = platform_->plain_ctl({"jobs", "get", wrong});
+  EXPECT_EQ(job.code, 3);
+  EXPECT_THAT(job.err, HasSubstr("did you mean " + id() + "?"));
+  EXPECT_THAT(platform_->plain_ctl({"job", "list"}).err, HasSubstr("did you mean jobs?"));
+}
+
+// The same change with the same id has one effect; with another id it is another.
+TEST_F(DexctlTest, ARequestIdMakesARepeatHarmless) {
+  const auto created = [&](const std::string& request) {
+    const Outcome job = platform_->ctl(
+        support::with(support::small_job(*file_, "", 2, kModel), {"--request-id", request}));
+    EXPECT_EQ(job.code, 0) << job.err;
+    return job.json().at("id").get<std::string>();
+  };
+  const std::string first = created("cli-test-1");
+  EXPECT_EQ(created("cli-test-1"), first);
+  EXPECT_NE(created("cli-test-2"), first);
+  const Outcome bad = platform_->ctl(
+      support::with(support::small_job(*file_, "", 2, kModel), {"--request-id", "two words"}));
+  EXPECT_EQ(bad.code, 3);
+  EXPECT_THAT(bad.err, HasSubstr("request_id"));
+}
+
+// What shells ask for behind a half-typed line, with the platform's own ids.
+TEST_F(DexctlTest, ShellsAreOfferedIdsOfThePlatform) {
+  const auto offered = [](std::vector<std::string> words) {
+    words.insert(words.begin(), {"__complete", "--server", platform_->server()});
+    const Outcome outcome = support::run_program("dexctl", words);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome.out;
+  };
+  EXPECT_THAT(offered({"jobs", "watch", "ftjob-"}), HasSubstr(id() + "\n"));
+  EXPECT_THAT(offered({"compare", "ft:"}), HasSubstr(adapter() + "\n"));
+  EXPECT_THAT(offered({"jobs", "create", "--preset", "co"}), HasSubstr("code\n"));
+  const Outcome nobody =
+      support::run_program("dexctl", {"__complete", "--server", "127.0.0.1:1", "jobs", "get", ""});
+  EXPECT_EQ(nobody.code, 0);
+  EXPECT_EQ(nobody.out, "") << "nothing to offer, and nothing that a shell would take for it";
+}
+
 TEST_F(DexctlTest, CtrlCEndsTheWatchingAndNotTheJob) {
   const std::string job =
       platform_->ctl(support::small_job(*file_, *file_, 100'000, kModel)).json().at("id");

@@ -1,4 +1,5 @@
 #include <gmock/gmock.h>
+#include <google/protobuf/util/json_util.h>
 
 #include <array>
 #include <sstream>
@@ -113,6 +114,35 @@ TEST(OutputTest, ListsGiveOneIdALineATableOrTheReply) {
   EXPECT_EQ(listed(Format::kId, {}), "");
   EXPECT_THAT(listed(Format::kTable, {"ftjob-1"}), HasSubstr("ID       STATE"));
   EXPECT_THAT(listed(Format::kJson, {}), HasSubstr("\"jobs\":[]"));
+}
+
+TEST(OutputTest, JsonlOfAListIsOneRowALine) {
+  std::istringstream lines(listed(Format::kJsonl, {"ftjob-1", "ftjob-2"}));
+  for (const char* id : {"ftjob-1", "ftjob-2"}) {
+    std::string line;
+    std::getline(lines, line);
+    v1::FineTuningJob job;
+    ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(line, &job).ok()) << line;
+    EXPECT_EQ(job.id(), id);
+  }
+  EXPECT_EQ(lines.peek(), std::istringstream::traits_type::eof());
+  EXPECT_EQ(listed(Format::kJsonl, {}), "");
+}
+
+// -v is for what the server says beside its sentence: the request id to look for in its logs.
+TEST(OutputTest, OnlyVerboseFailuresHaveAllThatTheServerSaid) {
+  const auto shown = [](bool verbose) {
+    std::ostringstream out, err;
+    Output output(Format::kTable, Terminal{}, false, out, err);
+    if (verbose) output.be_verbose();
+    EXPECT_EQ(output.failure(base::not_found("RESOURCE_NOT_FOUND", "There is no job 'x'.")
+                                 .with_metadata("request_id", "req-7")),
+              3);
+    EXPECT_EQ(output.last_failure().code(), base::Code::kNotFound);
+    return err.str();
+  };
+  EXPECT_THAT(shown(true), HasSubstr("\n  request_id req-7\n"));
+  EXPECT_EQ(shown(false), "error There is no job 'x'.  [RESOURCE_NOT_FOUND]\n");
 }
 
 TEST(OutputTest, AnEmptyTableSaysWhatToDoOnStderr) {
@@ -331,6 +361,21 @@ TEST(JobProgressTest, OffATerminalItPrintsAboutTwentyPlainLines) {
   EXPECT_LE(lines, 22);
   EXPECT_EQ(text.find('\x1b'), std::string::npos);
   EXPECT_TRUE(out.str().empty());
+}
+
+TEST(JobProgressTest, TheBranchOfTheLastEvaluationStandsBesideTheLoss) {
+  std::ostringstream out, err;
+  Output output(Format::kTable, Terminal{}, false, out, err);
+  JobProgress progress(output);
+  v1::FineTuningEvent start, evaluated, step;
+  start.mutable_training_start()->set_total_steps(2);
+  evaluated.mutable_eval_complete()->set_step(1);
+  evaluated.mutable_eval_complete()->set_branch_ratio(0.0125);
+  step.mutable_metrics()->set_step(2);
+  step.mutable_metrics()->set_lambda_mean(0.5);
+  step.mutable_metrics()->set_tokens_per_second(500);
+  for (const auto* event : {&start, &evaluated, &step}) progress.show(*event);
+  EXPECT_THAT(err.str(), HasSubstr("step 2/2  loss 0.0000  λ 0.5000  branch 0.01250  500 tok/s"));
 }
 
 TEST(HeadGridTest, ShowsScoresAndChosenHeads) {

@@ -51,6 +51,24 @@ TEST_F(ServerAddressTest, TheFirstSourceThatSaysSomethingWins) {
   EXPECT_EQ(find({"", "", ""})->origin, "the default");
 }
 
+TEST_F(ServerAddressTest, AProfileThatWasNamedComesBeforeTheEnvironmentAndTheDefaultOneBehindIt) {
+  write(R"({"pid": 7, "grpc": "127.0.0.1:3"})");
+  ServerSources sources{.variable = "b:2",
+                        .data_dir = directory_.path(),
+                        .profile = "work",
+                        .profile_server = "c:3",
+                        .profile_chosen = true};
+  EXPECT_EQ(find(sources)->address, "c:3");
+  EXPECT_EQ(find(sources)->origin, "profile work");
+  sources.profile_chosen = false;
+  EXPECT_EQ(find(sources)->address, "b:2");
+  sources.variable = "";
+  EXPECT_EQ(find(sources)->address, "c:3") << "before a dexd that happens to run here";
+  sources.flag = "a:1";
+  sources.profile_chosen = true;
+  EXPECT_EQ(find(sources)->address, "a:1");
+}
+
 TEST_F(ServerAddressTest, AFileOfADexdThatIsGoneIsNotUsed) {
   write(R"({"pid": 4711, "grpc": "127.0.0.1:3"})");
   const auto found = find({"", "", directory_.path()}, false);
