@@ -572,6 +572,58 @@ print('{"tokens": 6, "longest_gap_seconds": 0.02, "seconds_a_token": 0.004}')
         self.assertEqual([str(bar) for bar in known["ttft"].bars + known["sse"].bars], ["ratio ≤ 4", "ratio ≤ 1.1"])
 
 
+class CountsTest(Folder):
+    """counts, with a valgrind that says what it is told to."""
+
+    def setUp(self):
+        super().setUp()
+        self.kept = self.folder / "kept.json"
+        self.about()
+
+    def about(self, **more):
+        about = {"compiler": "12.2", "optimised": True, "sanitized": False, "parts": ["a", "b"]} | more
+        self.program(self.folder / "counted", f"print({json.dumps(about)!r})")
+
+    def counts(self, *words, found=(("a", 1000), ("b", 2000)), valgrind=True):
+        self.program(self.folder / "path/valgrind", f"""
+import sys
+assert "--tool=callgrind" in sys.argv and "--toggle-collect=dex_counted" in sys.argv and sys.argv[-1] == "model", sys.argv
+print("==1== Events    : Ir", file=sys.stderr)
+print("==1== Collected :", {dict(found)!r}[sys.argv[-2]], file=sys.stderr)
+""")
+        path = f"{self.folder}/path" if valgrind else "/nowhere"
+        return subprocess.run([sys.executable, PERF / "counts/counts", "--program", self.folder / "counted", "--model", "model", "--kept",
+                               self.kept, *words], capture_output=True, text=True, env={"PATH": path})
+
+    def test_two_per_cent_either_way_are_as_kept(self):
+        self.assertEqual(self.counts("--write").returncode, 0)
+        self.assertEqual(json.loads(self.kept.read_text()), {"compiler": "12.2", "counts": {"a": 1000, "b": 2000}})
+        self.assertEqual(self.counts(found=(("a", 1020), ("b", 1960))).returncode, 0)
+        for found, said in (((("a", 1021), ("b", 2000)), "a +2.1%"), ((("a", 1000), ("b", 1950)), "b -2.5%")):
+            done = self.counts(found=found)
+            self.assertEqual(done.returncode, 1, done.stdout)
+            self.assertIn(said, done.stderr)
+        self.assertEqual(self.counts("b", found=(("a", 9), ("b", 2000))).returncode, 0)
+
+    def test_a_part_that_is_written_leaves_the_others(self):
+        self.counts("--write")
+        self.counts("b", "--write", found=(("b", 5000),))
+        self.assertEqual(json.loads(self.kept.read_text())["counts"], {"a": 1000, "b": 5000})
+
+    def test_says_why_it_says_nothing(self):
+        self.assertEqual([self.counts().returncode, self.counts(valgrind=False).returncode], [77, 77])
+        self.assertIn("no count is kept of a, b", self.counts().stdout)
+        self.counts("--write")
+        for about, said in (({"compiler": "13.0"}, "this one is 13.0"), ({"sanitized": True}, "sanitizer"), ({"optimised": False}, "optim")):
+            self.about(**about)
+            done = self.counts()
+            self.assertEqual([done.returncode, said in done.stdout], [77, True], done.stdout)
+
+    def test_nothing_counted_is_a_failure(self):
+        self.assertIn("counted nothing", self.counts(found=(("a", 0), ("b", 0))).stderr)
+        self.assertIn('no part "c"', self.counts("c").stderr)
+
+
 class AccuracyTest(Folder):
     def context(self, quick=False):
         self.program(self.folder / "bin/dex-engine", """
