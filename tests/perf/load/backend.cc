@@ -113,6 +113,9 @@ Backend::Backend(std::chrono::microseconds pace) : pace_(pace) {
   int port = 0;
   grpc::ServerBuilder builder;
   builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  // A gateway pings every 30 s, also without calls; gRPC's default takes that for an attack.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10'000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.RegisterService(&inference_);
   builder.RegisterService(&scheduler_);
   server_ = builder.BuildAndStart();

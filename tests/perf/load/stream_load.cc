@@ -17,8 +17,6 @@
 #include "tests/perf/load/backend.h"
 #include "tests/support/http_client.h"
 
-#include <netinet/tcp.h>
-
 namespace dex::perf {
 namespace {
 
