@@ -21,7 +21,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import comparisons
-from comparisons import accuracy, process, serving, start, training, work
+from comparisons import accuracy, adapters, doors, process, serving, start, training, whole, work
 from comparisons.common import ROOT, Bar, Context, Refused, Rival, Side, peer, verdicts
 from comparisons.rounds import Comparison, Limit, Runner, median_of, wall_seconds
 
@@ -373,6 +373,257 @@ class ServingTest(Folder):
         self.assertIn("--peers", peer(self.context, "a", "gone.py", ()).absent())
 
 
+class AdaptersTest(Folder):
+    """make_adapters is the real one; the engine says what it was given, and is slower with more adapters."""
+
+    def setUp(self):
+        super().setUp()
+        self.context = Context(bin=self.folder / "bin", deps=self.folder, scripts=self.folder, threads=2)
+        self.context.model.mkdir(parents=True)
+        (self.context.model / "config.json").write_text(json.dumps(SMOLLM2 | {"num_hidden_layers": 2, "hidden_size": 36}))
+        (self.context.model / "model.safetensors").write_bytes(b"weights")
+
+    def engine(self, generated="[1, 2]"):
+        self.program(self.folder / "bin/dex-engine", f"""
+import hashlib, json, os, struct, sys
+option = lambda name: sys.argv[sys.argv.index(name) + 1]
+number = lambda name: int(option(name))
+folders = sorted(os.listdir(option("--adapters")))
+hashes = set()
+for folder in folders:
+    with open(os.path.join(option("--adapters"), folder, "adapter_model.safetensors"), "rb") as file:
+        raw = file.read()
+    checksums = json.load(open(os.path.join(option("--adapters"), folder, "checksums.json")))
+    hashes.add(hashlib.sha256(raw).hexdigest())
+    assert checksums["adapter_model.safetensors"] in hashes
+assert len(hashes) == len(folders) >= number("--distinct"), (hashes, folders)
+length = int.from_bytes(raw[:8], "little")
+header = json.loads(raw[8:8 + length])
+assert len(raw) == 8 + length + max(entry["data_offsets"][1] for entry in header.values())
+values = [struct.unpack("<f", bytes(2) + raw[at:at + 2])[0] for at in range(8 + length, len(raw), 2)]
+assert all(2**-7 <= abs(value) < 2**-5 for value in values) and min(values) < 0 < max(values)
+distinct, apart = number("--distinct"), "--branch-apart" in sys.argv
+speed = 100 if distinct == 1 else 80 if apart else 50
+print(json.dumps({{"batch": number("--batch"), "prompt_tokens": number("--prompt-tokens"), "new_tokens": number("--new-tokens"),
+                  "threads": number("--threads"), "adapters": distinct, "adapter_bytes": distinct << 20, "generated": {generated},
+                  "decode_tok_s": {{"median": speed}}, "peak_rss_mib": 7}}))
+""")
+
+    def lines(self, name, pairs=5):
+        return adapters.comparisons(self.context)[name].lines(name, Runner(MACHINE, pairs=pairs, log=io.StringIO()))
+
+    def test_a_batch_of_adapters_is_held_against_one_adapter(self):
+        self.engine()
+        (paper,) = self.lines("adapters-paper")
+        self.assertEqual([paper[field] for field in ("ours", "peer", "peer_name", "ratio", "adapter_mib", "bars")],
+                         [50, 100, "ours, one adapter", 0.5, 8, {"ratio ≥ 0.6": "missed"}])
+        branch, peft = self.lines("adapters-branch")
+        self.assertEqual([branch["ratio"], branch["adapter_mib"], branch["bars"]], [0.8, 64, {"ratio ≥ 0.7": "met"}])
+        self.assertEqual(peft["peer"], "no peer")
+        (folded,) = self.lines("adapters-branch-folded", pairs=1)
+        self.assertEqual([folded["ratio"], "bars" in folded], [0.5, False])
+
+    def test_the_peer_says_its_figure_by_number_of_adapters(self):
+        self.assertEqual(adapters.decoding({"runs": [{"adapters": 64, "decode_tok_s": {"median": 47}}]}), 47)
+        (self.folder / "peers/bin").mkdir(parents=True)
+        (self.folder / "peers/bin/python").symlink_to(sys.executable)
+        (self.folder / "peer_multi_adapter.py").write_text("""
+import json, sys
+number = lambda name: int(sys.argv[sys.argv.index(name) + 1])
+print(json.dumps({"batch": number("--batch"), "prompt_tokens": number("--prompt-tokens"), "new_tokens": number("--new-tokens"),
+                  "threads": number("--threads"), "tokens_crc32": "CRC", "peak_rss_mib": 9,
+                  "runs": [{"adapters": number("--adapters"), "decode_tok_s": {"median": 10}}]}))
+""".replace("CRC", work.checksum(work.token_rows(64, 16, 49152))))
+        self.engine()
+        _, peft = self.lines("adapters-branch")
+        self.assertEqual([peft["ratio"], peft["bars"]], [8, {"ratio ≥ 5": "met"}])
+
+    def test_refuses_replies_that_depend_on_their_neighbours(self):
+        self.engine(generated="[1, 2 if distinct == 1 else 3]")
+        with self.assertRaisesRegex(Refused, "beside other adapters"):
+            self.lines("adapters-paper", pairs=1)
+
+
+# A platform that makes a token a hundredth of a second after the one before, for as many as come; the first request finds no worker yet.
+PLATFORM = """
+import http.server, json, pathlib, signal, sys, threading, time
+folder = pathlib.Path(sys.argv[sys.argv.index("--data-dir") + 1])
+refused = threading.Event()
+class Door(http.server.BaseHTTPRequestHandler):
+    def log_message(self, *_): pass
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        with open(str(folder) + "/../requests", "a") as log:
+            log.write(json.dumps([len(asked["prompt"]), asked["prompt"][0], asked["max_tokens"]]) + chr(10))
+        if not refused.is_set():
+            refused.set()
+            return self.send_error(503)
+        self.send_response(200)
+        self.end_headers()
+        events = [{"choices": [{"text": "w", "token_ids": [7]}]}] * (asked["max_tokens"] - SHORT)
+        for event in [*events, {"choices": [{"text": "", "finish_reason": "length"}]}]:
+            time.sleep(0.01)
+            self.wfile.write(("data: " + json.dumps(event) + chr(10) * 2).encode())
+        self.wfile.write(b"data: [DONE]" + bytes([10, 10]))
+door = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Door)
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+(folder / "endpoints.tmp").write_text(json.dumps({"http": f"127.0.0.1:{door.server_port}", "grpc": "here"}))
+(folder / "endpoints.tmp").rename(folder / "endpoints.json")
+door.serve_forever()
+"""
+
+
+class AloneTest(Folder):
+    """Comparisons whose program measures both sides."""
+
+    def lines(self, comparison, name, pairs=5, **more):
+        return comparison.lines(name, Runner(MACHINE, pairs=pairs, log=io.StringIO(), **more))
+
+    def context(self, quick=False):
+        folder = self.folder / "models/smollm2-135m-instruct"
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text(json.dumps(SMOLLM2))
+        return Context(bin=self.folder / "bin", deps=self.folder, scripts=self.folder, threads=2, quick=quick)
+
+    def test_the_gateway_is_judged_by_what_it_adds_and_by_its_rate(self):
+        self.program(self.folder / "tests/perf_gateway", f"""
+import json, sys
+assert sys.argv[1:3] == ["--gateway", "{self.folder}/bin/dex-gateway"]
+if sys.argv[3] == "unary":
+    print(json.dumps({{"through_p50_us": 200, "direct_p50_us": 80, "added_p50_us": 120, "unary_s": 14000, "gateway_cores": 1.1,
+                      "peak_rss_mib": 30}}))
+else:
+    print(json.dumps({{"sse": {{"token_ms": 51, "longest_gap_ms": 70}}, "grpc": {{"token_ms": 50}}, "gateway_us_a_token": 40,
+                      "peak_rss_mib": 30}}))
+""")
+        known = doors.comparisons(self.context())
+        (gateway,) = self.lines(known["gateway"], "gateway")
+        self.assertEqual([gateway[field] for field in ("ours", "peer", "unit", "ratio", "added_p50_us", "unary_s", "rss_ours", "pairs")],
+                         [200, 80, "µs", 2.5, 120, 14000, 30, 5])
+        self.assertEqual(gateway["bars"], {"added_p50_us ≤ 150": "met", "unary_s ≥ 15000": "missed"})
+        (streams,) = self.lines(known["sse-200"], "sse-200", pairs=1)
+        self.assertEqual([streams["ratio"], streams["bars"]], [1.02, {"ratio ≤ 1.1": "too few pairs"}])
+        self.assertNotIn("bars", self.lines(known["sse-200"], "sse-200", pairs=1, quick=True)[0])
+
+    def test_the_queue_s_rates_are_the_test_s_figures_whatever_it_thinks_of_them(self):
+        self.program(self.folder / "tests/scheduler_scale_test", """
+import json, os, sys
+assert os.environ.get("DEX_LONG") == "1" and sys.argv[1] == "--gtest_filter=ThroughputTest.AttemptsASecond"
+with open(os.environ["DEX_FIGURES"], "w") as figures:
+    for name, value in (("always", 1100), ("everysec", 1900), ("always_two_shards", 2000), ("everysec_two_shards", 3000)):
+        figures.write(json.dumps({"promise": "queue", "name": "attempts_per_second_" + name, "value": value}) + chr(10))
+sys.exit(1)
+""")
+        commands = self.folder / "commands"
+        self.program(commands / "redis-server", """
+import os, signal, socket, sys
+listening = socket.socket(socket.AF_UNIX)
+listening.bind(sys.argv[sys.argv.index("--unixsocket") + 1])
+signal.pause()
+""")
+        self.program(commands / "redis-benchmark", "print('\"test\",\"rps\"\\n\"INCR\",\"9500.00\"')")
+        before = os.environ["PATH"]
+        self.addCleanup(os.environ.__setitem__, "PATH", before)
+        os.environ["PATH"] = f"{commands}:{before}"
+        (line,) = self.lines(doors.comparisons(self.context())["queue"], "queue")
+        self.assertEqual([line[field] for field in ("ours", "peer", "ratio", "always", "everysec_two_shards")], [1900, 9500, 0.2, 1100, 3000])
+        self.assertEqual(line["bars"], {"everysec ≥ 2000": "missed", "always ≥ 1000": "met"})
+
+    def load(self, what, *words, short=0):
+        self.context()
+        self.program(self.folder / "bin/dexd", PLATFORM.replace("SHORT", str(short)))
+        return subprocess.run([sys.executable, PERF / "serve_load", what, "--bin", self.folder / "bin", "--deps", self.folder,
+                               "--prompt-tokens", "5", "--new-tokens", "6", *words], capture_output=True, text=True,
+                              env={**os.environ, "TMPDIR": str(self.folder)})
+
+    def test_requests_come_at_random_times_and_none_twice(self):
+        done = self.load("ttft", "--unloaded", "3", "--seconds", "0.5", "--requests", "8")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        found = json.loads(done.stdout)
+        self.assertGreaterEqual(found["unloaded_median_s"], 0.01)
+        self.assertLessEqual(found["unloaded_median_s"], found["loaded_p99_s"] * 2)
+        self.assertAlmostEqual(found["requests_s"] / found["saturation_requests_s"], 0.7, delta=1e-6)
+        self.assertEqual(found["requests"], 8)
+        asked = [json.loads(line) for line in (self.folder / "requests").read_text().splitlines()]
+        self.assertEqual({length for length, _, _ in asked}, {5})
+        self.assertEqual(len({first for _, first, _ in asked}), len(asked), "a prefix is in the cache")
+        self.assertFalse(list(self.folder.glob("dex-perf-*")), "its data stays")
+
+    def test_a_stream_that_ends_early_is_no_figure(self):
+        done = self.load("ttft", "--unloaded", "1", "--seconds", "0.1", "--requests", "1", short=1)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("a stream had 1 tokens of 2", done.stderr)
+
+    def test_streams_take_turns_over_http_and_grpc(self):
+        self.program(self.folder / "bin/stream_client", """
+import sys
+assert sys.argv[1] == "here" and sys.argv[4] == "6", sys.argv
+print('{"tokens": 6, "longest_gap_seconds": 0.02, "seconds_a_token": 0.004}')
+""")
+        done = self.load("sse", "--turns", "2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        found = json.loads(done.stdout)
+        self.assertEqual([found["grpc_token_s"], found["turns"]], [0.004, 2])
+        self.assertGreaterEqual(found["http_token_s"], 0.01)
+
+    def test_what_the_platform_is_asked_for(self):
+        known = whole.comparisons(self.context(quick=True))
+        self.assertIn("--requests", known["ttft"].side.command)
+        self.assertEqual([str(bar) for bar in known["ttft"].bars + known["sse"].bars], ["ratio ≤ 4", "ratio ≤ 1.1"])
+
+
+class CountsTest(Folder):
+    """counts, with a valgrind that says what it is told to."""
+
+    def setUp(self):
+        super().setUp()
+        self.kept = self.folder / "kept.json"
+        self.about()
+
+    def about(self, **more):
+        about = {"compiler": "12.2", "optimised": True, "sanitized": False, "parts": ["a", "b"]} | more
+        self.program(self.folder / "counted", f"print({json.dumps(about)!r})")
+
+    def counts(self, *words, found=(("a", 1000), ("b", 2000)), valgrind=True):
+        self.program(self.folder / "path/valgrind", f"""
+import sys
+assert "--tool=callgrind" in sys.argv and "--toggle-collect=dex_counted" in sys.argv and sys.argv[-1] == "model", sys.argv
+print("==1== Events    : Ir", file=sys.stderr)
+print("==1== Collected :", {dict(found)!r}[sys.argv[-2]], file=sys.stderr)
+""")
+        path = f"{self.folder}/path" if valgrind else "/nowhere"
+        return subprocess.run([sys.executable, PERF / "counts/counts", "--program", self.folder / "counted", "--model", "model", "--kept",
+                               self.kept, *words], capture_output=True, text=True, env={"PATH": path})
+
+    def test_two_per_cent_either_way_are_as_kept(self):
+        self.assertEqual(self.counts("--write").returncode, 0)
+        self.assertEqual(json.loads(self.kept.read_text()), {"compiler": "12.2", "counts": {"a": 1000, "b": 2000}})
+        self.assertEqual(self.counts(found=(("a", 1020), ("b", 1960))).returncode, 0)
+        for found, said in (((("a", 1021), ("b", 2000)), "a +2.1%"), ((("a", 1000), ("b", 1950)), "b -2.5%")):
+            done = self.counts(found=found)
+            self.assertEqual(done.returncode, 1, done.stdout)
+            self.assertIn(said, done.stderr)
+        self.assertEqual(self.counts("b", found=(("a", 9), ("b", 2000))).returncode, 0)
+
+    def test_a_part_that_is_written_leaves_the_others(self):
+        self.counts("--write")
+        self.counts("b", "--write", found=(("b", 5000),))
+        self.assertEqual(json.loads(self.kept.read_text())["counts"], {"a": 1000, "b": 5000})
+
+    def test_says_why_it_says_nothing(self):
+        self.assertEqual([self.counts().returncode, self.counts(valgrind=False).returncode], [77, 77])
+        self.assertIn("no count is kept of a, b", self.counts().stdout)
+        self.counts("--write")
+        for about, said in (({"compiler": "13.0"}, "this one is 13.0"), ({"sanitized": True}, "sanitizer"), ({"optimised": False}, "optim")):
+            self.about(**about)
+            done = self.counts()
+            self.assertEqual([done.returncode, said in done.stdout], [77, True], done.stdout)
+
+    def test_nothing_counted_is_a_failure(self):
+        self.assertIn("counted nothing", self.counts(found=(("a", 0), ("b", 0))).stderr)
+        self.assertIn('no part "c"', self.counts("c").stderr)
+
+
 class AccuracyTest(Folder):
     def context(self, quick=False):
         self.program(self.folder / "bin/dex-engine", """
@@ -419,7 +670,8 @@ class CommandTest(Folder):
 
     def test_every_name_has_a_smoke_test(self):
         known = comparisons.comparisons(Context(bin=self.folder, deps=self.folder, scripts=self.folder, threads=1))
-        names = re.search(r"foreach\(_name (.*?)\)", (PERF / "CMakeLists.txt").read_text(), re.DOTALL)[1].split()
+        lists = re.findall(r"foreach\(_name (.*?)\)", (PERF / "CMakeLists.txt").read_text(), re.DOTALL)
+        names = " ".join(lists).split()
         self.assertEqual(sorted(names), sorted(known))
         self.assertFalse(set(comparisons.NOT_YET) & set(known))
 
@@ -427,7 +679,7 @@ class CommandTest(Folder):
         known = {"train-kvo": 1, "prefill": 1, "prefill-512": 1, "accuracy-bf16": 1, "accuracy-int8": 1}
         self.assertEqual(comparisons.chosen([], known), list(known))
         self.assertEqual(comparisons.chosen(["prefill", "accuracy", "accuracy-int8"], known), ["prefill", "accuracy-bf16", "accuracy-int8"])
-        for name, words in (("decode", "there is no"), ("adapters-pool", "not measured yet"), ("gateway", "not measured yet")):
+        for name, words in (("decode", "there is no"), ("adapters-pool", "not measured yet")):
             with self.assertRaisesRegex(ValueError, words):
                 comparisons.chosen([name], known)
 
@@ -435,7 +687,7 @@ class CommandTest(Folder):
         code, lines, _ = self.compare("--list")
         self.assertEqual(code, 0)
         self.assertTrue(any(line.startswith("train-kvo ") for line in lines))
-        self.assertTrue(any(re.match(r"ttft +not yet: ", line) for line in lines))
+        self.assertTrue(any(re.match(r"adapters-pool +not yet: ", line) for line in lines))
 
     def test_says_what_is_wrong(self):
         for words, said in ((("nothing",), 'there is no "nothing"'), (("train-kvo",), "deploy/setup/all"), (("--pairs", 0), "--pairs")):

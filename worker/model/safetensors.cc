@@ -146,6 +146,11 @@ at::Tensor Safetensors::tensor(const std::string& name) const {
       at, info.shape, [keep = file_](void*) {}, options);
 }
 
+std::span<const char> Safetensors::mapping() const {
+  if (!file_->mapped) return {};
+  return {file_->bytes, file_->size};
+}
+
 std::string Safetensors::sha256() const {
   return base::sha256_hex({file_->bytes, file_->size});
 }

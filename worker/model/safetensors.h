@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,6 +47,9 @@ class Safetensors {
   // there is no such tensor.
   [[nodiscard]] at::Tensor tensor(const std::string& name) const;
 
+  // Where the file is mapped; empty with kRead.
+  [[nodiscard]] std::span<const char> mapping() const;
+
   // Lower-case hex SHA-256 of the whole file, over the same bytes that tensor() shows.
   [[nodiscard]] std::string sha256() const;
 
@@ -78,6 +82,7 @@ class WeightFiles {
   [[nodiscard]] std::vector<std::string> names() const;
   [[nodiscard]] const TensorInfo& info(const std::string& name) const;
   [[nodiscard]] at::Tensor tensor(const std::string& name) const;
+  [[nodiscard]] std::vector<std::span<const char>> mappings() const;  // of all files
   // `base_weights_sha256` of architecture.md §6: of the file, or of the lines "<sha256>  <file>\n"
   // in name order.
   [[nodiscard]] std::string sha256() const;

@@ -104,6 +104,12 @@ at::Tensor WeightFiles::tensor(const std::string& name) const {
   return files_.at(file->second).tensor(name);
 }
 
+std::vector<std::span<const char>> WeightFiles::mappings() const {
+  std::vector<std::span<const char>> all;
+  for (const auto& [name, file] : files_) all.push_back(file.mapping());
+  return all;
+}
+
 std::string WeightFiles::sha256() const {
   // Read in pieces: pages of a second mapping would count as this process' memory once more.
   const auto of = [this](const std::string& file) {

@@ -1,5 +1,8 @@
 #include "worker/model/weights.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <functional>
 #include <set>
 #include <stdexcept>
@@ -176,8 +179,25 @@ Weights load_weights(const std::filesystem::path& dir, const Config& config,
             });
   if (options.unilm_attention) leave_unilm_layout(files, config, options, weights, used);
   check_extra(files, config, used);
+  if (!options.dtype) weights.mappings = files.mappings();
   if (config.tie_word_embeddings) weights.lm_head = weights.embed;
   return weights;
+}
+
+void drop_pages(const Weights& weights, const at::Tensor& tensor) {
+  if (!tensor.defined()) return;
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<uintptr_t>(tensor.const_data_ptr());
+  const uintptr_t end = begin + tensor.nbytes();
+  for (const std::span<const char> file : weights.mappings) {
+    const auto first = reinterpret_cast<uintptr_t>(file.data());
+    if (file.empty() || begin < first || end > first + file.size()) continue;
+    // Whole pages only: neighbours may be read where they are. A hint, so its result does not
+    // matter; only in a mapped file, since memory of our own would be zeros afterwards.
+    const uintptr_t from = (begin + page - 1) / page * page, to = end / page * page;
+    if (from < to) madvise(reinterpret_cast<void*>(from), to - from, MADV_DONTNEED);
+    return;
+  }
 }
 
 std::string base_weights_sha256(const std::filesystem::path& dir) {

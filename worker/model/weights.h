@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,9 @@ struct Weights {
   std::vector<LayerWeights> layers;
   at::Tensor norm;     // [D]
   at::Tensor lm_head;  // [V, D]; tied: the same tensor as embed
+  // The files' bytes in memory, of which the tensors above are views unless they were copied; valid
+  // as long as one of those views is.
+  std::vector<std::span<const char>> mappings;
 };
 
 struct WeightOptions {
@@ -51,6 +55,11 @@ struct WeightOptions {
 // found.
 Weights load_weights(const std::filesystem::path& dir, const Config& config,
                      const WeightOptions& options = {});
+
+// Gives the memory of one of the weights back where it lies in a mapped file, whole pages of it:
+// for what somebody has copied. It is read from the file again when it is needed after all. Not
+// mapped: nothing happens.
+void drop_pages(const Weights& weights, const at::Tensor& tensor);
 
 // `base_weights_sha256` of architecture.md §6. Reads all bytes (0.2 s for 270 MB).
 std::string base_weights_sha256(const std::filesystem::path& dir);

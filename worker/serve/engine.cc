@@ -47,7 +47,8 @@ std::vector<Share> by_adapter(std::vector<Share> shares) {
 // A request while it lives. `tokens` and the rest of Schedulable are shared with the batcher.
 struct Engine::Sequence : Schedulable {
   Sequence(uint64_t handle, Request request_in, std::shared_ptr<const ServingAdapter> adapter_in,
-           std::shared_ptr<Listener> listener_in, const text::Tokenizer* tokenizer, int64_t now_ms)
+           std::shared_ptr<Listener> listener_in, const text::Tokenizer* tokenizer,
+           std::span<const int32_t> end_ids, int64_t now_ms)
       : handle(handle),
         request(std::move(request_in)),
         adapter(std::move(adapter_in)),
@@ -55,6 +56,10 @@ struct Engine::Sequence : Schedulable {
         sampler(request.sampling, request.prompt, request.top_logprobs.value_or(-1)),
         text(tokenizer, request),
         submitted_ms(now_ms) {
+    if (request.min_tokens > 0) {
+      banned.assign(end_ids.begin(), end_ids.end());
+      banned.insert(banned.end(), request.stop_token_ids.begin(), request.stop_token_ids.end());
+    }
     tokens = request.prompt;
     prompt_tokens = static_cast<int32_t>(tokens.size());
     adapter_key = cache_key(request, adapter.get());
@@ -67,6 +72,11 @@ struct Engine::Sequence : Schedulable {
   }
   [[nodiscard]] int32_t generated() const {
     return static_cast<int32_t>(tokens.size()) - prompt_tokens;
+  }
+  // What must not be chosen next: ends, before min_tokens.
+  [[nodiscard]] std::span<const int32_t> banned_now() const {
+    return generated() < request.min_tokens ? std::span<const int32_t>(banned)
+                                            : std::span<const int32_t>();
   }
   // Where the share holds the prompt's last token and its attention is asked for; else nullptr.
   [[nodiscard]] const AttentionProbe* probe_for(const Share& share) {
@@ -87,6 +97,7 @@ struct Engine::Sequence : Schedulable {
   BranchState branch_state;  // used if the adapter keeps one
   std::shared_ptr<Listener> listener;
   Sampler sampler;
+  std::vector<int32_t> banned;  // with min_tokens: the model's ends and the request's own
   TextOutput text;
   int64_t submitted_ms;
   int64_t first_step_ms = -1;
@@ -134,8 +145,9 @@ base::Status Engine::submit(uint64_t handle, Request request,
   DEX_RETURN_IF_ERROR(check_lambda_scale(request, adapter.get()));
   if (needs_branch_apart(request, adapter.get()))
     return base::internal("adapter " + adapter->id + " is folded, so its λ can't be scaled");
-  auto sequence = std::make_unique<Sequence>(handle, std::move(request), std::move(adapter),
-                                             std::move(listener), tokenizer_, clock_.steady_ms());
+  auto sequence =
+      std::make_unique<Sequence>(handle, std::move(request), std::move(adapter),
+                                 std::move(listener), tokenizer_, end_ids_, clock_.steady_ms());
   {
     const std::lock_guard lock(mutex_);
     if (draining_)
@@ -381,13 +393,7 @@ void Engine::echo(const Share& share, int32_t first_row) {
 void Engine::sample(const std::vector<Sequence*>& sequences) {
   threads_.run(static_cast<int>(sequences.size()), [&](int i, int) {
     Sequence& sequence = *sequences[i];
-    std::vector<int32_t> banned;
-    if (sequence.generated() < sequence.request.min_tokens) {
-      banned = end_ids_;
-      banned.insert(banned.end(), sequence.request.stop_token_ids.begin(),
-                    sequence.request.stop_token_ids.end());
-    }
-    sequence.choice = sequence.sampler.choose(sequence.logits, banned);
+    sequence.choice = sequence.sampler.choose(sequence.logits, sequence.banned_now());
   });
   for (Sequence* sequence : sequences) apply(*sequence, sequence->choice);
 }

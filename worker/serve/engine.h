@@ -106,7 +106,7 @@ class Engine {
   const text::Tokenizer* tokenizer_;
   Options options_;
   const base::Clock& clock_;
-  std::vector<int32_t> end_ids_;  // of a sequence, as the model's folder names them
+  std::vector<int32_t> end_ids_;  // of a sequence, as the model's folder names them; constant
 
   kernels::ThreadPool threads_;
   KvPool pool_;

@@ -38,23 +38,31 @@ class Local {
     auto text = loading.get();
     if (!text.ok()) fail(text.status());
     text_ = std::move(text).value();
-    if (!where.adapter.empty()) {
-      const TextHashes hashes = {text_.tokenizer ? text_.tokenizer->sha256() : "",
-                                 text_.chat_template ? text_.chat_template->sha256() : ""};
-      adapter_ = load_serving_adapter(where.adapter, where.adapter.string(), {}, *model_, hashes);
-      if (adapter_->is_folded() && where.dex_lambda_scale.value_or(1) != 1)
-        adapter_ = load_branch_apart(adapter_, *model_);
-    }
+    if (!where.adapter.empty())
+      adapter_ = adapter(where.adapter, where.dex_lambda_scale.value_or(1) != 1);
     dex_lambda_scale_ = where.dex_lambda_scale;
     options.threads = where.threads;
     engine_ = std::make_unique<Engine>(model_, text_.tokenizer.get(), options, clock);
   }
 
+  // With the adapter of --adapter, if there is one.
   void submit(Request request, std::shared_ptr<Listener> listener) {
+    submit(std::move(request), std::move(listener), adapter_);
+  }
+  void submit(Request request, std::shared_ptr<Listener> listener,
+              std::shared_ptr<const ServingAdapter> adapter) {
     request.dex_lambda_scale = dex_lambda_scale_;
     const base::Status taken =
-        engine_->submit(next_++, std::move(request), adapter_, std::move(listener));
+        engine_->submit(next_++, std::move(request), std::move(adapter), std::move(listener));
     if (!taken.ok()) fail(taken);
+  }
+  // `apart`: a branch that folds stays beside W_O.
+  [[nodiscard]] std::shared_ptr<const ServingAdapter> adapter(const std::filesystem::path& folder,
+                                                              bool apart) const {
+    const TextHashes hashes = {text_.tokenizer ? text_.tokenizer->sha256() : "",
+                               text_.chat_template ? text_.chat_template->sha256() : ""};
+    auto loaded = load_serving_adapter(folder, folder.string(), {}, *model_, hashes);
+    return apart && loaded->is_folded() ? load_branch_apart(std::move(loaded), *model_) : loaded;
   }
   void run() { engine_->run_until_idle(); }
 
@@ -124,6 +132,30 @@ nlohmann::json spread(std::vector<double> values) {
   const size_t n = values.size();
   const double median = n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
   return {{"median", median}, {"min", values.front()}, {"max", values.back()}};
+}
+
+using Adapters = std::vector<std::shared_ptr<const ServingAdapter>>;
+
+// Those that sequences take in turn; none without --adapters.
+Adapters adapters_in_turn(const Local& local, const MeasureCommand& command) {
+  if (command.adapters.empty()) return {};
+  std::error_code error;
+  std::vector<std::filesystem::path> folders;
+  for (const auto& entry : std::filesystem::directory_iterator(command.adapters, error))
+    if (entry.is_directory()) folders.push_back(entry.path());
+  const auto wanted = static_cast<size_t>(std::max(1, command.distinct));
+  if (error || folders.size() < wanted) {
+    throw std::runtime_error("--adapters: " + command.adapters.string() +
+                             " must be a folder with " + std::to_string(wanted) +
+                             " or more folders of adapters, has " + std::to_string(folders.size()));
+  }
+  std::ranges::sort(folders);
+  if (command.distinct > 0) folders.resize(wanted);
+  Adapters adapters;
+  adapters.reserve(folders.size());
+  for (const auto& folder : folders)
+    adapters.push_back(local.adapter(folder, command.branch_apart));
+  return adapters;
 }
 
 int64_t peak_rss_mib() {
@@ -215,6 +247,7 @@ void measure(const LocalModel& where, const MeasureCommand& command, const base:
                              " ids, --prompt-tokens wants " +
                              std::to_string(command.prompt_tokens));
   }
+  const Adapters adapters = adapters_in_turn(local, command);
   std::vector<double> prefill, decode, ttft;
   std::vector<int32_t> generated;
   for (int32_t run = 0; run <= command.repeats; ++run) {
@@ -235,7 +268,12 @@ void measure(const LocalModel& where, const MeasureCommand& command, const base:
       request.sampling.temperature = 0;
       request.ignore_eos = true;
       rows.push_back(std::make_shared<Collector>());
-      local.submit(std::move(request), rows.back());
+      if (adapters.empty()) {
+        local.submit(std::move(request), rows.back());
+      } else {
+        local.submit(std::move(request), rows.back(),
+                     adapters[static_cast<size_t>(row) % adapters.size()]);
+      }
     }
     local.run();
     Collector::Time first = start, last = start;
@@ -253,18 +291,24 @@ void measure(const LocalModel& where, const MeasureCommand& command, const base:
     prefill.push_back(command.batch * command.prompt_tokens / to_first);
     decode.push_back(command.batch * (command.new_tokens - 1) / rest);
   }
-  const nlohmann::json figures = {{"engine", "dex"},
-                                  {"batch", command.batch},
-                                  {"prompt_tokens", command.prompt_tokens},
-                                  {"new_tokens", command.new_tokens},
-                                  {"threads", local.engine().threads()},
-                                  {"weights", dtype_name(local.model())},
-                                  {"load_s", load_s},
-                                  {"prefill_tok_s", spread(prefill)},
-                                  {"decode_tok_s", spread(decode)},
-                                  {"ttft_s", spread(ttft)},
-                                  {"generated", generated},
-                                  {"peak_rss_mib", peak_rss_mib()}};
+  nlohmann::json figures = {{"engine", "dex"},
+                            {"batch", command.batch},
+                            {"prompt_tokens", command.prompt_tokens},
+                            {"new_tokens", command.new_tokens},
+                            {"threads", local.engine().threads()},
+                            {"weights", dtype_name(local.model())},
+                            {"load_s", load_s},
+                            {"prefill_tok_s", spread(prefill)},
+                            {"decode_tok_s", spread(decode)},
+                            {"ttft_s", spread(ttft)},
+                            {"generated", generated},
+                            {"peak_rss_mib", peak_rss_mib()}};
+  if (!adapters.empty()) {
+    int64_t bytes = 0;
+    for (const auto& adapter : adapters) bytes += adapter->bytes;
+    figures["adapters"] = adapters.size();
+    figures["adapter_bytes"] = bytes;
+  }
   out << figures.dump() << std::endl;
 }
 

@@ -45,8 +45,14 @@ struct MeasureCommand {
   int32_t new_tokens = 64;  // the first of them by the prefill
   int32_t repeats = 3;      // after one to warm up
   std::string tokens;       // a row of ids for every sequence; empty: the formula of tests/perf
+  // A folder with a folder for each adapter, instead of --adapter: by name, sequence r has the
+  // (r mod N)-th. Empty: all have the same.
+  std::filesystem::path adapters;
+  int32_t distinct = 0;       // N; 0: all that are there
+  bool branch_apart = false;  // branches that fold are computed beside W_O all the same
 };
-// Greedy decoding of a fixed length, timed as shared peers are; writes one line of JSON.
+// Greedy decoding of a fixed length, timed as shared peers are; writes one line of JSON. With
+// `adapters` it names their number, and their bytes beside the base.
 void measure(const LocalModel& where, const MeasureCommand& command, const base::Clock& clock,
              std::ostream& out);
 

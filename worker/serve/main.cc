@@ -47,6 +47,7 @@ What eight-bit weights cost, on your data:
   dex-engine evaluate perplexity --model DIR --adapter DIR --file text.txt --against-int8
 How fast it is here:
   dex-engine measure --model DIR --prompt-tokens 128 --new-tokens 64 --batch 1
+  dex-engine measure --model DIR --adapters DIR --distinct 8 --batch 8
 Under an agent (frames of proto/dex/internal/v1/frames.proto over an inherited socket):
   dex-engine serve --frames-fd 3
   dex-engine evaluation --frames-fd 3
@@ -132,6 +133,21 @@ CLI::App* add_measure(CLI::App& app, serve::LocalModel& where, serve::MeasureCom
   add("--new-tokens", measure.new_tokens, "made a sequence, the first of them by the prefill");
   add("--repeats", measure.repeats, "measured runs after one to warm up");
   command->add_option("--tokens", measure.tokens, "the ids of every prompt (default: a formula)");
+  auto* adapters =
+      command
+          ->add_option("--adapters", measure.adapters,
+                       "a folder with a folder for each adapter, which sequences take in turn by "
+                       "name")
+          ->type_name("DIR")
+          ->excludes(command->get_option("--adapter"));
+  command->add_option("--distinct", measure.distinct, "only so many of them (default: all)")
+      ->needs(adapters)
+      ->check(CLI::Range(1, 1 << 20));
+  command
+      ->add_flag("--branch-apart", measure.branch_apart,
+                 "compute their branches beside W_O, which then is the base's for all of them, "
+                 "instead of folding them into one each")
+      ->needs(adapters);
   return command;
 }
 

@@ -60,11 +60,10 @@ Choice Sampler::choose(std::span<float> logits, std::span<const int32_t> banned)
   if (options_.temperature > 0) {
     // Weights overwrite the logits; what the reply says of the chosen token is taken from the raw
     // ones.
-    std::vector<float> kept;
-    if (top_logprobs_ >= 0) kept.assign(logits.begin(), logits.end());
+    if (top_logprobs_ >= 0) kept_.assign(logits.begin(), logits.end());
     choice.token = draw(logits, maximum);
     if (choice.token < 0) return choice.finite = false, choice;
-    if (top_logprobs_ >= 0) choice.logprob = static_cast<float>(raw(kept, choice.token) - log_sum);
+    if (top_logprobs_ >= 0) choice.logprob = static_cast<float>(raw(kept_, choice.token) - log_sum);
   } else {
     choice.logprob = static_cast<float>(greedy_raw - log_sum);
   }

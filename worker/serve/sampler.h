@@ -55,6 +55,7 @@ class Sampler {
       seen_;  // token → how often in the completion; prompt only: 0
   std::vector<std::pair<int32_t, float>> changed_;
   std::vector<Candidate> candidates_;
+  std::vector<float> kept_;  // the logits, while their weights are in their place
 };
 
 }  // namespace dex::serve

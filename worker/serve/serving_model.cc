@@ -274,7 +274,10 @@ std::shared_ptr<const ServingModel> load_serving_model(const std::filesystem::pa
     model->layers.push_back(view_layer(w.layers[i], storage->views, linears, rounded));
     view_lambda(w.layers[i], static_cast<int64_t>(i), model->layers.back());
   }
-  storage->views.finish(static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));
+  const auto copied =
+      storage->views.finish(static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));
+  // Their file's pages would count as this process' memory besides, until the host runs short.
+  for (const at::Tensor& tensor : copied) model::drop_pages(w, tensor);
   const auto [cos, sin] =
       kernels::rope_angles(at::arange(model->config.max_position_embeddings, at::kLong),
                            model::rope_frequencies(model->config));

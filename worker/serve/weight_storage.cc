@@ -44,15 +44,18 @@ WeightView WeightStorage::view(const at::Tensor& tensor, Keep keep) {
   at::Tensor kept = kernel_type(tensor, keep);
   const WeightView view = rows_of(kept);
   bytes_ += static_cast<int64_t>(kept.nbytes());
+  if (kept.const_data_ptr() != tensor.const_data_ptr()) copied_.push_back(tensor);
   tensors_.push_back(std::move(kept));
   return view;
 }
 
 WeightView WeightStorage::linear(const at::Tensor& tensor, Keep keep) {
   if (!tensor.defined()) return {};
+  const bool stays = !panels_ && keep != Keep::kInt8 && keep != Keep::kInt4;
+  if (!stays) copied_.push_back(tensor);
   if (keep == Keep::kInt8) return int8_panels(tensor);
   if (keep == Keep::kInt4) return int4_blocks(tensor);
-  if (!panels_) return view(tensor, keep);
+  if (stays) return view(tensor, keep);
   const at::Tensor kept = kernel_type(tensor, keep);
   WeightView out = rows_of(kept);
   void* panels = take_panels(out);
@@ -64,7 +67,7 @@ WeightView WeightStorage::linear(const at::Tensor& tensor, Keep keep) {
   return out;
 }
 
-void WeightStorage::finish(int threads) {
+std::vector<at::Tensor> WeightStorage::finish(int threads) {
   std::atomic<size_t> next = 0;
   std::exception_ptr error;
   std::mutex mutex;
@@ -86,6 +89,13 @@ void WeightStorage::finish(int threads) {
   }
   filling_.clear();
   if (error) std::rethrow_exception(error);
+  // A tied head is the embedding too, whose rows are looked up where they lie.
+  std::erase_if(copied_, [this](const at::Tensor& copied) {
+    return std::ranges::any_of(tensors_, [&](const at::Tensor& kept) {
+      return kept.const_data_ptr() == copied.const_data_ptr();
+    });
+  });
+  return std::exchange(copied_, {});
 }
 
 // fill(first row, end), later, for some rows at a time: threads share a large head, and widening it

@@ -30,8 +30,9 @@ class WeightStorage {
   kernels::WeightView linear(const at::Tensor& tensor, Keep keep);
 
   // Fills what was promised since the last time, on so many threads, the caller's counted. Rethrows
-  // the first error of any.
-  void finish(int threads);
+  // the first error of any. What it answers was given since then and is read no more: it became
+  // panels, was quantised, or has another type now.
+  std::vector<at::Tensor> finish(int threads);
 
   // Of all views, mapped ones included.
   [[nodiscard]] int64_t bytes() const { return bytes_; }
@@ -46,6 +47,7 @@ class WeightStorage {
 
   bool panels_;
   std::vector<at::Tensor> tensors_;
+  std::vector<at::Tensor> copied_;
   std::vector<std::function<void()>> filling_;
   WeightArena arena_;
   int64_t bytes_ = 0;

@@ -1,21 +1,17 @@
 """What tests/perf/compare can compare, by name."""
 
-from comparisons import accuracy, serving, start, training
+from comparisons import accuracy, adapters, doors, serving, start, training, whole
 
 # Bars whose part of the product, or whose way of measuring it, is not there: named, so that nobody takes them for met.
 NOT_YET = {
-    "adapters-paper": "dex-engine measure takes one adapter for all rows",
-    "adapters-branch": "dex-engine measure takes one adapter for all rows",
     "adapters-pool": "the engine refuses an adapter that has no room, and puts none out",
-    "ttft": "nothing here makes requests at random times",
-    "gateway": "nothing here makes requests at random times",
 }
 
 
 def comparisons(context):
     """{name: what has `text` and `lines(name, runner)`}, in the order they are run in."""
     found = {}
-    for module in (training, serving, start, accuracy):
+    for module in (training, serving, adapters, start, whole, doors, accuracy):
         found |= module.comparisons(context)
     return found
 

@@ -299,6 +299,34 @@ TEST_F(ProgramTest, MeasuresInOneLine) {
   EXPECT_EQ(figures["generated"].size(), 5U);
 }
 
+TEST_F(ProgramTest, MeasuresWithAnAdapterForEachSequence) {
+  const auto folder = dir / "adapters";
+  for (const char* name : {"b", "a", "c"}) testing::write_tiny_adapter(folder / name, model());
+  const auto measure = [&](std::vector<std::string> more) {
+    std::vector<std::string> args = {
+        "measure", "--model", model(), "--prompt-tokens", "12", "--batch",   "4", "--new-tokens",
+        "5",       "--dtype", "f32",   "--repeats",       "1",  "--threads", "1"};
+    args.insert(args.end(), more.begin(), more.end());
+    return run(args);
+  };
+  const auto all = measure({"--adapters", folder.string()});
+  ASSERT_EQ(all.code, 0) << all.error;
+  const auto figures = nlohmann::json::parse(all.out);
+  EXPECT_EQ(figures["adapters"], 3);
+  EXPECT_GT(figures["adapter_bytes"].get<int64_t>(), 0);
+  const auto one = measure({"--adapter", (folder / "a").string()});
+  ASSERT_EQ(one.code, 0) << one.error;
+  EXPECT_EQ(nlohmann::json::parse(one.out)["generated"], figures["generated"]);
+  const auto apart = measure({"--adapters", folder.string(), "--distinct", "2", "--branch-apart"});
+  ASSERT_EQ(apart.code, 0) << apart.error;
+  EXPECT_EQ(nlohmann::json::parse(apart.out)["adapters"], 2);
+
+  const auto refused = measure({"--adapters", folder.string(), "--distinct", "4"});
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.error, ::testing::HasSubstr("4 or more folders of adapters, has 3"));
+  EXPECT_EQ(measure({"--distinct", "2"}).code, 2);
+}
+
 // The model with unilm's attention says as a DiffLlama what the DiffLlama says that it was made of.
 TEST_F(ProgramTest, ConvertsUnilmsAttention) {
   testing::write_unilm(dir / "diffllama", dir / "unilm");

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cctype>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -47,6 +48,20 @@ class SmolLm2Test : public ::testing::Test {
     return json;
   }
 
+  // MiB of the model's file that are in this process' memory, mapped ones.
+  static double mapped_mib() {
+    std::ifstream maps("/proc/self/smaps");
+    double kib = 0;
+    bool inside = false;
+    for (std::string line; std::getline(maps, line);) {
+      // A mapping's first line begins with its addresses, those of its figures with a capital.
+      if (std::isupper(static_cast<unsigned char>(line[0])) == 0)
+        inside = line.find("model.safetensors") != std::string::npos;
+      if (inside && line.starts_with("Rss:")) kib += std::stod(line.substr(4));
+    }
+    return kib / 1024;
+  }
+
   std::shared_ptr<Collector> submit(Request request,
                                     std::shared_ptr<const ServingAdapter> adapter = nullptr) {
     auto out = std::make_shared<Collector>();
@@ -72,6 +87,13 @@ class SmolLm2Test : public ::testing::Test {
 std::filesystem::path SmolLm2Test::dir;
 std::shared_ptr<const ServingModel> SmolLm2Test::serving;
 TextModel SmolLm2Test::text;
+
+// The file has 257 MiB, of which 203 are in panels by now; the embedding's rows stay mapped.
+TEST_F(SmolLm2Test, WeightsThatWereCopiedTakeNoMemoryInTheirFile) {
+  ASSERT_TRUE(serving->panels);
+  const auto model = load_serving_model(dir, Dtype::kBf16);
+  EXPECT_LT(mapped_mib(), 2 * 80) << "of two models, whose embeddings have 54 MiB each";
+}
 
 TEST_F(SmolLm2Test, GreedyIdsAndLogProbabilitiesAreThoseOfTransformers) {
   const auto file = golden("model.json");
