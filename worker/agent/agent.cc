@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -51,6 +52,8 @@ Slot::Options slot_options(const AgentOptions& options, uint32_t index) {
   slot.worker_id = options.worker_id;
   slot.index = index;
   slot.pools = options.pools;
+  slot.once = options.once;
+  slot.once_idle_ms = options.once_idle_ms;
   slot.lock_file =
       device_lock_file(cpu_device(options.worker_id), index, options.data_dir, options.lock_dir);
   slot.attempt.trainer.program = options.trainer_program;
@@ -157,13 +160,16 @@ base::Status run_agent(const AgentOptions& options, base::StopSignals& signals) 
   engines.start();
   DiskGate disk(options.data_dir, options.min_free_bytes);
   std::vector<std::unique_ptr<Slot>> slots;
+  std::atomic<uint32_t> slots_left = options.slots;  // outlives the threads of slots
   std::vector<std::jthread> slot_threads;
   std::jthread beats([&heartbeat](const std::stop_token& stop) { heartbeat.run(stop); });
   for (uint32_t i = 0; i < options.slots && !options.pools.empty(); ++i) {
     slots.push_back(std::make_unique<Slot>(slot_options(options, i), client, heartbeat, attempts,
                                            disk, paths, models, worker_metrics, clock, random));
-    slot_threads.emplace_back(
-        [slot = slots.back().get(), drain = signals.token()] { slot->run(drain); });
+    slot_threads.emplace_back([&, slot = slots.back().get(), drain = signals.token()] {
+      slot->run(drain);
+      if (--slots_left == 0) signals.request();  // with `once`; else it was asked for already
+    });
   }
 
   // A worker none of whose models can be loaded ends and says so: no restart mends a file.

@@ -20,6 +20,8 @@ struct AgentOptions {
   std::vector<std::string> pools{"cpu"};  // what its slots claim; empty: no training
   uint32_t slots = 1;
   uint32_t ranks = 1;                  // trainers that share each fine-tuning job's updates
+  bool once = false;                   // ends by itself: after one job a slot, or when none came
+  int64_t once_idle_ms = 60'000;       // how long a slot then waits for its job
   uint32_t threads = 0;                // of a trainer, of an engine; 0: all cores
   std::string serve_dtype;             // of engines: bf16, f32, int8, int4; empty: as stored
   int trainer_niceness = 5;            // tokens for people come before steps
@@ -42,7 +44,8 @@ struct AgentOptions {
   int64_t prefix_cache_bytes = int64_t{4} << 30;  // of DIR/cache/prefix; 0: none
 };
 
-// The whole worker: engines, inference door, heartbeat and slots. Blocks until a stop signal, then
+// The whole worker: engines, inference door, heartbeat and slots. Blocks until a stop signal, or
+// with `once` until every slot has had its one job or has waited once_idle_ms for one in vain, then
 // drains: health and /readyz say so at once, running trainers write a checkpoint and their jobs are
 // given back, open generations end or are cut at the grace. Fails when it cannot start, and when
 // none of the models that it serves can be loaded (then it stops as after a signal).

@@ -57,6 +57,12 @@ void add_flags(CLI::App& app, AgentOptions& o, std::string& level) {
                  "trainers that compute each fine-tuning job together: threads are shared, memory "
                  "is needed by each, losses are those of one trainer")
       ->check(CLI::Range(1, 64));
+  const auto once = app.add_flag(
+      "--once", o.once, "end by itself after one job a slot: for machines that are started for it");
+  app.add_option("--once-idle-ms", o.once_idle_ms,
+                 "with --once: end too when no job came for so long (60000)")
+      ->needs(once)
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--threads", o.threads,
                  "compute threads of a trainer and of an engine, 0 = cores");
   app.add_option("--serve-dtype", o.serve_dtype,

@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <array>
 
 #include "services/base/process_lock.h"
@@ -30,7 +31,8 @@ Slot::Slot(Options options, SchedulerClient& client, Heartbeat& heartbeat, Attem
       claim_id_(new_claim_id()) {}
 
 void Slot::run(const std::stop_token& drain) {
-  while (!drain.stop_requested()) {
+  const int64_t begun_ms = clock_.steady_ms();
+  while (!drain.stop_requested() && !over(begun_ms)) {
     if (may_claim()) {
       claim(drain);
     } else {
@@ -39,6 +41,12 @@ void Slot::run(const std::stop_token& drain) {
   }
   metrics_.set_state(options_.worker_id, "draining");
   if (claim_unheard_) give_back_unheard_claim();
+}
+
+// A claim that may have been granted unheard is no idleness: it is repeated until it is answered.
+bool Slot::over(int64_t begun_ms) const {
+  if (!options_.once) return false;
+  return worked_ || (!claim_unheard_ && clock_.steady_ms() - begun_ms >= options_.once_idle_ms);
 }
 
 bool Slot::may_claim() {
@@ -67,7 +75,9 @@ iv1::ClaimRequest Slot::claim_request(int64_t wait_ms) const {
 
 void Slot::claim(const std::stop_token& drain) {
   claim_unheard_ = true;
-  const auto reply = client_.claim(claim_request(options_.claim_wait_ms), drain);
+  const int64_t wait_ms = options_.once ? std::min(options_.claim_wait_ms, options_.once_idle_ms)
+                                        : options_.claim_wait_ms;
+  const auto reply = client_.claim(claim_request(wait_ms), drain);
   if (!reply.ok()) {
     // The id stays: the scheduler answers the same claim with the same job.
     if (!no_answer(reply.status())) spdlog::error("claim refused: {}", reply.status().to_string());
@@ -109,6 +119,7 @@ void Slot::give_back_unheard_claim() {
 }
 
 void Slot::work(const iv1::ClaimedJob& job, const std::stop_token& drain) {
+  worked_ = true;
   auto options = options_.attempt;
   options.lease_ms = heartbeat_.lease_ms();
   options.worker_id = options_.worker_id;

@@ -32,6 +32,9 @@ class Slot {
     // After a job that this worker lacks something for. Schedulers of before do not know who has
     // which model and would give it back at once; a hundred times end a job (jobs.md §3).
     int64_t lacking_wait_ms = 30'000;
+    // One job and no more: run() returns after it, or when none came for so long.
+    bool once = false;
+    int64_t once_idle_ms = 60'000;
     std::filesystem::path lock_file;
     Attempt::Options attempt;
   };
@@ -41,11 +44,13 @@ class Slot {
        DiskGate& disk, const DataPaths& paths, const std::vector<BaseModelEntry>& models,
        WorkerMetrics& metrics, const base::Clock& clock, base::RandomSource& random);
 
-  // Until `drain`: then the running trainer writes a checkpoint and its job is given back.
+  // Until `drain`: then the running trainer writes a checkpoint and its job is given back. With
+  // `once` it may return before.
   void run(const std::stop_token& drain);
 
  private:
   bool may_claim();
+  [[nodiscard]] bool over(int64_t begun_ms) const;
   void claim(const std::stop_token& drain);
   void give_back_unheard_claim();
   void work(const iv1::ClaimedJob& job, const std::stop_token& drain);
@@ -69,6 +74,7 @@ class Slot {
   std::string claim_id_;
   bool claim_unheard_ = false;  // a claim was sent and nothing came back
   bool out_of_service_ = false;
+  bool worked_ = false;  // had a job, whatever became of it
   std::string state_;
 };
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
@@ -53,10 +54,15 @@ class SlotTest : public testing::Test {
     options.lacking_wait_ms = 20;
     options.lock_file = directory_ / "slot.lock";
     options.attempt = attempt_;
+    options.once = once_;
+    options.once_idle_ms = once_idle_ms_;
     slot_ = std::make_unique<Slot>(options, *client_, *heartbeat_, attempts_, disk_, paths_,
                                    models_, metrics_, clock_, random_);
     beats_ = std::jthread([this](const std::stop_token& stop) { heartbeat_->run(stop); });
-    thread_ = std::jthread([this] { slot_->run(drain_.get_token()); });
+    thread_ = std::jthread([this] {
+      slot_->run(drain_.get_token());
+      returned_.set_value();
+    });
   }
   void stop() {
     drain_.request_stop();
@@ -101,6 +107,9 @@ class SlotTest : public testing::Test {
   DiskGate disk_;
   std::vector<BaseModelEntry> models_;
   Attempt::Options attempt_;
+  bool once_ = false;
+  int64_t once_idle_ms_ = 60'000;
+  std::promise<void> returned_;  // set when run() has returned
   support::FakeScheduler scheduler_;
   AttemptList attempts_;
   std::unique_ptr<SchedulerClient> client_;
