@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <sstream>
 
+#include "client/cli/aliases.h"
 #include "client/cli/command.h"
 #include "client/cli/exit_code.h"
 #include "client/cli/names.h"
@@ -164,7 +165,8 @@ void add_export(CLI::App& noun, Action& action) {
 
 void add_adapters(CLI::App& app, Action& action) {
   auto* noun = app.add_subcommand(
-      "adapters", "published adapters: list, load, unload, download, import, export, delete");
+      "adapters",
+      "published adapters: list, load, unload, alias, download, import, export, delete");
   noun->require_subcommand(1);
 
   auto* verb = add_verb(*noun, "list", "the newest adapters", "dexctl adapters list");
@@ -180,7 +182,7 @@ void add_adapters(CLI::App& app, Action& action) {
 
   auto id = std::make_shared<std::string>();
   verb = add_verb(*noun, "get", "one adapter", "dexctl adapters get ft:… --output json");
-  verb->add_option("id", *id, "adapter id")->required();
+  verb->add_option("id", *id, "adapter id or alias")->required();
   verb->callback(
       [&action, id] { action = [=](Context& c) { return show(c, c.client.get_adapter(*id)); }; });
 
@@ -209,6 +211,7 @@ void add_adapters(CLI::App& app, Action& action) {
     action = [=](Context& c) { return download_adapter(c, *id, *folder); };
   });
 
+  add_aliases(*noun, action);
   add_import(*noun, action);
   add_export(*noun, action);
 

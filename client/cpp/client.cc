@@ -368,6 +368,27 @@ Result<v1::DeleteAdapterResponse> Client::delete_adapter(const std::string& id) 
   return call(*adapters_, &v1::AdapterService::Stub::DeleteAdapter, request, options_.timeout);
 }
 
+Result<v1::AdapterAlias> Client::set_adapter_alias(v1::SetAdapterAliasRequest request) {
+  constexpr double kUsualWait_seconds = 60;
+  request.set_request_id(new_request_id());
+  const double wait = request.has_wait_seconds() ? request.wait_seconds() : kUsualWait_seconds;
+  const milliseconds patience{static_cast<int64_t>(wait * 1000)};
+  return call(*adapters_, &v1::AdapterService::Stub::SetAdapterAlias, request,
+              patience + options_.timeout);
+}
+
+Result<v1::AdapterAlias> Client::delete_adapter_alias(const std::string& alias) {
+  v1::DeleteAdapterAliasRequest request;
+  request.set_alias(alias);
+  request.set_request_id(new_request_id());
+  return call(*adapters_, &v1::AdapterService::Stub::DeleteAdapterAlias, request, options_.timeout);
+}
+
+Result<v1::ListAdapterAliasesResponse> Client::list_adapter_aliases(
+    const v1::ListAdapterAliasesRequest& request) {
+  return call(*adapters_, &v1::AdapterService::Stub::ListAdapterAliases, request, options_.timeout);
+}
+
 Status Client::download_adapter(const std::string& id, const std::filesystem::path& folder) {
   v1::DownloadAdapterRequest request;
   request.set_id(id);

@@ -43,8 +43,8 @@ grpc::ServerUnaryReactor* AdapterRpc::LoadAdapter(Context* ctx, const v1::LoadAd
   using Pending = rpc::Pending<v1::LoadAdapterResponse>;
   const auto starter = [this](std::shared_ptr<Pending> pending,
                               const v1::LoadAdapterRequest& request) {
-    const double wait = request.has_wait_seconds() ? request.wait_seconds() : 60;
-    if (!(wait >= 0 && wait <= 600)) {
+    const double wait = request.has_wait_seconds() ? request.wait_seconds() : kLoadSeconds;
+    if (!(wait >= 0 && wait <= kMostLoadSeconds)) {
       return pending->answer(
           base::bad_field("VALUE_OUT_OF_RANGE", "wait_seconds", "must be between 0 and 600"));
     }
@@ -81,8 +81,8 @@ grpc::ServerUnaryReactor* AdapterRpc::LoadAdapter(Context* ctx, const v1::LoadAd
       return true;
     });
   };
-  return rpc::run_async<v1::LoadAdapterRequest, v1::LoadAdapterResponse>(
-      room_, ctx, in, out, starter, milliseconds(610'000));
+  return rpc::run_async<v1::LoadAdapterRequest, v1::LoadAdapterResponse>(room_, ctx, in, out,
+                                                                         starter, kLongestLoad);
 }
 
 grpc::ServerWriteReactor<v1::DownloadAdapterResponse>* AdapterRpc::DownloadAdapter(

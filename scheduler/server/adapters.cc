@@ -9,6 +9,7 @@
 #include "scheduler/server/job_id.h"
 #include "scheduler/server/job_view.h"
 #include "scheduler/server/page.h"
+#include "scheduler/store/refusals.h"
 #include "services/base/files.h"
 
 namespace dex::server {
@@ -97,24 +98,37 @@ base::Result<v1::ListAdaptersResponse> Adapters::list(const auth::Principal& who
 base::Result<v1::Adapter> Adapters::get(const auth::Principal& who,
                                         const v1::GetAdapterRequest& request) {
   DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kAdaptersRead));
-  DEX_ASSIGN_OR_RETURN(const auto record, adapters_.get(who.tenant(), request.id()));
+  DEX_ASSIGN_OR_RETURN(const auto record, find(who.tenant(), request.id()));
   DEX_ASSIGN_OR_RETURN(const auto workers, workers_.workers());
   auto adapter = adapter_view(record);
   add_replicas(adapter, workers);
   return adapter;
 }
 
+// An id has colons, an alias never.
+base::Result<store::AdapterRecord> Adapters::find(const std::string& tenant,
+                                                  const std::string& name) {
+  if (name.find(':') != std::string::npos) return adapters_.get(tenant, name);
+  const auto alias = aliases_.get(tenant, name);
+  if (alias.ok()) return adapters_.get(tenant, alias->adapter);
+  if (alias.status().code() == base::Code::kNotFound) return store::adapter_not_found(name);
+  return alias.status();
+}
+
+base::Status Adapters::check_loadable(const v1::Adapter& adapter) {
+  if (adapter.artifact_class() != "MODEL") return {};
+  return base::Status(
+      base::Code::kUnimplemented, "NOT_SUPPORTED",
+      adapter.id() +
+          " is a whole model and can't share an engine with adapters of its base; download it "
+          "and serve it as a base model of its own: its operator's dexctl models add does both");
+}
+
 base::Result<bool> Adapters::load(const auth::Principal& who,
                                   const v1::LoadAdapterRequest& request) {
   DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kAdaptersServe));
   DEX_ASSIGN_OR_RETURN(const auto record, adapters_.get(who.tenant(), request.id()));
-  if (adapter_view(record).artifact_class() == "MODEL") {
-    return base::Status(
-        base::Code::kUnimplemented, "NOT_SUPPORTED",
-        request.id() +
-            " is a whole model and can't share an engine with adapters of its base; download it "
-            "and serve it as a base model of its own: its operator's dexctl models add does both");
-  }
+  DEX_RETURN_IF_ERROR(check_loadable(adapter_view(record)));
   DEX_ASSIGN_OR_RETURN(const auto key, identity_of(request, ids_));
   DEX_ASSIGN_OR_RETURN(const bool replayed,
                        adapters_.desire(who.tenant(), request.id(), true, key));

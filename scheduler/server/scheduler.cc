@@ -81,6 +81,7 @@ struct Scheduler::Parts {
   store::JobRepository jobs{store};
   store::FileRepository files{store};
   store::AdapterRepository adapters{store};
+  store::AliasRepository aliases{store};
   store::WorkerRepository workers{store};
   store::OperatorRepository operators{store};
   DataLayout layout;
@@ -101,7 +102,8 @@ struct Scheduler::Parts {
   HeadPreviews preview_logic{{jobs, files, catalog, layout, metrics, ids}, {"cpu", on_change}};
   MemoryProbes probe_logic{{job_logic, jobs, metrics, ids}, {on_change}};
   Files file_logic{files, blobs, layout, ids, {}};
-  Adapters adapter_logic{adapters, workers, layout, ids, on_change};
+  Adapters adapter_logic{adapters, aliases, workers, layout, ids, on_change};
+  Aliases alias_logic{{store, aliases, adapters, adapter_logic, catalog, ids}, on_change};
   AdapterJobs adapter_job_logic{{jobs, adapters, catalog, layout, metrics, ids},
                                 {"cpu", on_change, durable}};
   Models model_logic{catalog, workers};
@@ -123,7 +125,7 @@ struct Scheduler::Parts {
   AdminRpc admin_rpc{room, change_logic, diagnosis, operations};
   EvaluationRpc evaluation_rpc{room, evaluation_logic, job_watches};
   FileRpc file_rpc{room, file_logic};
-  AdapterRpc adapter_rpc{room, adapter_logic, adapter_job_logic, watches};
+  AdapterRpc adapter_rpc{room, adapter_logic, alias_logic, adapter_job_logic, route_logic, watches};
   ModelRpc model_rpc{room, model_logic};
   RouteRpc route_rpc{room, route_logic};
   WorkerRpc worker_rpc{workers_room, worker_logic, claims};

@@ -24,8 +24,9 @@ class AdapterRepository {
   base::Result<bool> desire(const std::string& tenant, const std::string& id, bool loaded,
                             const RequestKey& request = {});
 
-  // Forgets the adapter. FAILED_PRECONDITION ADAPTER_IN_USE while workers are asked to hold it, or
-  // a live job needs it (NewJob::adapters); then the metadata `job` names one.
+  // Forgets the adapter. FAILED_PRECONDITION ADAPTER_IN_USE while workers are asked to hold it, an
+  // alias points to it, or a live job needs it (NewJob::adapters); then the metadata `alias` or
+  // `job` names one.
   struct Removed {
     std::string uri;        // where its files lie; of a replay: empty
     bool replayed = false;  // `request` was known

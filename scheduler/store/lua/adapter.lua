@@ -4,7 +4,8 @@
 --   desire: tenant, request_id or '', req_sha, ttl_ms, id, desired none|loaded, tier DEVICE|HOST, pinned 0|1, disabled 0|1
 --   delete: tenant, request_id or '', req_sha, ttl_ms, id
 --   wanted: count (≤ 200), ms and id of the last row of the page before ('' each: the first page)
--- Replies: desire: OK desired_rev · delete: OK uri | INUSE job-that-needs-it-or-'' ('': workers are to hold it)
+-- Replies: desire: OK desired_rev · delete: OK uri | INUSE job-that-needs-it-or-'' aliases-that-point-to-it-or-''
+--     (both '': workers are to hold it)
 --   wanted: OK desired_rev row…, each {id, ms, record {field, value, …}}; fewer rows than `count`: the last page
 --   desire, delete: DUP id | CONFLICT id | NOTFOUND
 local op = arg()
@@ -39,6 +40,7 @@ elseif op == 'delete' then
   if a.desired == 'loaded' then return {'INUSE', ''} end
   local user = call('ZRANGE', P .. 'adapteruse:' .. id, 0, 0)[1]
   if user then return {'INUSE', user} end
+  if a.aliases then return {'INUSE', '', a.aliases} end
   remember(t, request_id, sha, ttl, id)
   call('DEL', key)
   call('ZREM', P .. 'tadapters:' .. t, id)

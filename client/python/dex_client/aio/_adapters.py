@@ -39,6 +39,21 @@ class Adapters:
         return await self._link.call(self._stub.UnloadAdapter,
                                pb.UnloadAdapterRequest(id=id, request_id=new_request_id()))
 
+    async def set_alias(self, alias: str, adapter: str, *, override_gates: bool = False, etag: str = "",
+                        create_only: bool = False, wait_seconds: float = 60) -> pb.AdapterAlias:
+        """Points the name to the adapter, for every client at once, when all workers have it. Generations may use it as model."""
+        request = pb.SetAdapterAliasRequest(alias=alias, adapter=adapter, override_gates=override_gates, etag=etag,
+                                            create_only=create_only, wait_seconds=wait_seconds, request_id=new_request_id())
+        return await self._link.call(self._stub.SetAdapterAlias, request, wait_seconds + self._link.timeout)
+
+    def aliases(self) -> AsyncIterator[pb.AdapterAlias]:
+        return pages(self._link, self._stub.ListAdapterAliases, pb.ListAdapterAliasesRequest(page_size=100), "aliases")
+
+    async def delete_alias(self, alias: str) -> pb.AdapterAlias:
+        """Its adapter stays. The alias as it was."""
+        return await self._link.call(self._stub.DeleteAdapterAlias,
+                                     pb.DeleteAdapterAliasRequest(alias=alias, request_id=new_request_id()))
+
     async def delete(self, id: str) -> None:
         await self._link.call(self._stub.DeleteAdapter, pb.DeleteAdapterRequest(id=id, request_id=new_request_id()))
 
