@@ -52,6 +52,7 @@ std::vector<v1::Replica> replicas_of(const v1::Adapter& adapter,
           continue;
         replica.set_state(held.state());
         replica.set_error(held.error());
+        replica.set_no_room(held.no_room());
       }
     }
     replicas.push_back(std::move(replica));
@@ -147,7 +148,11 @@ base::Result<Adapters::Loading> Adapters::loading(const auth::Principal& who,
   if (replicas.empty()) loading.missing = "no worker serves " + loading.adapter.base_model();
   loading.done = !replicas.empty();
   for (const auto& replica : replicas) {
-    if (replica.state() == v1::Replica::STATE_FAILED) {
+    if (replica.state() == v1::Replica::STATE_FAILED && replica.no_room()) {
+      loading.failed = base::Status(base::Code::kResourceExhausted, "ADAPTER_SLOTS_FULL",
+                                    "Worker " + replica.worker() + " has no room for it (" +
+                                        replica.error() + "); unload others that nobody needs.");
+    } else if (replica.state() == v1::Replica::STATE_FAILED) {
       loading.failed =
           base::failed_precondition("ADAPTER_NOT_PROVEN", "Worker " + replica.worker() +
                                                               " can't load it: " + replica.error());

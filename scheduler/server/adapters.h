@@ -44,8 +44,9 @@ class Adapters {
   base::Result<bool> load(const auth::Principal& who, const v1::LoadAdapterRequest& request);
   struct Loading {
     v1::Adapter adapter;
-    bool done = false;    // every worker that serves the base has it
-    base::Status failed;  // a worker can't: ADAPTER_NOT_PROVEN with its words
+    bool done = false;  // every worker that serves the base has it
+    base::Status
+        failed;  // a worker can't: ADAPTER_NOT_PROVEN or ADAPTER_SLOTS_FULL, with its words
     std::string missing;  // workers that are not there yet, in words
   };
   base::Result<Loading> loading(const auth::Principal& who, const std::string& id);

@@ -172,10 +172,10 @@ void Engine::take(const iv1::EngineReport& report) {
                    dex::v1::Replica::State_Name(adapter.state()), adapter.error());
       if (adapter.state() == dex::v1::Replica::STATE_LOADED) {
         metrics_.adapter_load.Observe(adapter.seconds());
-      } else if (adapter.state() == dex::v1::Replica::STATE_FAILED) {
+      } else if (adapter.state() == dex::v1::Replica::STATE_FAILED && !adapter.no_room()) {
         metrics_.adapter_load_failures.Increment();
       }
-      adapters_.reported(adapter);
+      send_all(adapters_.reported(adapter));
       if (options_.changed) options_.changed();
       break;
     }

@@ -99,7 +99,7 @@ class Engine {
   const base::Clock& clock_;
   WorkerMetrics& worker_metrics_;
   InferenceMetrics& metrics_;
-  AdapterBook adapters_;
+  AdapterBook adapters_{[this](const std::string& id) { return requests_.uses(id); }};
   RequestTable requests_;
   TextTable texts_;
   std::atomic<bool> draining_ = false;

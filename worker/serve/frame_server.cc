@@ -430,6 +430,9 @@ class Server {
       const double seconds = clock_.seconds_since(began);
       spdlog::info("adapter {} loaded in {} s, {} bytes", in.id(), seconds, bytes);
       report_adapter(in, pb::Replica::STATE_LOADED, {}, bytes, seconds);
+    } catch (const NoRoom& error) {
+      spdlog::info("adapter {} waits for room: {}", in.id(), error.what());
+      report_adapter(in, pb::Replica::STATE_FAILED, error.what(), 0, 0, true);
     } catch (
         const std::exception& error) {  // whatever is wrong with it ends nobody else's requests
       spdlog::warn("adapter {} refused: {}", in.id(), error.what());
@@ -443,7 +446,8 @@ class Server {
   }
 
   void report_adapter(const EngineCommand::SetAdapter& in, pb::Replica::State state,
-                      const std::string& error, int64_t bytes = 0, double seconds = 0) {
+                      const std::string& error, int64_t bytes = 0, double seconds = 0,
+                      bool no_room = false) {
     EngineReport report;
     auto& out = *report.mutable_adapter();
     out.set_id(in.id());
@@ -452,6 +456,7 @@ class Server {
     out.set_error(error);
     out.set_bytes(bytes);
     out.set_seconds(seconds);
+    out.set_no_room(no_room);
     outgoing_.push(report);
   }
 

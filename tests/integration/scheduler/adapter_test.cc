@@ -99,6 +99,17 @@ TEST_F(AdapterTest, LoadSaysThatAWorkerCant) {
   EXPECT_NE(status.message().find("rank 7 is missing"), std::string::npos);
 }
 
+TEST_F(AdapterTest, LoadSaysThatAWorkerHasNoRoom) {
+  auto full = holds(v1::Replica::STATE_FAILED, "it takes 9 bytes, 8 of 100 are free");
+  full.set_no_room(true);
+  report_engine("w1", {full});
+  const auto status = load(20).status();
+  EXPECT_EQ(status.reason(), "ADAPTER_SLOTS_FULL");
+  EXPECT_EQ(status.code(), base::Code::kResourceExhausted);
+  EXPECT_NE(status.message().find("8 of 100 are free"), std::string::npos);
+  EXPECT_TRUE(adapter().replicas(0).no_room());
+}
+
 // full, full+dex: a model of its own can't share an engine; it is there to be downloaded.
 TEST_F(AdapterTest, AWholeModelIsNotLoadedBesideOthers) {
   v1::LoadAdapterRequest request;

@@ -70,6 +70,18 @@ TEST_F(AdapterTrafficTest, AThousandLoadsAndUnloadsGiveTheirMemoryBack) {
   await_gauge(0);
 }
 
+// The agent makes room for the one, and no room helps the other.
+TEST_F(AdapterTrafficTest, WantOfRoomIsToldApartFromAFault) {
+  start(/*adapter_bytes=*/1);
+  const auto full = changed("ft:tiny", "adapter", true);
+  EXPECT_EQ(full.state(), pb::Replica::STATE_FAILED);
+  EXPECT_TRUE(full.no_room());
+  EXPECT_THAT(full.error(), testing::HasSubstr("no room for ft:tiny"));
+  const auto foreign = changed("ft:foreign", "foreign", true);
+  EXPECT_EQ(foreign.state(), pb::Replica::STATE_FAILED);
+  EXPECT_FALSE(foreign.no_room());
+}
+
 // Loads go on as long as anything streams: one that is good, one that is gone again, one that is
 // hostile. No stream fails, and none has another token than alone.
 TEST_F(AdapterTrafficTest, StreamsAreTheSameWhateverIsLoadedBesideThem) {
