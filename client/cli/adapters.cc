@@ -166,7 +166,7 @@ void add_export(CLI::App& noun, Action& action) {
 void add_adapters(CLI::App& app, Action& action) {
   auto* noun = app.add_subcommand(
       "adapters",
-      "published adapters: list, load, unload, alias, download, import, export, delete");
+      "published adapters: list, load, pin, unload, alias, download, import, export, delete");
   noun->require_subcommand(1);
 
   auto* verb = add_verb(*noun, "list", "the newest adapters", "dexctl adapters list");
@@ -191,8 +191,20 @@ void add_adapters(CLI::App& app, Action& action) {
                   "dexctl adapters load ft:…");
   verb->add_option("id", *id, "adapter id")->required();
   verb->add_option("--wait", *seconds, "seconds to wait for the workers, 0 to 600");
-  verb->callback([&action, id, seconds] {
-    action = [=](Context& c) { return show(c, c.client.load_adapter(*id, *seconds)); };
+  auto pin = std::make_shared<bool>(false);
+  verb->add_flag("--pin", *pin, "and let nobody unload it: adapters pin");
+  verb->callback([&action, id, seconds, pin] {
+    action = [=](Context& c) { return show(c, c.client.load_adapter(*id, *seconds, *pin)); };
+  });
+
+  auto undo = std::make_shared<bool>(false);
+  verb = add_verb(*noun, "pin", "keep an adapter in memory, and let nobody unload it",
+                  "dexctl adapters pin ft:…\n"
+                  "dexctl adapters pin ft:… --undo");
+  verb->add_option("id", *id, "adapter id")->required();
+  verb->add_flag("--undo", *undo, "it may be unloaded again; it stays where it is until then");
+  verb->callback([&action, id, undo] {
+    action = [=](Context& c) { return show(c, c.client.pin_adapter(*id, !*undo)); };
   });
 
   verb = add_verb(*noun, "unload", "take an adapter out of memory; running requests finish first",

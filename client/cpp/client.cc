@@ -343,8 +343,9 @@ Result<v1::Adapter> Client::get_adapter(const std::string& id) {
   return call(*adapters_, &v1::AdapterService::Stub::GetAdapter, request, options_.timeout);
 }
 
-Result<v1::Adapter> Client::load_adapter(const std::string& id, double wait_seconds) {
+Result<v1::Adapter> Client::load_adapter(const std::string& id, double wait_seconds, bool pin) {
   v1::LoadAdapterRequest request;
+  request.set_pin(pin);
   request.set_id(id);
   request.set_wait_seconds(wait_seconds);
   request.set_request_id(new_request_id());
@@ -352,6 +353,14 @@ Result<v1::Adapter> Client::load_adapter(const std::string& id, double wait_seco
   DEX_ASSIGN_OR_RETURN(auto reply, call(*adapters_, &v1::AdapterService::Stub::LoadAdapter, request,
                                         patience + options_.timeout));
   return std::move(*reply.mutable_adapter());
+}
+
+Result<v1::Adapter> Client::pin_adapter(const std::string& id, bool pinned) {
+  v1::PinAdapterRequest request;
+  request.set_id(id);
+  request.set_pinned(pinned);
+  request.set_request_id(new_request_id());
+  return call(*adapters_, &v1::AdapterService::Stub::PinAdapter, request, options_.timeout);
 }
 
 Result<v1::Adapter> Client::unload_adapter(const std::string& id) {

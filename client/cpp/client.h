@@ -101,7 +101,8 @@ class Client {
 
   Result<v1::ListAdaptersResponse> list_adapters(const v1::ListAdaptersRequest& request);
   Result<v1::Adapter> get_adapter(const std::string& id);
-  Result<v1::Adapter> load_adapter(const std::string& id, double wait_seconds);
+  Result<v1::Adapter> load_adapter(const std::string& id, double wait_seconds, bool pin = false);
+  Result<v1::Adapter> pin_adapter(const std::string& id, bool pinned);
   Result<v1::Adapter> unload_adapter(const std::string& id);
   Result<v1::DeleteAdapterResponse> delete_adapter(const std::string& id);
   // Waits for the workers, up to the request's wait_seconds (60 unless set). A request_id is added.

@@ -30,6 +30,13 @@ grpc::ServerUnaryReactor* AdapterRpc::GetAdapter(Context* ctx, const v1::GetAdap
                   [=, this](Call& call) { return adapters_.get(call.principal(), *in); });
 }
 
+grpc::ServerUnaryReactor* AdapterRpc::PinAdapter(Context* ctx, const v1::PinAdapterRequest* in,
+                                                 v1::Adapter* out) {
+  return rpc::run(room_, ctx, in, out, [=, this](Call& call) {
+    return marked(call, adapters_.pin(call.principal(), *in));
+  });
+}
+
 grpc::ServerUnaryReactor* AdapterRpc::UnloadAdapter(Context* ctx,
                                                     const v1::UnloadAdapterRequest* in,
                                                     v1::Adapter* out) {

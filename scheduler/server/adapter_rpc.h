@@ -35,6 +35,7 @@ class AdapterRpc final : public v1::AdapterService::CallbackService {
   Unary* GetAdapter(Context* ctx, const v1::GetAdapterRequest* in, v1::Adapter* out) override;
   Unary* LoadAdapter(Context* ctx, const v1::LoadAdapterRequest* in,
                      v1::LoadAdapterResponse* out) override;
+  Unary* PinAdapter(Context* ctx, const v1::PinAdapterRequest* in, v1::Adapter* out) override;
   Unary* UnloadAdapter(Context* ctx, const v1::UnloadAdapterRequest* in, v1::Adapter* out) override;
   grpc::ServerWriteReactor<v1::DownloadAdapterResponse>* DownloadAdapter(
       Context* ctx, const v1::DownloadAdapterRequest* in) override;

@@ -132,7 +132,8 @@ base::Result<bool> Adapters::load(const auth::Principal& who,
   DEX_RETURN_IF_ERROR(check_loadable(adapter_view(record)));
   DEX_ASSIGN_OR_RETURN(const auto key, identity_of(request, ids_));
   DEX_ASSIGN_OR_RETURN(const bool replayed,
-                       adapters_.desire(who.tenant(), request.id(), true, key));
+                       request.pin() ? adapters_.pin(who.tenant(), request.id(), true, key)
+                                     : adapters_.desire(who.tenant(), request.id(), true, key));
   changed_();
   return replayed;
 }
@@ -162,6 +163,21 @@ base::Result<Adapters::Loading> Adapters::loading(const auth::Principal& who,
     loading.missing += (loading.missing.empty() ? "not yet loaded on " : ", ") + replica.worker();
   }
   return loading;
+}
+
+base::Result<Answer<v1::Adapter>> Adapters::pin(const auth::Principal& who,
+                                                const v1::PinAdapterRequest& request) {
+  DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kAdaptersServe));
+  if (request.pinned()) {
+    DEX_ASSIGN_OR_RETURN(const auto record, adapters_.get(who.tenant(), request.id()));
+    DEX_RETURN_IF_ERROR(check_loadable(adapter_view(record)));
+  }
+  DEX_ASSIGN_OR_RETURN(const auto key, identity_of(request, ids_));
+  DEX_ASSIGN_OR_RETURN(const bool replayed,
+                       adapters_.pin(who.tenant(), request.id(), request.pinned(), key));
+  changed_();
+  DEX_ASSIGN_OR_RETURN(const auto record, adapters_.get(who.tenant(), request.id()));
+  return Answer<v1::Adapter>{adapter_view(record), replayed};
 }
 
 base::Result<Answer<v1::Adapter>> Adapters::unload(const auth::Principal& who,

@@ -50,6 +50,9 @@ class Adapters {
     std::string missing;  // workers that are not there yet, in words
   };
   base::Result<Loading> loading(const auth::Principal& who, const std::string& id);
+  // Asks as load() does, without telling how far they are; or allows an unload again.
+  base::Result<Answer<v1::Adapter>> pin(const auth::Principal& who,
+                                        const v1::PinAdapterRequest& request);
   base::Result<Answer<v1::Adapter>> unload(const auth::Principal& who,
                                            const v1::UnloadAdapterRequest& request);
 

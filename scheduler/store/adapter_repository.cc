@@ -66,17 +66,32 @@ base::Result<std::vector<AdapterRecord>> AdapterRepository::list(const std::stri
   return adapters;
 }
 
-base::Result<bool> AdapterRepository::desire(const std::string& tenant, const std::string& id,
-                                             bool loaded, const RequestKey& request) {
+base::Result<bool> AdapterRepository::change(const std::string& tenant, const std::string& id,
+                                             const std::string& desired, const std::string& pinned,
+                                             const RequestKey& request) {
   DEX_RETURN_IF_ERROR(check_tenant(tenant));
   DEX_RETURN_IF_ERROR(check_request(request));
   DEX_ASSIGN_OR_RETURN(const Reply reply,
                        store_.run("adapter", {"desire", tenant, request.id, request.digest,
                                               std::to_string(store_.times().idempotency_ms), id,
-                                              loaded ? "loaded" : "none", "DEVICE", "0", "0"}));
+                                              desired, "DEVICE", pinned, "0"}));
   if (reply.str(0) == "OK" || reply.str(0) == "DUP") return reply.str(0) == "DUP";
   if (reply.str(0) == "CONFLICT") return idempotency_conflict(reply.str(1));
+  if (reply.str(0) == "PINNED") {
+    return base::failed_precondition("ADAPTER_PINNED",
+                                     "The adapter '" + shown(id) + "' is pinned; unpin it first.");
+  }
   return reply.str(0) == "NOTFOUND" ? adapter_not_found(id) : unexpected("adapter", reply);
+}
+
+base::Result<bool> AdapterRepository::desire(const std::string& tenant, const std::string& id,
+                                             bool loaded, const RequestKey& request) {
+  return change(tenant, id, loaded ? "loaded" : "none", "", request);
+}
+
+base::Result<bool> AdapterRepository::pin(const std::string& tenant, const std::string& id,
+                                          bool pinned, const RequestKey& request) {
+  return change(tenant, id, pinned ? "loaded" : "", pinned ? "1" : "0", request);
 }
 
 base::Result<AdapterRepository::Removed> AdapterRepository::remove(const std::string& tenant,

@@ -29,6 +29,12 @@ AdapterBook::Entry& AdapterBook::load(const iv1::DesiredAdapter& what, Frames& f
   return entry;
 }
 
+iv1::EngineCommand AdapterBook::let_go(Entry& entry) {
+  entry.leaving = true;
+  entry.status.set_state(dex::v1::Replica::STATE_UNSPECIFIED);
+  return set_adapter(entry.what, false);
+}
+
 void AdapterBook::load_waiting(Frames& frames) {
   for (auto& [id, entry] : entries_) {
     if (entry.roomless) load(iv1::DesiredAdapter(entry.what), frames);
@@ -46,9 +52,7 @@ bool AdapterBook::make_room(Entry& entry, Frames& frames) {
   }
   if (oldest == nullptr && !any_leaving) return false;
   if (!any_leaving) {  // one at a time: its bytes may be enough
-    oldest->leaving = true;
-    oldest->status.set_state(dex::v1::Replica::STATE_UNSPECIFIED);
-    frames.push_back(set_adapter(oldest->what, false));
+    frames.push_back(let_go(*oldest));
   }
   entry.roomless = true;
   entry.status.set_state(dex::v1::Replica::STATE_LOADING);
@@ -70,7 +74,7 @@ AdapterBook::Frames AdapterBook::set_desired(const std::vector<iv1::DesiredAdapt
   for (auto& [id, entry] : entries_) {
     if (!entry.desired || wanted.contains(id)) continue;
     entry.desired = false;
-    if (!entry.leaving) frames.push_back(set_adapter(entry.what, false));
+    if (!entry.leaving) frames.push_back(let_go(entry));
   }
   return frames;
 }

@@ -51,7 +51,7 @@ class AdapterBook {
   struct Entry {
     iv1::DesiredAdapter what;
     bool desired = false;    // by the scheduler; else loaded on first use
-    bool leaving = false;    // makes room: the engine was told and has not said that it is gone
+    bool leaving = false;    // the engine was told to let it go and has not said that it is gone
     bool roomless = false;   // the engine had no room for it; it tries again when one has gone
     uint64_t last_used = 0;  // the number of the newest want() of it
     iv1::AdapterStatus status;
@@ -60,6 +60,7 @@ class AdapterBook {
   static iv1::EngineCommand set_adapter(const iv1::DesiredAdapter& what, bool present);
   // All of these are called with mutex_ held.
   Entry& load(const iv1::DesiredAdapter& what, Frames& frames);
+  static iv1::EngineCommand let_go(Entry& entry);
   // One has been unloaded: what waited for that, or for room, is loaded.
   void load_waiting(Frames& frames);
   // The engine has no room for it. False: nothing may leave, and nothing is about to.

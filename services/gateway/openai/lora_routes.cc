@@ -86,15 +86,15 @@ void unload(const DoorPtr& door, const ExchangePtr& exchange,
                             });
 }
 
-// An alias goes, and its adapter leaves the memory with the last one: who loads by a name knows no
-// other.
+// An alias goes, and its adapter leaves the memory with the last one unless it is pinned: who loads
+// by a name knows no other.
 void unload_alias(const DoorPtr& door, const ExchangePtr& exchange, const std::string& alias) {
   delete_alias(door, exchange, alias, [door, exchange, alias](const v1::AdapterAlias& gone) {
     if (gone.adapter().empty())  // a repeat, which says no more than that it is gone
       return exchange->reply(http::json_reply(deleted_object(alias, "model")));
     get_adapter(door, exchange, gone.adapter(),
                 [door, exchange, alias](const v1::Adapter& adapter) {
-                  if (!adapter.aliases().empty())
+                  if (!adapter.aliases().empty() || adapter.pinned())
                     return answer_lora(exchange, alias, adapter, "removed");
                   v1::UnloadAdapterRequest request;  // the client's key is the alias's
                   request.set_id(adapter.id());

@@ -135,6 +135,40 @@ TEST_F(AdapterTest, UnloadTellsTheWorkers) {
   EXPECT_EQ(reply.desired_size(), 0);
 }
 
+TEST_F(AdapterTest, APinnedOneIsHeldUntilItIsUnpinned) {
+  report_engine("w1");
+  const auto pin = [this](bool pinned) {
+    v1::PinAdapterRequest request;
+    request.set_id(id_);
+    request.set_pinned(pinned);
+    const auto now = call(*adapters_, &AdapterStub::PinAdapter, request);
+    EXPECT_TRUE(now.ok()) << now.status().to_string();
+    return now.ok() && now->pinned();
+  };
+  v1::UnloadAdapterRequest unload;
+  unload.set_id(id_);
+  EXPECT_TRUE(pin(true));
+  const auto held = report_engine("w1", {holds(v1::Replica::STATE_LOADED)});
+  ASSERT_EQ(held.desired_size(), 1) << "workers hold what is pinned";
+  const auto refused = call(*adapters_, &AdapterStub::UnloadAdapter, unload).status();
+  EXPECT_EQ(refused.reason(), "ADAPTER_PINNED");
+  ASSERT_TRUE(load(20).ok());
+  EXPECT_TRUE(adapter().pinned()) << "a load takes no pin away";
+  EXPECT_EQ(call(*adapters_, &AdapterStub::UnloadAdapter, unload).status().reason(),
+            "ADAPTER_PINNED");
+
+  EXPECT_FALSE(pin(false));
+  EXPECT_EQ(adapter().desired(), v1::Adapter::DESIRED_DEVICE) << "it stays where it is";
+  ASSERT_TRUE(call(*adapters_, &AdapterStub::UnloadAdapter, unload).ok());
+  EXPECT_FALSE(pin(false)) << "loads nothing";
+  EXPECT_EQ(adapter().desired(), v1::Adapter::DESIRED_ABSENT);
+  v1::LoadAdapterRequest both;
+  both.set_id(id_);
+  both.set_pin(true);
+  ASSERT_TRUE(call(*adapters_, &AdapterStub::LoadAdapter, both, 30'000).ok());
+  EXPECT_TRUE(adapter().pinned());
+}
+
 TEST_F(AdapterTest, ArchiveIsATarWithTheManifestFirst) {
   grpc::Status status;
   const std::string tar = download(&status);

@@ -74,6 +74,8 @@ std::vector<TenantRow> tenant_rows() {
        Meets::kById, Code::kUnavailable},
       {"AdapterService.SetAdapterAlias", R"(alias: "hers" adapter: "live" wait_seconds: 0)",
        Meets::kById, Code::kUnavailable},
+      {"AdapterService.PinAdapter", R"(id: "$adapter" pinned: true)"},
+      {"AdapterService.PinAdapter", R"(id: "$adapter")"},
       {"AdapterService.UnloadAdapter", R"(id: "$adapter")"},
       {"AdapterService.DownloadAdapter", R"(id: "$adapter")"},
       {"AdapterService.DownloadAdapter", R"(export: "$export")"},

@@ -39,6 +39,11 @@ class Adapters:
         return await self._link.call(self._stub.UnloadAdapter,
                                pb.UnloadAdapterRequest(id=id, request_id=new_request_id()))
 
+    async def pin(self, id: str, pinned: bool = True) -> pb.Adapter:
+        """Keeps it in memory, and unload() refused, until it is unpinned. Waits for no worker."""
+        return await self._link.call(self._stub.PinAdapter,
+                                     pb.PinAdapterRequest(id=id, pinned=pinned, request_id=new_request_id()))
+
     async def set_alias(self, alias: str, adapter: str, *, override_gates: bool = False, etag: str = "",
                         create_only: bool = False, wait_seconds: float = 60) -> pb.AdapterAlias:
         """Points the name to the adapter, for every client at once, when all workers have it. Generations may use it as model."""

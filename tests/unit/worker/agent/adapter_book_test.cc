@@ -69,6 +69,23 @@ TEST(AdapterBookTest, FollowsTheSchedulersListOneFrameAChange) {
   EXPECT_EQ(book.set_desired({adapter("b", "other content")}).size(), 1u);
 }
 
+// Its requests may take long to end; until then the engine says nothing.
+TEST(AdapterBookTest, OneThatIsAskedForWhileItLeavesIsLoadedAfterwards) {
+  AdapterBook book{no_requests};
+  (void)book.set_desired({adapter("a")});
+  book.reported(state("a", Replica::STATE_LOADED));
+  EXPECT_EQ(told(book.set_desired({})), "-a");
+  EXPECT_EQ(book.status()[0].state(), Replica::STATE_UNSPECIFIED) << "nobody sends requests there";
+  Answer late;
+  EXPECT_EQ(told(book.want(adapter("a"), late.sink())), "");
+  EXPECT_EQ(told(book.set_desired({adapter("a")})), "");
+  EXPECT_EQ(late.calls, 0) << "the engine would refuse it";
+  EXPECT_EQ(told(book.reported(state("a", Replica::STATE_UNSPECIFIED))), "+a");
+  book.reported(state("a", Replica::STATE_LOADED));
+  EXPECT_TRUE(late.status.ok()) << late.status.to_string();
+  EXPECT_EQ(late.calls, 1);
+}
+
 TEST(AdapterBookTest, AFreshEngineGetsEverythingAgain) {
   AdapterBook book{no_requests};
   (void)book.set_desired({adapter("a")});
