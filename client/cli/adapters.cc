@@ -193,8 +193,12 @@ void add_adapters(CLI::App& app, Action& action) {
   verb->add_option("--wait", *seconds, "seconds to wait for the workers, 0 to 600");
   auto pin = std::make_shared<bool>(false);
   verb->add_flag("--pin", *pin, "and let nobody unload it: adapters pin");
-  verb->callback([&action, id, seconds, pin] {
-    action = [=](Context& c) { return show(c, c.client.load_adapter(*id, *seconds, *pin)); };
+  auto no_effect = std::make_shared<bool>(false);
+  verb->add_flag("--allow-no-effect", *no_effect, "also one that changes no answer");
+  verb->callback([&action, id, seconds, pin, no_effect] {
+    action = [=](Context& c) {
+      return show(c, c.client.load_adapter(*id, *seconds, *pin, *no_effect));
+    };
   });
 
   auto undo = std::make_shared<bool>(false);

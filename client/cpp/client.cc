@@ -343,9 +343,11 @@ Result<v1::Adapter> Client::get_adapter(const std::string& id) {
   return call(*adapters_, &v1::AdapterService::Stub::GetAdapter, request, options_.timeout);
 }
 
-Result<v1::Adapter> Client::load_adapter(const std::string& id, double wait_seconds, bool pin) {
+Result<v1::Adapter> Client::load_adapter(const std::string& id, double wait_seconds, bool pin,
+                                         bool allow_no_effect) {
   v1::LoadAdapterRequest request;
   request.set_pin(pin);
+  request.set_allow_no_effect(allow_no_effect);
   request.set_id(id);
   request.set_wait_seconds(wait_seconds);
   request.set_request_id(new_request_id());

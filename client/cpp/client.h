@@ -101,7 +101,8 @@ class Client {
 
   Result<v1::ListAdaptersResponse> list_adapters(const v1::ListAdaptersRequest& request);
   Result<v1::Adapter> get_adapter(const std::string& id);
-  Result<v1::Adapter> load_adapter(const std::string& id, double wait_seconds, bool pin = false);
+  Result<v1::Adapter> load_adapter(const std::string& id, double wait_seconds, bool pin = false,
+                                   bool allow_no_effect = false);
   Result<v1::Adapter> pin_adapter(const std::string& id, bool pinned);
   Result<v1::Adapter> unload_adapter(const std::string& id);
   Result<v1::DeleteAdapterResponse> delete_adapter(const std::string& id);

@@ -61,9 +61,10 @@ grpc::ServerUnaryReactor* AdapterRpc::LoadAdapter(Context* ctx, const v1::LoadAd
     if (*replayed) pending->call().add_trailer("dex-replayed", "true");
     const auto until =
         std::chrono::steady_clock::now() + milliseconds(static_cast<int64_t>(wait * 1000));
-    waiters_.add([this, pending, who, until, id = request.id(), replayed = *replayed] {
+    waiters_.add([this, pending, who, until, id = request.id(), replayed = *replayed,
+                  allow_no_effect = request.allow_no_effect()] {
       if (!pending->alive()) return true;
-      auto loading = adapters_.loading(who, id);
+      auto loading = adapters_.loading(who, id, allow_no_effect);
       if (!loading.ok() && loading.status().code() != base::Code::kUnavailable) {
         pending->answer(loading.status());
         return true;
@@ -71,7 +72,7 @@ grpc::ServerUnaryReactor* AdapterRpc::LoadAdapter(Context* ctx, const v1::LoadAd
       // A repeat of a load that somebody has taken back since waits for nothing.
       const bool over =
           replayed && loading.ok() && loading->adapter.desired() == v1::Adapter::DESIRED_ABSENT;
-      if (over || (loading.ok() && loading->done)) {
+      if (over || (loading.ok() && loading->done && loading->failed.ok())) {
         v1::LoadAdapterResponse response;
         *response.mutable_adapter() = std::move(loading->adapter);
         pending->answer(std::move(response));

@@ -53,6 +53,7 @@ std::vector<v1::Replica> replicas_of(const v1::Adapter& adapter,
         replica.set_state(held.state());
         replica.set_error(held.error());
         replica.set_no_room(held.no_room());
+        if (held.has_proof()) *replica.mutable_proof() = held.proof();
       }
     }
     replicas.push_back(std::move(replica));
@@ -138,8 +139,8 @@ base::Result<bool> Adapters::load(const auth::Principal& who,
   return replayed;
 }
 
-base::Result<Adapters::Loading> Adapters::loading(const auth::Principal& who,
-                                                  const std::string& id) {
+base::Result<Adapters::Loading> Adapters::loading(const auth::Principal& who, const std::string& id,
+                                                  bool allow_no_effect) {
   DEX_ASSIGN_OR_RETURN(const auto record, adapters_.get(who.tenant(), id));
   DEX_ASSIGN_OR_RETURN(const auto workers, workers_.workers());
   Loading loading;
@@ -157,6 +158,18 @@ base::Result<Adapters::Loading> Adapters::loading(const auth::Principal& who,
       loading.failed =
           base::failed_precondition("ADAPTER_NOT_PROVEN", "Worker " + replica.worker() +
                                                               " can't load it: " + replica.error());
+    }
+    // A worker of an earlier version proves nothing.
+    const bool idle = replica.proof().verdict() == v1::AdapterProof::VERDICT_NO_EFFECT;
+    if (replica.state() == v1::Replica::STATE_LOADED && idle && !allow_no_effect) {
+      loading.failed = base::failed_precondition(
+          "ADAPTER_NOT_PROVEN",
+          "Worker " + replica.worker() + " has loaded all " +
+              std::to_string(replica.proof().tensors_matched()) +
+              " tensors, and they change no answer: the log-probabilities of " +
+              std::to_string(replica.proof().probe_tokens()) +
+              " probe tokens differ from the base's by 1e-6 at most. allow_no_effect takes it all "
+              "the same.");
     }
     if (replica.state() == v1::Replica::STATE_LOADED) continue;
     loading.done = false;

@@ -49,7 +49,8 @@ class Adapters {
         failed;  // a worker can't: ADAPTER_NOT_PROVEN or ADAPTER_SLOTS_FULL, with its words
     std::string missing;  // workers that are not there yet, in words
   };
-  base::Result<Loading> loading(const auth::Principal& who, const std::string& id);
+  base::Result<Loading> loading(const auth::Principal& who, const std::string& id,
+                                bool allow_no_effect = false);
   // Asks as load() does, without telling how far they are; or allows an unload again.
   base::Result<Answer<v1::Adapter>> pin(const auth::Principal& who,
                                         const v1::PinAdapterRequest& request);

@@ -127,6 +127,8 @@ AdapterBook::Frames AdapterBook::reported(const iv1::EngineReport::AdapterState&
     entry.status.set_state(state.state());
     entry.status.set_error(state.error());
     entry.status.set_no_room(state.no_room());
+    entry.status.clear_proof();
+    if (state.has_proof()) *entry.status.mutable_proof() = state.proof();
     entry.status.set_bytes(state.bytes());
     // What the scheduler wants has no caller who would ask again.
     entry.roomless = state.no_room() && entry.desired;

@@ -27,9 +27,10 @@ class Adapters:
     def get(self, id: str) -> pb.Adapter:
         return self._link.call(self._stub.GetAdapter, pb.GetAdapterRequest(id=id))
 
-    def load(self, id: str, *, wait_seconds: float = 60) -> pb.Adapter:
-        """Returns once every worker that serves the base has loaded it; else DexError ADAPTER_LOADING."""
-        request = pb.LoadAdapterRequest(id=id, wait_seconds=wait_seconds, request_id=new_request_id())
+    def load(self, id: str, *, wait_seconds: float = 60, allow_no_effect: bool = False) -> pb.Adapter:
+        """Returns once every worker that serves the base has loaded and proven it; else DexError ADAPTER_LOADING or _NOT_PROVEN."""
+        request = pb.LoadAdapterRequest(id=id, wait_seconds=wait_seconds, allow_no_effect=allow_no_effect,
+                                        request_id=new_request_id())
         reply = self._link.call(self._stub.LoadAdapter, request, wait_seconds + self._link.timeout)
         return reply.adapter
 

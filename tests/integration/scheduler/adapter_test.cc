@@ -99,6 +99,37 @@ TEST_F(AdapterTest, LoadSaysThatAWorkerCant) {
   EXPECT_NE(status.message().find("rank 7 is missing"), std::string::npos);
 }
 
+TEST_F(AdapterTest, OneThatChangesNothingIsNotProven) {
+  auto idle = holds(v1::Replica::STATE_LOADED);
+  idle.mutable_proof()->set_tensors_expected(6);
+  idle.mutable_proof()->set_tensors_matched(6);
+  idle.mutable_proof()->set_probe_tokens(23);
+  idle.mutable_proof()->set_verdict(v1::AdapterProof::VERDICT_NO_EFFECT);
+  report_engine("w1", {idle});
+  const auto status = load(20).status();
+  EXPECT_EQ(status.reason(), "ADAPTER_NOT_PROVEN");
+  EXPECT_NE(status.message().find("all 6 tensors"), std::string::npos) << status.message();
+  v1::LoadAdapterRequest all_the_same;
+  all_the_same.set_id(id_);
+  all_the_same.set_allow_no_effect(true);
+  const auto loaded = call(*adapters_, &AdapterStub::LoadAdapter, all_the_same, 30'000);
+  ASSERT_TRUE(loaded.ok()) << loaded.status().to_string();
+  EXPECT_EQ(loaded->adapter().replicas(0).proof().tensors_matched(), 6);
+  v1::SetAdapterAliasRequest name;
+  name.set_alias("live");
+  name.set_adapter(id_);
+  EXPECT_EQ(call(*adapters_, &AdapterStub::SetAdapterAlias, name, 30'000).status().reason(),
+            "ADAPTER_NOT_PROVEN")
+      << "an alias never points to it";
+
+  idle.mutable_proof()->set_verdict(v1::AdapterProof::VERDICT_PROVEN);
+  idle.mutable_proof()->set_max_logprob_change(0.25);
+  report_engine("w1", {idle});
+  const auto proven = load(20);
+  ASSERT_TRUE(proven.ok()) << proven.status().to_string();
+  EXPECT_EQ(proven->adapter().replicas(0).proof().max_logprob_change(), 0.25);
+}
+
 TEST_F(AdapterTest, LoadSaysThatAWorkerHasNoRoom) {
   auto full = holds(v1::Replica::STATE_FAILED, "it takes 9 bytes, 8 of 100 are free");
   full.set_no_room(true);
