@@ -221,7 +221,9 @@ TEST_F(AliasesTest, AHundredMovesUnderStreamsMixNoAnswer) {
             << " s\n";
   support::figure("C37", "slowest_stream_s", usual);
   support::figure("C37", "slowest_stream_beside_moves_s", beside);
-  if (!support::kSanitized) EXPECT_LT(beside, 5 * usual + 5) << "no stream waits for a load";
+  if (!support::kSanitized) {
+    EXPECT_LT(beside, 5 * usual + 5) << "no stream waits for a load";
+  }
 }
 
 TEST_F(AliasesTest, NamesAreListedMovedBackAndDeleted) {
