@@ -103,7 +103,7 @@ TEST_F(AdapterTrafficTest, WantOfRoomIsToldApartFromAFault) {
   const auto full = changed("ft:tiny", "adapter", true);
   EXPECT_EQ(full.state(), pb::Replica::STATE_FAILED);
   EXPECT_TRUE(full.no_room());
-  EXPECT_THAT(full.error(), testing::HasSubstr("no room for ft:tiny"));
+  EXPECT_THAT(full.error(), ::testing::HasSubstr("no room for ft:tiny"));
   const auto foreign = changed("ft:foreign", "foreign", true);
   EXPECT_EQ(foreign.state(), pb::Replica::STATE_FAILED);
   EXPECT_FALSE(foreign.no_room());
