@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <sstream>
 
+#include "client/cli/aliases.h"
 #include "client/cli/command.h"
 #include "client/cli/exit_code.h"
 #include "client/cli/names.h"
@@ -164,7 +165,8 @@ void add_export(CLI::App& noun, Action& action) {
 
 void add_adapters(CLI::App& app, Action& action) {
   auto* noun = app.add_subcommand(
-      "adapters", "published adapters: list, load, unload, download, import, export, delete");
+      "adapters",
+      "published adapters: list, load, pin, unload, alias, download, import, export, delete");
   noun->require_subcommand(1);
 
   auto* verb = add_verb(*noun, "list", "the newest adapters", "dexctl adapters list");
@@ -180,7 +182,7 @@ void add_adapters(CLI::App& app, Action& action) {
 
   auto id = std::make_shared<std::string>();
   verb = add_verb(*noun, "get", "one adapter", "dexctl adapters get ft:… --output json");
-  verb->add_option("id", *id, "adapter id")->required();
+  verb->add_option("id", *id, "adapter id or alias")->required();
   verb->callback(
       [&action, id] { action = [=](Context& c) { return show(c, c.client.get_adapter(*id)); }; });
 
@@ -189,8 +191,24 @@ void add_adapters(CLI::App& app, Action& action) {
                   "dexctl adapters load ft:…");
   verb->add_option("id", *id, "adapter id")->required();
   verb->add_option("--wait", *seconds, "seconds to wait for the workers, 0 to 600");
-  verb->callback([&action, id, seconds] {
-    action = [=](Context& c) { return show(c, c.client.load_adapter(*id, *seconds)); };
+  auto pin = std::make_shared<bool>(false);
+  verb->add_flag("--pin", *pin, "and let nobody unload it: adapters pin");
+  auto no_effect = std::make_shared<bool>(false);
+  verb->add_flag("--allow-no-effect", *no_effect, "also one that changes no answer");
+  verb->callback([&action, id, seconds, pin, no_effect] {
+    action = [=](Context& c) {
+      return show(c, c.client.load_adapter(*id, *seconds, *pin, *no_effect));
+    };
+  });
+
+  auto undo = std::make_shared<bool>(false);
+  verb = add_verb(*noun, "pin", "keep an adapter in memory, and let nobody unload it",
+                  "dexctl adapters pin ft:…\n"
+                  "dexctl adapters pin ft:… --undo");
+  verb->add_option("id", *id, "adapter id")->required();
+  verb->add_flag("--undo", *undo, "it may be unloaded again; it stays where it is until then");
+  verb->callback([&action, id, undo] {
+    action = [=](Context& c) { return show(c, c.client.pin_adapter(*id, !*undo)); };
   });
 
   verb = add_verb(*noun, "unload", "take an adapter out of memory; running requests finish first",
@@ -209,6 +227,7 @@ void add_adapters(CLI::App& app, Action& action) {
     action = [=](Context& c) { return download_adapter(c, *id, *folder); };
   });
 
+  add_aliases(*noun, action);
   add_import(*noun, action);
   add_export(*noun, action);
 

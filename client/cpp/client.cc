@@ -372,8 +372,11 @@ Result<v1::Adapter> Client::get_adapter(const std::string& id) {
   return call(*adapters_, &v1::AdapterService::Stub::GetAdapter, request, options_.timeout);
 }
 
-Result<v1::Adapter> Client::load_adapter(const std::string& id, double wait_seconds) {
+Result<v1::Adapter> Client::load_adapter(const std::string& id, double wait_seconds, bool pin,
+                                         bool allow_no_effect) {
   v1::LoadAdapterRequest request;
+  request.set_pin(pin);
+  request.set_allow_no_effect(allow_no_effect);
   request.set_id(id);
   request.set_wait_seconds(wait_seconds);
   request.set_request_id(request_id());
@@ -381,6 +384,14 @@ Result<v1::Adapter> Client::load_adapter(const std::string& id, double wait_seco
   DEX_ASSIGN_OR_RETURN(auto reply, call(*adapters_, &v1::AdapterService::Stub::LoadAdapter, request,
                                         patience + options_.timeout));
   return std::move(*reply.mutable_adapter());
+}
+
+Result<v1::Adapter> Client::pin_adapter(const std::string& id, bool pinned) {
+  v1::PinAdapterRequest request;
+  request.set_id(id);
+  request.set_pinned(pinned);
+  request.set_request_id(new_request_id());
+  return call(*adapters_, &v1::AdapterService::Stub::PinAdapter, request, options_.timeout);
 }
 
 Result<v1::Adapter> Client::unload_adapter(const std::string& id) {
@@ -395,6 +406,27 @@ Result<v1::DeleteAdapterResponse> Client::delete_adapter(const std::string& id) 
   request.set_id(id);
   request.set_request_id(request_id());
   return call(*adapters_, &v1::AdapterService::Stub::DeleteAdapter, request, options_.timeout);
+}
+
+Result<v1::AdapterAlias> Client::set_adapter_alias(v1::SetAdapterAliasRequest request) {
+  constexpr double kUsualWait_seconds = 60;
+  request.set_request_id(new_request_id());
+  const double wait = request.has_wait_seconds() ? request.wait_seconds() : kUsualWait_seconds;
+  const milliseconds patience{static_cast<int64_t>(wait * 1000)};
+  return call(*adapters_, &v1::AdapterService::Stub::SetAdapterAlias, request,
+              patience + options_.timeout);
+}
+
+Result<v1::AdapterAlias> Client::delete_adapter_alias(const std::string& alias) {
+  v1::DeleteAdapterAliasRequest request;
+  request.set_alias(alias);
+  request.set_request_id(new_request_id());
+  return call(*adapters_, &v1::AdapterService::Stub::DeleteAdapterAlias, request, options_.timeout);
+}
+
+Result<v1::ListAdapterAliasesResponse> Client::list_adapter_aliases(
+    const v1::ListAdapterAliasesRequest& request) {
+  return call(*adapters_, &v1::AdapterService::Stub::ListAdapterAliases, request, options_.timeout);
 }
 
 Status Client::download_adapter(const std::string& id, const std::filesystem::path& folder) {

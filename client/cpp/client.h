@@ -112,9 +112,16 @@ class Client {
 
   Result<v1::ListAdaptersResponse> list_adapters(const v1::ListAdaptersRequest& request);
   Result<v1::Adapter> get_adapter(const std::string& id);
-  Result<v1::Adapter> load_adapter(const std::string& id, double wait_seconds);
+  Result<v1::Adapter> load_adapter(const std::string& id, double wait_seconds, bool pin = false,
+                                   bool allow_no_effect = false);
+  Result<v1::Adapter> pin_adapter(const std::string& id, bool pinned);
   Result<v1::Adapter> unload_adapter(const std::string& id);
   Result<v1::DeleteAdapterResponse> delete_adapter(const std::string& id);
+  // Waits for the workers, up to the request's wait_seconds (60 unless set). A request_id is added.
+  Result<v1::AdapterAlias> set_adapter_alias(v1::SetAdapterAliasRequest request);
+  Result<v1::AdapterAlias> delete_adapter_alias(const std::string& alias);
+  Result<v1::ListAdapterAliasesResponse> list_adapter_aliases(
+      const v1::ListAdapterAliasesRequest& request);
   // Unpacks the artefact into `folder`, which must not exist or be empty, and holds every file
   // against checksums.json. After a failure nothing is left there.
   Status download_adapter(const std::string& id, const std::filesystem::path& folder);

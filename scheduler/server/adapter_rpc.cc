@@ -30,6 +30,13 @@ grpc::ServerUnaryReactor* AdapterRpc::GetAdapter(Context* ctx, const v1::GetAdap
                   [=, this](Call& call) { return adapters_.get(call.principal(), *in); });
 }
 
+grpc::ServerUnaryReactor* AdapterRpc::PinAdapter(Context* ctx, const v1::PinAdapterRequest* in,
+                                                 v1::Adapter* out) {
+  return rpc::run(room_, ctx, in, out, [=, this](Call& call) {
+    return marked(call, adapters_.pin(call.principal(), *in));
+  });
+}
+
 grpc::ServerUnaryReactor* AdapterRpc::UnloadAdapter(Context* ctx,
                                                     const v1::UnloadAdapterRequest* in,
                                                     v1::Adapter* out) {
@@ -43,8 +50,8 @@ grpc::ServerUnaryReactor* AdapterRpc::LoadAdapter(Context* ctx, const v1::LoadAd
   using Pending = rpc::Pending<v1::LoadAdapterResponse>;
   const auto starter = [this](std::shared_ptr<Pending> pending,
                               const v1::LoadAdapterRequest& request) {
-    const double wait = request.has_wait_seconds() ? request.wait_seconds() : 60;
-    if (!(wait >= 0 && wait <= 600)) {
+    const double wait = request.has_wait_seconds() ? request.wait_seconds() : kLoadSeconds;
+    if (!(wait >= 0 && wait <= kMostLoadSeconds)) {
       return pending->answer(
           base::bad_field("VALUE_OUT_OF_RANGE", "wait_seconds", "must be between 0 and 600"));
     }
@@ -54,9 +61,10 @@ grpc::ServerUnaryReactor* AdapterRpc::LoadAdapter(Context* ctx, const v1::LoadAd
     if (*replayed) pending->call().add_trailer("dex-replayed", "true");
     const auto until =
         std::chrono::steady_clock::now() + milliseconds(static_cast<int64_t>(wait * 1000));
-    waiters_.add([this, pending, who, until, id = request.id(), replayed = *replayed] {
+    waiters_.add([this, pending, who, until, id = request.id(), replayed = *replayed,
+                  allow_no_effect = request.allow_no_effect()] {
       if (!pending->alive()) return true;
-      auto loading = adapters_.loading(who, id);
+      auto loading = adapters_.loading(who, id, allow_no_effect);
       if (!loading.ok() && loading.status().code() != base::Code::kUnavailable) {
         pending->answer(loading.status());
         return true;
@@ -64,7 +72,7 @@ grpc::ServerUnaryReactor* AdapterRpc::LoadAdapter(Context* ctx, const v1::LoadAd
       // A repeat of a load that somebody has taken back since waits for nothing.
       const bool over =
           replayed && loading.ok() && loading->adapter.desired() == v1::Adapter::DESIRED_ABSENT;
-      if (over || (loading.ok() && loading->done)) {
+      if (over || (loading.ok() && loading->done && loading->failed.ok())) {
         v1::LoadAdapterResponse response;
         *response.mutable_adapter() = std::move(loading->adapter);
         pending->answer(std::move(response));
@@ -81,8 +89,8 @@ grpc::ServerUnaryReactor* AdapterRpc::LoadAdapter(Context* ctx, const v1::LoadAd
       return true;
     });
   };
-  return rpc::run_async<v1::LoadAdapterRequest, v1::LoadAdapterResponse>(
-      room_, ctx, in, out, starter, milliseconds(610'000));
+  return rpc::run_async<v1::LoadAdapterRequest, v1::LoadAdapterResponse>(room_, ctx, in, out,
+                                                                         starter, kLongestLoad);
 }
 
 grpc::ServerWriteReactor<v1::DownloadAdapterResponse>* AdapterRpc::DownloadAdapter(

@@ -9,6 +9,7 @@
 #include "scheduler/server/job_id.h"
 #include "scheduler/server/job_view.h"
 #include "scheduler/server/page.h"
+#include "scheduler/store/refusals.h"
 #include "services/base/files.h"
 
 namespace dex::server {
@@ -51,6 +52,8 @@ std::vector<v1::Replica> replicas_of(const v1::Adapter& adapter,
           continue;
         replica.set_state(held.state());
         replica.set_error(held.error());
+        replica.set_no_room(held.no_room());
+        if (held.has_proof()) *replica.mutable_proof() = held.proof();
       }
     }
     replicas.push_back(std::move(replica));
@@ -97,33 +100,47 @@ base::Result<v1::ListAdaptersResponse> Adapters::list(const auth::Principal& who
 base::Result<v1::Adapter> Adapters::get(const auth::Principal& who,
                                         const v1::GetAdapterRequest& request) {
   DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kAdaptersRead));
-  DEX_ASSIGN_OR_RETURN(const auto record, adapters_.get(who.tenant(), request.id()));
+  DEX_ASSIGN_OR_RETURN(const auto record, find(who.tenant(), request.id()));
   DEX_ASSIGN_OR_RETURN(const auto workers, workers_.workers());
   auto adapter = adapter_view(record);
   add_replicas(adapter, workers);
   return adapter;
 }
 
+// An id has colons, an alias never.
+base::Result<store::AdapterRecord> Adapters::find(const std::string& tenant,
+                                                  const std::string& name) {
+  if (name.find(':') != std::string::npos) return adapters_.get(tenant, name);
+  const auto alias = aliases_.get(tenant, name);
+  if (alias.ok()) return adapters_.get(tenant, alias->adapter);
+  if (alias.status().code() == base::Code::kNotFound) return store::adapter_not_found(name);
+  return alias.status();
+}
+
+base::Status Adapters::check_loadable(const v1::Adapter& adapter) {
+  if (adapter.artifact_class() != "MODEL") return {};
+  return base::Status(
+      base::Code::kUnimplemented, "NOT_SUPPORTED",
+      adapter.id() +
+          " is a whole model and can't share an engine with adapters of its base; download it "
+          "and serve it as a base model of its own: its operator's dexctl models add does both");
+}
+
 base::Result<bool> Adapters::load(const auth::Principal& who,
                                   const v1::LoadAdapterRequest& request) {
   DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kAdaptersServe));
   DEX_ASSIGN_OR_RETURN(const auto record, adapters_.get(who.tenant(), request.id()));
-  if (adapter_view(record).artifact_class() == "MODEL") {
-    return base::Status(
-        base::Code::kUnimplemented, "NOT_SUPPORTED",
-        request.id() +
-            " is a whole model and can't share an engine with adapters of its base; download it "
-            "and serve it as a base model of its own: its operator's dexctl models add does both");
-  }
+  DEX_RETURN_IF_ERROR(check_loadable(adapter_view(record)));
   DEX_ASSIGN_OR_RETURN(const auto key, identity_of(request, ids_));
   DEX_ASSIGN_OR_RETURN(const bool replayed,
-                       adapters_.desire(who.tenant(), request.id(), true, key));
+                       request.pin() ? adapters_.pin(who.tenant(), request.id(), true, key)
+                                     : adapters_.desire(who.tenant(), request.id(), true, key));
   changed_();
   return replayed;
 }
 
-base::Result<Adapters::Loading> Adapters::loading(const auth::Principal& who,
-                                                  const std::string& id) {
+base::Result<Adapters::Loading> Adapters::loading(const auth::Principal& who, const std::string& id,
+                                                  bool allow_no_effect) {
   DEX_ASSIGN_OR_RETURN(const auto record, adapters_.get(who.tenant(), id));
   DEX_ASSIGN_OR_RETURN(const auto workers, workers_.workers());
   Loading loading;
@@ -133,16 +150,47 @@ base::Result<Adapters::Loading> Adapters::loading(const auth::Principal& who,
   if (replicas.empty()) loading.missing = "no worker serves " + loading.adapter.base_model();
   loading.done = !replicas.empty();
   for (const auto& replica : replicas) {
-    if (replica.state() == v1::Replica::STATE_FAILED) {
+    if (replica.state() == v1::Replica::STATE_FAILED && replica.no_room()) {
+      loading.failed = base::Status(base::Code::kResourceExhausted, "ADAPTER_SLOTS_FULL",
+                                    "Worker " + replica.worker() + " has no room for it (" +
+                                        replica.error() + "); unload others that nobody needs.");
+    } else if (replica.state() == v1::Replica::STATE_FAILED) {
       loading.failed =
           base::failed_precondition("ADAPTER_NOT_PROVEN", "Worker " + replica.worker() +
                                                               " can't load it: " + replica.error());
+    }
+    // A worker of an earlier version proves nothing.
+    const bool idle = replica.proof().verdict() == v1::AdapterProof::VERDICT_NO_EFFECT;
+    if (replica.state() == v1::Replica::STATE_LOADED && idle && !allow_no_effect) {
+      loading.failed = base::failed_precondition(
+          "ADAPTER_NOT_PROVEN",
+          "Worker " + replica.worker() + " has loaded all " +
+              std::to_string(replica.proof().tensors_matched()) +
+              " tensors, and they change no answer: the log-probabilities of " +
+              std::to_string(replica.proof().probe_tokens()) +
+              " probe tokens differ from the base's by 1e-6 at most. allow_no_effect takes it all "
+              "the same.");
     }
     if (replica.state() == v1::Replica::STATE_LOADED) continue;
     loading.done = false;
     loading.missing += (loading.missing.empty() ? "not yet loaded on " : ", ") + replica.worker();
   }
   return loading;
+}
+
+base::Result<Answer<v1::Adapter>> Adapters::pin(const auth::Principal& who,
+                                                const v1::PinAdapterRequest& request) {
+  DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kAdaptersServe));
+  if (request.pinned()) {
+    DEX_ASSIGN_OR_RETURN(const auto record, adapters_.get(who.tenant(), request.id()));
+    DEX_RETURN_IF_ERROR(check_loadable(adapter_view(record)));
+  }
+  DEX_ASSIGN_OR_RETURN(const auto key, identity_of(request, ids_));
+  DEX_ASSIGN_OR_RETURN(const bool replayed,
+                       adapters_.pin(who.tenant(), request.id(), request.pinned(), key));
+  changed_();
+  DEX_ASSIGN_OR_RETURN(const auto record, adapters_.get(who.tenant(), request.id()));
+  return Answer<v1::Adapter>{adapter_view(record), replayed};
 }
 
 base::Result<Answer<v1::Adapter>> Adapters::unload(const auth::Principal& who,

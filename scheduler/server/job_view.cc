@@ -246,6 +246,9 @@ v1::Adapter adapter_view(const store::AdapterRecord& record) {
   adapter.set_desired(record.desired == "loaded" ? v1::Adapter::DESIRED_DEVICE
                                                  : v1::Adapter::DESIRED_ABSENT);
   *adapter.mutable_create_time() = timestamp(record.created_ms);
+  adapter.set_pinned(record.pinned);
+  adapter.clear_aliases();  // a worker has no say in them
+  for (const std::string& alias : record.aliases) adapter.add_aliases(alias);
   return adapter;
 }
 

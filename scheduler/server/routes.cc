@@ -32,6 +32,16 @@ void add_routes(const store::WorkerRecord& worker, iv1::RouteSnapshot& snapshot)
   }
 }
 
+iv1::RouteSnapshot::AdapterRoute adapter_route(const store::AdapterRecord& record) {
+  iv1::RouteSnapshot::AdapterRoute adapter;
+  adapter.set_id(record.id);
+  adapter.set_base(base_of_adapter(record.id));
+  adapter.set_content_sha256(record.sha256);
+  adapter.set_tenant(record.tenant);
+  adapter.set_path(record.uri);
+  return adapter;
+}
+
 constexpr size_t kPageBytes = 1 << 20;  // a quarter of what a message may have
 
 using RoutePages = std::vector<iv1::RouteSnapshot>;
@@ -83,6 +93,8 @@ RoutePages route_pages(iv1::RouteSnapshot whole, size_t most_bytes) {
     *pager.room_for(route.ByteSizeLong()).add_routes() = std::move(route);
   for (auto& adapter : *whole.mutable_adapters())
     *pager.room_for(adapter.ByteSizeLong()).add_adapters() = std::move(adapter);
+  for (auto& alias : *whole.mutable_aliases())
+    *pager.room_for(alias.ByteSizeLong()).add_aliases() = std::move(alias);
   return pager.take();
 }
 
@@ -92,13 +104,13 @@ iv1::RouteSnapshot route_snapshot(const store::WorkerRepository::Routes& routes,
   snapshot.set_revision(routes.revision);
   for (const auto& worker : routes.workers) add_routes(worker, snapshot);
   for (const auto& record : routes.adapters) {
-    if (record.disabled) continue;
-    auto& adapter = *snapshot.add_adapters();
-    adapter.set_id(record.id);
-    adapter.set_base(base_of_adapter(record.id));
-    adapter.set_content_sha256(record.sha256);
-    adapter.set_tenant(record.tenant);
-    adapter.set_path(record.uri);
+    if (!record.disabled) *snapshot.add_adapters() = adapter_route(record);
+  }
+  for (const auto& [name, adapter] : routes.aliases) {
+    if (adapter.disabled) continue;
+    auto& alias = *snapshot.add_aliases();
+    alias.set_name(name);
+    *alias.mutable_adapter() = adapter_route(adapter);
   }
   for (const auto& model : models.models()) snapshot.add_bases(model.name());
   return snapshot;
@@ -115,6 +127,13 @@ base::Status Routes::watch(std::shared_ptr<Gateway> gateway) {
     waiters_.add([this] { return look(); });
   }
   return {};
+}
+
+bool Routes::told(int64_t revision) const {
+  const std::lock_guard lock(mutex_);
+  return std::all_of(watches_.begin(), watches_.end(), [revision](const Watch& watch) {
+    return watch.revision >= revision || watch.gateway->gone();
+  });
 }
 
 bool Routes::look() {

@@ -45,13 +45,17 @@ class Routes {
   // can't be read: a gateway keeps what it has and comes again.
   base::Status watch(std::shared_ptr<Gateway> gateway);
 
+  // Whether every gateway that watches here has been sent routes of that revision or a later one.
+  // For the waiters' thread, which is the one that sends.
+  [[nodiscard]] bool told(int64_t revision) const;
+
  private:
   bool look();
 
   store::WorkerRepository& workers_;
   const ModelCatalog& models_;
   Waiters& waiters_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   struct Watch {
     std::shared_ptr<Gateway> gateway;
     int64_t revision;

@@ -82,6 +82,7 @@ struct Scheduler::Parts {
   store::JobRepository jobs{store};
   store::FileRepository files{store};
   store::AdapterRepository adapters{store};
+  store::AliasRepository aliases{store};
   store::WorkerRepository workers{store};
   store::OperatorRepository operators{store};
   DataLayout layout;
@@ -110,7 +111,8 @@ struct Scheduler::Parts {
   Files file_logic{files, blobs, layout, ids, result_files, {}};
   ModelTexts model_texts{catalog};
   FileChecks file_check_logic{{files, blobs, catalog, model_texts}};
-  Adapters adapter_logic{adapters, workers, layout, ids, on_change};
+  Adapters adapter_logic{adapters, aliases, workers, layout, ids, on_change};
+  Aliases alias_logic{{store, aliases, adapters, adapter_logic, catalog, ids}, on_change};
   AdapterJobs adapter_job_logic{{jobs, adapters, catalog, layout, metrics, ids},
                                 {"cpu", on_change, durable}};
   Models model_logic{catalog, workers, options.device.prices};
@@ -132,7 +134,7 @@ struct Scheduler::Parts {
   AdminRpc admin_rpc{room, change_logic, diagnosis, operations};
   EvaluationRpc evaluation_rpc{room, evaluation_logic, job_watches};
   FileRpc file_rpc{room, file_logic, file_check_logic};
-  AdapterRpc adapter_rpc{room, adapter_logic, adapter_job_logic, watches};
+  AdapterRpc adapter_rpc{room, adapter_logic, alias_logic, adapter_job_logic, route_logic, watches};
   ModelRpc model_rpc{room, model_logic};
   RouteRpc route_rpc{room, route_logic};
   WorkerRpc worker_rpc{workers_room, worker_logic, claims};

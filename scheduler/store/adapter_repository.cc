@@ -10,7 +10,15 @@ namespace {
 
 constexpr size_t kWantedPage = 100;  // a record has the statistics of its training
 
-base::Status adapter_in_use(const std::string& id, const std::string& job) {
+base::Status adapter_in_use(const std::string& id, const std::string& job,
+                            const std::string& aliases) {
+  if (!aliases.empty()) {
+    const std::string alias = split_words(aliases).front();
+    return base::failed_precondition("ADAPTER_IN_USE", "The alias '" + alias +
+                                                           "' points to the adapter '" + shown(id) +
+                                                           "'; set it to another one or delete it.")
+        .with_metadata("alias", alias);
+  }
   if (job.empty()) {
     return base::failed_precondition(
         "ADAPTER_IN_USE", "The adapter '" + shown(id) + "' is to be held by workers; unload it.");
@@ -35,6 +43,7 @@ AdapterRecord adapter_from(const Fields& f) {
   adapter.tier = text(f, "tier");
   adapter.pinned = text(f, "pinned") == "1";
   adapter.disabled = text(f, "disabled") == "1";
+  adapter.aliases = split_words(text(f, "aliases"));
   adapter.created_ms = number(f, "created_ms");
   adapter.revision = number(f, "rev");
   return adapter;
@@ -57,17 +66,32 @@ base::Result<std::vector<AdapterRecord>> AdapterRepository::list(const std::stri
   return adapters;
 }
 
-base::Result<bool> AdapterRepository::desire(const std::string& tenant, const std::string& id,
-                                             bool loaded, const RequestKey& request) {
+base::Result<bool> AdapterRepository::change(const std::string& tenant, const std::string& id,
+                                             const std::string& desired, const std::string& pinned,
+                                             const RequestKey& request) {
   DEX_RETURN_IF_ERROR(check_tenant(tenant));
   DEX_RETURN_IF_ERROR(check_request(request));
   DEX_ASSIGN_OR_RETURN(const Reply reply,
                        store_.run("adapter", {"desire", tenant, request.id, request.digest,
                                               std::to_string(store_.times().idempotency_ms), id,
-                                              loaded ? "loaded" : "none", "DEVICE", "0", "0"}));
+                                              desired, "DEVICE", pinned, "0"}));
   if (reply.str(0) == "OK" || reply.str(0) == "DUP") return reply.str(0) == "DUP";
   if (reply.str(0) == "CONFLICT") return idempotency_conflict(reply.str(1));
+  if (reply.str(0) == "PINNED") {
+    return base::failed_precondition("ADAPTER_PINNED",
+                                     "The adapter '" + shown(id) + "' is pinned; unpin it first.");
+  }
   return reply.str(0) == "NOTFOUND" ? adapter_not_found(id) : unexpected("adapter", reply);
+}
+
+base::Result<bool> AdapterRepository::desire(const std::string& tenant, const std::string& id,
+                                             bool loaded, const RequestKey& request) {
+  return change(tenant, id, loaded ? "loaded" : "none", "", request);
+}
+
+base::Result<bool> AdapterRepository::pin(const std::string& tenant, const std::string& id,
+                                          bool pinned, const RequestKey& request) {
+  return change(tenant, id, pinned ? "loaded" : "", pinned ? "1" : "0", request);
 }
 
 base::Result<AdapterRepository::Removed> AdapterRepository::remove(const std::string& tenant,
@@ -81,7 +105,7 @@ base::Result<AdapterRepository::Removed> AdapterRepository::remove(const std::st
   if (reply.str(0) == "OK") return Removed{reply.str(1), false};
   if (reply.str(0) == "DUP") return Removed{"", true};
   if (reply.str(0) == "CONFLICT") return idempotency_conflict(reply.str(1));
-  if (reply.str(0) == "INUSE") return adapter_in_use(id, reply.str(1));
+  if (reply.str(0) == "INUSE") return adapter_in_use(id, reply.str(1), reply.str(2));
   return reply.str(0) == "NOTFOUND" ? adapter_not_found(id) : unexpected("adapter", reply);
 }
 

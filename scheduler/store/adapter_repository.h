@@ -20,12 +20,19 @@ class AdapterRepository {
                                                 int count);
 
   // Asks the workers to hold the adapter, or to let it go. Answers whether `request` was known:
-  // then nothing was done, whatever has been asked for since.
+  // then nothing was done, whatever has been asked for since. A pinned one is not let go:
+  // FAILED_PRECONDITION ADAPTER_PINNED.
   base::Result<bool> desire(const std::string& tenant, const std::string& id, bool loaded,
                             const RequestKey& request = {});
 
-  // Forgets the adapter. FAILED_PRECONDITION ADAPTER_IN_USE while workers are asked to hold it, or
-  // a live job needs it (NewJob::adapters); then the metadata `job` names one.
+  // Pinned, the workers are to hold it, too; what is unpinned is held as before. Answers as
+  // desire().
+  base::Result<bool> pin(const std::string& tenant, const std::string& id, bool pinned,
+                         const RequestKey& request = {});
+
+  // Forgets the adapter. FAILED_PRECONDITION ADAPTER_IN_USE while workers are asked to hold it, an
+  // alias points to it, or a live job needs it (NewJob::adapters); then the metadata `alias` or
+  // `job` names one.
   struct Removed {
     std::string uri;        // where its files lie; of a replay: empty
     bool replayed = false;  // `request` was known
@@ -41,6 +48,10 @@ class AdapterRepository {
   base::Result<Wanted> wanted();
 
  private:
+  // `desired` and `pinned` in the words of adapter.lua.
+  base::Result<bool> change(const std::string& tenant, const std::string& id,
+                            const std::string& desired, const std::string& pinned,
+                            const RequestKey& request);
   Store& store_;
 };
 

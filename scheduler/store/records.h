@@ -124,7 +124,22 @@ struct AdapterRecord {
   std::string desired;  // none, loaded
   std::string tier;     // DEVICE, HOST
   bool pinned = false, disabled = false;
+  std::vector<std::string> aliases;  // that point to it, sorted
   int64_t created_ms = 0, revision = 0;
+};
+
+// A name of a tenant's for one of its adapters.
+struct AliasRecord {
+  std::string name, tenant;
+  std::string adapter;  // id, where it points
+  struct Target {
+    std::string adapter;
+    int64_t set_ms = 0;
+    bool gates_overridden = false;
+  };
+  std::vector<Target> targets;  // the last 20, newest first
+  int64_t created_ms = 0;
+  int64_t revision = 0;  // of the routes in which it moved; no two states of a name share one
 };
 
 struct WorkerRecord {

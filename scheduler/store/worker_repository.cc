@@ -67,13 +67,11 @@ base::Result<std::vector<WorkerRecord>> WorkerRepository::workers() {
   }
 }
 
-base::Result<std::vector<AdapterRecord>> WorkerRepository::routable_adapters() {
-  std::vector<AdapterRecord> adapters;
+base::Status WorkerRepository::each_routable(const std::string& op, const TakeRow& take) {
   std::string tenant, ms, id;
   while (true) {
-    DEX_ASSIGN_OR_RETURN(
-        const Reply page,
-        store_.run("routes", {"adapters", std::to_string(kAdapterPage), tenant, ms, id}));
+    DEX_ASSIGN_OR_RETURN(const Reply page,
+                         store_.run("routes", {op, std::to_string(kAdapterPage), tenant, ms, id}));
     if (page.str(0) != "OK") return unexpected("routes", page);
     for (size_t i = 2; i < page.elements.size(); ++i) {
       const Reply& row = page.at(i);
@@ -81,14 +79,14 @@ base::Result<std::vector<AdapterRecord>> WorkerRepository::routable_adapters() {
       ms = row.str(1);
       tenant = row.str(2);
       if (row.str(3).empty()) continue;  // it went meanwhile
-      AdapterRecord& adapter = adapters.emplace_back();
-      adapter.id = id;
+      AdapterRecord adapter;
       adapter.tenant = tenant;
       adapter.uri = row.str(3);
       adapter.sha256 = row.str(4);
       adapter.disabled = row.str(5) == "1";
+      take(row, std::move(adapter));
     }
-    if (page.elements.size() < 2 + kAdapterPage) return adapters;
+    if (page.elements.size() < 2 + kAdapterPage) return {};
   }
 }
 
@@ -96,7 +94,14 @@ base::Result<WorkerRepository::Routes> WorkerRepository::routes() {
   Routes routes;
   DEX_ASSIGN_OR_RETURN(routes.revision, routes_revision());
   DEX_ASSIGN_OR_RETURN(routes.workers, workers());
-  DEX_ASSIGN_OR_RETURN(routes.adapters, routable_adapters());
+  DEX_RETURN_IF_ERROR(each_routable("adapters", [&](const Reply& row, AdapterRecord adapter) {
+    adapter.id = row.str(0);
+    routes.adapters.push_back(std::move(adapter));
+  }));
+  DEX_RETURN_IF_ERROR(each_routable("aliases", [&](const Reply& row, AdapterRecord adapter) {
+    adapter.id = row.str(6);
+    routes.aliases.push_back({row.str(0), std::move(adapter)});
+  }));
   return routes;
 }
 

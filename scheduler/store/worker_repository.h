@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,6 +35,11 @@ class WorkerRepository {
     int64_t revision = 0;
     std::vector<WorkerRecord> workers;
     std::vector<AdapterRecord> adapters;  // every tenant's: id, tenant, uri, sha256, disabled only
+    struct Alias {
+      std::string name;
+      AdapterRecord adapter;  // where it points, as far as those of `adapters`
+    };
+    std::vector<Alias> aliases;  // every tenant's
   };
   // Read in pages, each a short script: what changes meanwhile raises the revision, which is read
   // first, so a caller that compares it reads again.
@@ -43,7 +49,10 @@ class WorkerRepository {
 
  private:
   base::Result<Sign> sign(std::vector<std::string> args);
-  base::Result<std::vector<AdapterRecord>> routable_adapters();
+  // `take(row, adapter)` of each row of routes.lua's op `adapters` or `aliases`, with the adapter
+  // but for its id.
+  using TakeRow = std::function<void(const Reply& row, AdapterRecord adapter)>;
+  base::Status each_routable(const std::string& op, const TakeRow& take);
   Store& store_;
 };
 

@@ -14,5 +14,7 @@ inline constexpr const char* kRoutedAdapterHashHeader = "dex-routed-adapter-sha2
 // that a worker that does not hold it yet can load it on first use. Without it such a worker
 // answers UNAVAILABLE ADAPTER_LOADING.
 inline constexpr const char* kRoutedAdapterPathHeader = "dex-routed-adapter-path";
+// The alias by which the request named the adapter; absent: it named it by its id. For the reply.
+inline constexpr const char* kRoutedAliasHeader = "dex-routed-alias";
 
 }  // namespace dex::rpc

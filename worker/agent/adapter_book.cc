@@ -22,8 +22,41 @@ AdapterBook::Entry& AdapterBook::load(const iv1::DesiredAdapter& what, Frames& f
   entry.status.set_content_sha256(what.content_sha256());
   entry.status.set_state(dex::v1::Replica::STATE_LOADING);
   entry.status.clear_error();
-  frames.push_back(set_adapter(what, true));
+  entry.status.clear_no_room();
+  entry.roomless = false;
+  // A frame for one that leaves could overtake the one that makes it leave.
+  if (!entry.leaving) frames.push_back(set_adapter(what, true));
   return entry;
+}
+
+iv1::EngineCommand AdapterBook::let_go(Entry& entry) {
+  entry.leaving = true;
+  entry.status.set_state(dex::v1::Replica::STATE_UNSPECIFIED);
+  return set_adapter(entry.what, false);
+}
+
+void AdapterBook::load_waiting(Frames& frames) {
+  for (auto& [id, entry] : entries_) {
+    if (entry.roomless) load(iv1::DesiredAdapter(entry.what), frames);
+  }
+}
+
+bool AdapterBook::make_room(Entry& entry, Frames& frames) {
+  Entry* oldest = nullptr;
+  bool any_leaving = false;
+  for (auto& [id, other] : entries_) {
+    any_leaving = any_leaving || other.leaving;
+    const bool may_leave = !other.desired && !other.leaving && &other != &entry &&
+                           other.status.state() == dex::v1::Replica::STATE_LOADED && !in_use_(id);
+    if (may_leave && (oldest == nullptr || other.last_used < oldest->last_used)) oldest = &other;
+  }
+  if (oldest == nullptr && !any_leaving) return false;
+  if (!any_leaving) {  // one at a time: its bytes may be enough
+    frames.push_back(let_go(*oldest));
+  }
+  entry.roomless = true;
+  entry.status.set_state(dex::v1::Replica::STATE_LOADING);
+  return true;
 }
 
 AdapterBook::Frames AdapterBook::set_desired(const std::vector<iv1::DesiredAdapter>& desired) {
@@ -41,7 +74,7 @@ AdapterBook::Frames AdapterBook::set_desired(const std::vector<iv1::DesiredAdapt
   for (auto& [id, entry] : entries_) {
     if (!entry.desired || wanted.contains(id)) continue;
     entry.desired = false;
-    frames.push_back(set_adapter(entry.what, false));
+    if (!entry.leaving) frames.push_back(let_go(entry));
   }
   return frames;
 }
@@ -49,6 +82,7 @@ AdapterBook::Frames AdapterBook::set_desired(const std::vector<iv1::DesiredAdapt
 AdapterBook::Frames AdapterBook::engine_started() {
   const std::lock_guard lock(mutex_);
   Frames frames;
+  for (auto& [id, entry] : entries_) entry.leaving = false;
   // What was loaded on first use comes back on first use.
   std::erase_if(entries_, [](const auto& item) {
     return !item.second.desired && item.second.waiters.empty();
@@ -72,27 +106,49 @@ void AdapterBook::engine_lost() {
   }
 }
 
-void AdapterBook::reported(const iv1::EngineReport::AdapterState& state) {
+AdapterBook::Frames AdapterBook::reported(const iv1::EngineReport::AdapterState& state) {
+  Frames frames;
   std::vector<Ready> waiters;
+  const bool unloaded = state.state() == dex::v1::Replica::STATE_UNSPECIFIED;
   {
     const std::lock_guard lock(mutex_);
     const auto found = entries_.find(state.id());
-    if (found == entries_.end()) return;
+    if (found == entries_.end()) return frames;
     Entry& entry = found->second;
+    if (unloaded && entry.leaving) {
+      entry.leaving = false;
+      if (entry.desired || !entry.waiters.empty()) {  // wanted again since it was told to leave
+        load_waiting(frames);                         // who came before it first
+        load(iv1::DesiredAdapter(entry.what), frames);
+        return frames;
+      }
+    }
+    if (state.no_room() && make_room(entry, frames)) return frames;
     entry.status.set_state(state.state());
     entry.status.set_error(state.error());
+    entry.status.set_no_room(state.no_room());
+    entry.status.clear_proof();
+    if (state.has_proof()) *entry.status.mutable_proof() = state.proof();
     entry.status.set_bytes(state.bytes());
-    const bool unloaded = state.state() == dex::v1::Replica::STATE_UNSPECIFIED;
+    // What the scheduler wants has no caller who would ask again.
+    entry.roomless = state.no_room() && entry.desired;
     if (state.state() != dex::v1::Replica::STATE_LOADING) waiters.swap(entry.waiters);
     if (unloaded && !entry.desired) entries_.erase(found);
+    if (unloaded) load_waiting(frames);
   }
   base::Status status;
-  if (state.state() == dex::v1::Replica::STATE_FAILED) {
+  if (state.no_room()) {
+    status = base::Status(base::Code::kResourceExhausted, "ADAPTER_SLOTS_FULL",
+                          state.id() + ": " + state.error() +
+                              ", and all that are there have requests or were asked for; unload "
+                              "one that nobody needs");
+  } else if (state.state() == dex::v1::Replica::STATE_FAILED) {
     status = base::failed_precondition("ADAPTER_MISMATCH", state.id() + ": " + state.error());
   } else if (state.state() != dex::v1::Replica::STATE_LOADED) {
     status = base::unavailable("ADAPTER_LOADING", state.id() + " was unloaded");
   }
   for (const auto& ready : waiters) ready(status);
+  return frames;
 }
 
 AdapterBook::Frames AdapterBook::want(const iv1::DesiredAdapter& adapter, Ready ready) {
@@ -101,11 +157,14 @@ AdapterBook::Frames AdapterBook::want(const iv1::DesiredAdapter& adapter, Ready 
   {
     const std::lock_guard lock(mutex_);
     const auto found = entries_.find(adapter.id());
+    if (found != entries_.end()) found->second.last_used = ++uses_;
     const bool known = found != entries_.end() &&
                        (adapter.content_sha256().empty() ||
                         found->second.what.content_sha256() == adapter.content_sha256());
     if (!known && !adapter.path().empty()) {
-      load(adapter, frames).waiters.push_back(std::move(ready));
+      Entry& entry = load(adapter, frames);
+      entry.last_used = ++uses_;
+      entry.waiters.push_back(std::move(ready));
       return frames;
     }
     if (known && found->second.status.state() != dex::v1::Replica::STATE_LOADED) {

@@ -144,7 +144,10 @@ void Engine::take(const iv1::EngineReport& report) {
                    report.ready().max_model_len());
       broken_ = false;
       served_ = true;
-      send_all(adapters_.engine_started());
+      {
+        const std::lock_guard order(adapter_order_);
+        send_all(adapters_.engine_started());
+      }
       {
         const std::lock_guard lock(mutex_);
         status_.set_dtype(report.ready().dtype());
@@ -172,10 +175,13 @@ void Engine::take(const iv1::EngineReport& report) {
                    dex::v1::Replica::State_Name(adapter.state()), adapter.error());
       if (adapter.state() == dex::v1::Replica::STATE_LOADED) {
         metrics_.adapter_load.Observe(adapter.seconds());
-      } else if (adapter.state() == dex::v1::Replica::STATE_FAILED) {
+      } else if (adapter.state() == dex::v1::Replica::STATE_FAILED && !adapter.no_room()) {
         metrics_.adapter_load_failures.Increment();
       }
-      adapters_.reported(adapter);
+      {
+        const std::lock_guard order(adapter_order_);
+        send_all(adapters_.reported(adapter));
+      }
       if (options_.changed) options_.changed();
       break;
     }
@@ -244,6 +250,7 @@ std::optional<uint64_t> Engine::generate(const dex::v1::GenerateRequest& body,
     send_generate(*request, body, reply_id, "", {});
     return request;
   }
+  const std::lock_guard order(adapter_order_);
   send_all(adapters_.want(adapter, [this, request = *request, body, reply_id,
                                     id = adapter.id()](const base::Status& ready) {
     send_generate(request, body, reply_id, id, ready);
@@ -298,6 +305,7 @@ void Engine::cancel(uint64_t request) {
 }
 
 void Engine::set_desired(const std::vector<iv1::DesiredAdapter>& desired) {
+  const std::lock_guard order(adapter_order_);
   send_all(adapters_.set_desired(desired));
 }
 

@@ -99,7 +99,7 @@ class Engine {
   const base::Clock& clock_;
   WorkerMetrics& worker_metrics_;
   InferenceMetrics& metrics_;
-  AdapterBook adapters_;
+  AdapterBook adapters_{[this](const std::string& id) { return requests_.uses(id); }};
   RequestTable requests_;
   TextTable texts_;
   std::atomic<bool> draining_ = false;
@@ -110,6 +110,10 @@ class Engine {
   std::unique_ptr<base::Subprocess> process_;
   std::unique_ptr<base::FrameChannel> channel_;
 
+  // Held from a change of adapters_ until its frames, and the generations that it lets go, are in
+  // the queue: the engine hears of them in that order, and never of a generation behind the unload
+  // of its adapter. Taken before any other lock.
+  std::mutex adapter_order_;
   mutable std::mutex mutex_;
   std::shared_ptr<Outgoing> outgoing_;    // guarded by mutex_; null while no engine runs
   iv1::EngineStatus status_;              // guarded by mutex_, without adapters

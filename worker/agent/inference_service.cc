@@ -33,11 +33,20 @@ std::chrono::milliseconds cap(const GenerateRequest& request) {
 // after.
 class CallSink : public ReplySink {
  public:
+  explicit CallSink(std::string alias) : alias_(std::move(alias)) {}
   void arm(Engine& engine, uint64_t request, const std::stop_token& stop) {
     gone_.emplace(stop, Cancel{&engine, request});
   }
 
+ protected:
+  // The engine knows the adapter alone; the start also says by which alias it was asked for.
+  void name_alias(GenerateStreamResponse& event) const {
+    if (alias_.empty() || !event.has_start() || !event.start().has_adapter()) return;
+    event.mutable_start()->mutable_adapter()->set_alias_used(alias_);
+  }
+
  private:
+  const std::string alias_;
   struct Cancel {
     Engine* engine;
     uint64_t request;
@@ -55,9 +64,10 @@ std::optional<base::Status> over(const rpc::Call& call) {
 
 class UnarySink final : public CallSink {
  public:
-  explicit UnarySink(std::shared_ptr<rpc::Pending<GenerateResponse>> pending)
-      : pending_(std::move(pending)) {}
+  UnarySink(std::shared_ptr<rpc::Pending<GenerateResponse>> pending, std::string alias)
+      : CallSink(std::move(alias)), pending_(std::move(pending)) {}
   bool event(GenerateStreamResponse event) override {
+    name_alias(event);
     builder_.add(event);
     return pending_->alive();
   }
@@ -74,9 +84,12 @@ class UnarySink final : public CallSink {
 
 class StreamSink final : public CallSink {
  public:
-  explicit StreamSink(std::shared_ptr<rpc::ServerStream<GenerateStreamResponse>> stream)
-      : stream_(std::move(stream)) {}
-  bool event(GenerateStreamResponse event) override { return stream_->push(std::move(event)); }
+  StreamSink(std::shared_ptr<rpc::ServerStream<GenerateStreamResponse>> stream, std::string alias)
+      : CallSink(std::move(alias)), stream_(std::move(stream)) {}
+  bool event(GenerateStreamResponse event) override {
+    name_alias(event);
+    return stream_->push(std::move(event));
+  }
   void finish(const GenerateStreamResponse::Finish& finish) override {
     if (const auto why = over(stream_->call())) return stream_->finish(*why);
     GenerateStreamResponse last;
@@ -132,6 +145,7 @@ base::Result<InferenceService::Target> InferenceService::target(const Request& r
                                               (base.empty() ? request.model() : base) + "'");
   }
   if (target.adapter.id().empty()) return target;
+  target.alias = call.header(rpc::kRoutedAliasHeader).value_or("");
   target.adapter.set_base(base);
   target.adapter.set_content_sha256(call.header(rpc::kRoutedAdapterHashHeader).value_or(""));
   const auto path = call.header(rpc::kRoutedAdapterPathHeader).value_or("");
@@ -153,7 +167,7 @@ grpc::ServerUnaryReactor* InferenceService::Generate(grpc::CallbackServerContext
         if (!target.ok()) return pending->answer(target.status());
         const auto stop = pending->call().stop();
         hand_over(*target->engine, request, ids_.make("gen-"), target->adapter,
-                  std::make_shared<UnarySink>(std::move(pending)), stop);
+                  std::make_shared<UnarySink>(std::move(pending), target->alias), stop);
       },
       cap(*in));
 }
@@ -171,7 +185,7 @@ grpc::ServerWriteReactor<GenerateStreamResponse>* InferenceService::GenerateStre
         if (!target.ok()) return stream->finish(target.status());
         const auto stop = stream->call().stop();
         hand_over(*target->engine, request, ids_.make("gen-"), target->adapter,
-                  std::make_shared<StreamSink>(std::move(stream)), stop);
+                  std::make_shared<StreamSink>(std::move(stream), target->alias), stop);
       },
       std::move(options));
 }

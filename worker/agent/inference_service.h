@@ -40,6 +40,7 @@ class InferenceService final : public dex::v1::InferenceService::CallbackService
   struct Target {
     Engine* engine = nullptr;
     iv1::DesiredAdapter adapter;
+    std::string alias;  // by which the adapter was asked for
   };
   // `Request` has model and adapter.
   template <typename Request>

@@ -1,5 +1,6 @@
 #include "worker/agent/request_table.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -104,6 +105,12 @@ void RequestTable::fail_all(const base::Status& status) {
 size_t RequestTable::size() const {
   const std::lock_guard lock(mutex_);
   return entries_.size();
+}
+
+bool RequestTable::uses(const std::string& adapter) const {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(entries_.begin(), entries_.end(),
+                     [&adapter](const auto& item) { return item.second.adapter == adapter; });
 }
 
 void RequestTable::add_adapters(AdapterUse& use) const {

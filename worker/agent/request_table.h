@@ -31,6 +31,7 @@ class RequestTable {
   void fail(uint64_t request, const base::Status& status);
   void fail_all(const base::Status& status);
   [[nodiscard]] size_t size() const;
+  [[nodiscard]] bool uses(const std::string& adapter) const;  // a request of it is open
   // Adds the adapters of what is open.
   void add_adapters(AdapterUse& use) const;
 

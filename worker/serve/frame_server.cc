@@ -14,6 +14,7 @@
 
 #include "services/base/bounded_queue.h"
 #include "services/base/version.h"
+#include "worker/serve/adapter_proof.h"
 #include "worker/serve/adapter_table.h"
 #include "worker/serve/engine.h"
 #include "worker/serve/lambda_scale.h"
@@ -112,10 +113,11 @@ class Server {
     if (!start) return 1;
     if (!load(*start)) return kBrokenModel;
     std::jthread writer([this] { outgoing_.write_all([this] { return load_report(); }); });
-    std::jthread loader([this] { load_adapters(); });
+    std::jthread loader([this](const std::stop_token& stop) { load_adapters(stop); });
     std::jthread stepper([this](const std::stop_token& stop) { engine_->run(stop); });
     ready();
     const int code = read();
+    loader.request_stop();  // a proof that waits for the stepper would wait for ever
     // Streams first, so that their ends are still written.
     stepper.request_stop();
     stepper.join();
@@ -176,6 +178,7 @@ class Server {
                                        Engine::Options{.threads = static_cast<int>(start.threads()),
                                                        .kv_cache_bytes = start.kv_cache_bytes()},
                                        clock_);
+    prover_ = std::make_unique<AdapterProver>(*engine_);
     spdlog::info("model {} loaded in {} ms: {}, context {}, KV cache {} tokens", base_,
                  clock_.steady_ms() - began, dtype(), engine_->limits().context_tokens,
                  engine_->limits().cache_tokens);
@@ -406,7 +409,7 @@ class Server {
     outgoing_.push(report);
   }
 
-  void load_adapters() {
+  void load_adapters(const std::stop_token& stop) {
     while (!loads_.closed()) {
       const auto command = loads_.pop(60'000);
       if (!command) continue;
@@ -414,21 +417,28 @@ class Server {
         generate_apart(command->generate());
       } else {
         const auto& adapter = command->set_adapter();
-        adapter.present() ? load_adapter(adapter) : unload_adapter(adapter);
+        adapter.present() ? load_adapter(adapter, stop) : unload_adapter(adapter);
       }
     }
   }
 
-  void load_adapter(const EngineCommand::SetAdapter& in) {
+  void load_adapter(const EngineCommand::SetAdapter& in, const std::stop_token& stop) {
     const int64_t began = clock_.steady_ms();
     try {
       auto adapter =
           load_serving_adapter(in.path(), in.id(), in.content_sha256(), *model_, hashes_);
       const int64_t bytes = adapter->bytes;
+      const AdapterProof proof = prover_->prove(adapter, in.path(), stop);
       adapters_->put(std::move(adapter));
       const double seconds = clock_.seconds_since(began);
-      spdlog::info("adapter {} loaded in {} s, {} bytes", in.id(), seconds, bytes);
-      report_adapter(in, pb::Replica::STATE_LOADED, {}, bytes, seconds);
+      spdlog::info("adapter {} loaded in {} s, {} bytes, changes a log-probability by up to {}",
+                   in.id(), seconds, bytes, proof.max_logprob_change);
+      report_loaded(in, bytes, seconds, proof);
+    } catch (const NoRoom& error) {
+      spdlog::info("adapter {} waits for room: {}", in.id(), error.what());
+      EngineReport report = adapter_report(in, pb::Replica::STATE_FAILED, error.what());
+      report.mutable_adapter()->set_no_room(true);
+      outgoing_.push(report);
     } catch (
         const std::exception& error) {  // whatever is wrong with it ends nobody else's requests
       spdlog::warn("adapter {} refused: {}", in.id(), error.what());
@@ -441,16 +451,32 @@ class Server {
     if (!adapters_->remove(in.id(), gone)) gone();
   }
 
-  void report_adapter(const EngineCommand::SetAdapter& in, pb::Replica::State state,
-                      const std::string& error, int64_t bytes = 0, double seconds = 0) {
+  static EngineReport adapter_report(const EngineCommand::SetAdapter& in, pb::Replica::State state,
+                                     const std::string& error) {
     EngineReport report;
     auto& out = *report.mutable_adapter();
     out.set_id(in.id());
     out.set_content_sha256(in.content_sha256());
     out.set_state(state);
     out.set_error(error);
+    return report;
+  }
+  void report_adapter(const EngineCommand::SetAdapter& in, pb::Replica::State state,
+                      const std::string& error) {
+    outgoing_.push(adapter_report(in, state, error));
+  }
+  void report_loaded(const EngineCommand::SetAdapter& in, int64_t bytes, double seconds,
+                     const AdapterProof& proof) {
+    EngineReport report = adapter_report(in, pb::Replica::STATE_LOADED, {});
+    auto& out = *report.mutable_adapter();
     out.set_bytes(bytes);
     out.set_seconds(seconds);
+    out.mutable_proof()->set_tensors_expected(proof.tensors);
+    out.mutable_proof()->set_tensors_matched(proof.tensors);
+    out.mutable_proof()->set_probe_tokens(proof.probe_tokens);
+    out.mutable_proof()->set_max_logprob_change(proof.max_logprob_change);
+    out.mutable_proof()->set_verdict(proof.acts() ? pb::AdapterProof::VERDICT_PROVEN
+                                                  : pb::AdapterProof::VERDICT_NO_EFFECT);
     outgoing_.push(report);
   }
 
@@ -493,6 +519,7 @@ class Server {
   // Last, so that they go first: leaving adapters still report through outgoing_.
   std::unique_ptr<AdapterTable> adapters_;
   std::unique_ptr<Engine> engine_;
+  std::unique_ptr<AdapterProver> prover_;  // of the loader's thread
 };
 
 }  // namespace

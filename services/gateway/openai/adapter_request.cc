@@ -1,5 +1,7 @@
 #include "services/gateway/openai/adapter_request.h"
 
+#include "services/gateway/openai/model_objects.h"
+
 namespace dex::gateway::openai {
 
 namespace {
@@ -11,37 +13,37 @@ bool is_path(const std::string& text) {
 
 }  // namespace
 
-base::Result<v1::LoadAdapterRequest> read_load_adapter(const json& body) {
+base::Result<LoraLoad> read_load_adapter(const json& body) {
   Faults faults;
   ObjectReader reader(body, "", faults);
+  LoraLoad load;
   const std::string name = reader.required_text("lora_name");
-  const std::string source = reader.required_text("lora_path");
-  (void)reader.boolean("load_inplace");
+  load.adapter = reader.required_text("lora_path");
+  load.in_place = reader.boolean("load_inplace").value_or(false);
   reader.accept({"base_model_name"});
-  if (is_path(source)) {
+  if (is_path(load.adapter)) {
     faults.add("PATH_NOT_ALLOWED", "lora_path",
-               "must be the id of an adapter on this server, not a path or an address; dexctl "
-               "adapters import brings one in");
-  } else if (!name.empty() && !source.empty() && name != source) {
-    reader.unsupported("lora_name", "must be the adapter's id, '" + source.substr(0, 255) +
-                                        "': this server has no aliases yet");
+               "must be the id of an adapter on this server or an alias, not a path or an address; "
+               "dexctl adapters import brings one in");
+  } else if (is_adapter_id(name) && name != load.adapter) {
+    faults.add("INVALID_FIELD", "lora_name",
+               "is an adapter's id, and not of the one in lora_path; give that id again, or a name "
+               "that shall be its alias");
   }
   reader.end();
   DEX_RETURN_IF_ERROR(faults.status());
-  v1::LoadAdapterRequest request;
-  request.set_id(source);
-  return request;
+  if (!is_adapter_id(name)) load.alias = name;
+  return load;
 }
 
-base::Result<v1::UnloadAdapterRequest> read_unload_adapter(const json& body) {
+base::Result<std::string> read_unload_adapter(const json& body) {
   Faults faults;
   ObjectReader reader(body, "", faults);
-  v1::UnloadAdapterRequest request;
-  request.set_id(reader.required_text("lora_name"));
+  std::string name = reader.required_text("lora_name");
   reader.accept({"lora_int_id"});
   reader.end();
   DEX_RETURN_IF_ERROR(faults.status());
-  return request;
+  return name;
 }
 
 }  // namespace dex::gateway::openai

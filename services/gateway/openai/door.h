@@ -84,6 +84,7 @@ void add_file_routes(http::Router& router, const DoorPtr& door);
 void add_job_routes(http::Router& router, const DoorPtr& door);
 void add_event_routes(http::Router& router, const DoorPtr& door);
 void add_model_routes(http::Router& router, const DoorPtr& door);
+void add_lora_routes(http::Router& router, const DoorPtr& door);
 void add_generation_routes(http::Router& router, const DoorPtr& door);
 void add_tokenizer_routes(http::Router& router, const DoorPtr& door);
 void add_other_routes(http::Router& router);

@@ -62,4 +62,11 @@ json model_object(const v1::Adapter& adapter, const v1::Model* base) {
           {"dex", std::move(dex)}};
 }
 
+json alias_object(const std::string& alias, const v1::Adapter& adapter, const v1::Model* base) {
+  json object = model_object(adapter, base);
+  object["root"] = adapter.id();
+  object["id"] = alias;
+  return object;
+}
+
 }  // namespace dex::gateway::openai

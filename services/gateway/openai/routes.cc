@@ -51,6 +51,7 @@ void add_openai_routes(http::Router& router, http::Upstream& upstream, const rpc
   add_job_routes(router, door);
   add_event_routes(router, door);
   add_model_routes(router, door);
+  add_lora_routes(router, door);
   add_generation_routes(router, door);
   add_tokenizer_routes(router, door);
   add_other_routes(router);

@@ -158,6 +158,7 @@ base::Status InferenceCall::try_worker() {
     context.AddMetadata(rpc::kRoutedAdapterHeader, target_.adapter);
     context.AddMetadata(rpc::kRoutedAdapterHashHeader, target_.content_sha256);
     context.AddMetadata(rpc::kRoutedAdapterPathHeader, target_.path);
+    if (!target_.alias.empty()) context.AddMetadata(rpc::kRoutedAliasHeader, target_.alias);
   }
   upstream_->start();
   upstream_->StartWriteLast(&request_, {});

@@ -13,6 +13,15 @@ std::string quoted(std::string_view text) {
   return "'" + std::string(text) + "'";
 }
 
+std::string alias_key(std::string_view tenant, std::string_view name) {
+  return std::string(tenant) + "/" + std::string(name);
+}
+
+Target target_of(const internal::v1::RouteSnapshot::AdapterRoute& adapter,
+                 const std::string& alias) {
+  return {adapter.base(), adapter.id(), adapter.content_sha256(), adapter.path(), alias};
+}
+
 template <typename Range>
 bool contains(const Range& range, std::string_view text) {
   return std::find(range.begin(), range.end(), text) != range.end();
@@ -22,20 +31,22 @@ bool contains(const Range& range, std::string_view text) {
 
 RouteTable::RouteTable(internal::v1::RouteSnapshot snapshot) : snapshot_(std::move(snapshot)) {
   for (const auto& adapter : snapshot_.adapters()) adapters_.emplace(adapter.id(), &adapter);
+  for (const auto& alias : snapshot_.aliases())
+    aliases_.emplace(alias_key(alias.adapter().tenant(), alias.name()), &alias);
 }
 
 base::Result<Target> RouteTable::find(std::string_view field, std::string_view tenant,
                                       std::string_view name) const {
-  if (contains(snapshot_.bases(), name)) return Target{std::string(name), "", ""};
+  if (contains(snapshot_.bases(), name)) return Target{std::string(name)};
   const auto it = adapters_.find(name);
-  if (it != adapters_.end() && it->second->tenant() == tenant) {
-    return Target{it->second->base(), it->second->id(), it->second->content_sha256(),
-                  it->second->path()};
-  }
+  if (it != adapters_.end() && it->second->tenant() == tenant) return target_of(*it->second, "");
+  if (const auto alias = aliases_.find(alias_key(tenant, name)); alias != aliases_.end())
+    return target_of(alias->second->adapter(), alias->second->name());
   std::string bases;
   for (const auto& base : snapshot_.bases()) bases += (bases.empty() ? "" : ", ") + base;
   return base::not_found("MODEL_NOT_FOUND",
-                         std::string(field) + ": there is no model or adapter " + quoted(name) +
+                         std::string(field) + ": there is no model, adapter or alias " +
+                             quoted(name) +
                              "; base models here: " + (bases.empty() ? "none" : bases))
       .with_metadata("resource_type", "model")
       .with_metadata("resource_name", std::string(name))
@@ -52,7 +63,7 @@ base::Result<Target> RouteTable::resolve(std::string_view tenant, std::string_vi
   if (model.empty()) return find("adapter", tenant, adapter);
   DEX_ASSIGN_OR_RETURN(Target by_model, find("model", tenant, model));
   if (adapter.empty()) return by_model;
-  if (adapter == kNoAdapter) return Target{by_model.base, "", ""};
+  if (adapter == kNoAdapter) return Target{by_model.base};
   DEX_ASSIGN_OR_RETURN(Target by_adapter, find("adapter", tenant, adapter));
   if (by_adapter.base != by_model.base) {
     return base::failed_precondition(

@@ -16,6 +16,7 @@ struct Target {
   std::string adapter;         // empty: the base itself
   std::string content_sha256;  // of the adapter
   std::string path;            // its directory below the data directory, for load on first use
+  std::string alias;           // by which it was asked for; empty: by its id
 };
 
 // One route snapshot of the scheduler, indexed. Immutable after construction, no I/O.
@@ -33,8 +34,9 @@ class RouteTable {
   RouteTable(const RouteTable&) = delete;
   RouteTable& operator=(const RouteTable&) = delete;
 
-  // api.md §6: `adapter` wins over `model` and must belong to it; "none" means the base. Unknown
-  // names, and adapters of other tenants, are NOT_FOUND `MODEL_NOT_FOUND`: the base never answers
+  // api.md §6: `adapter` wins over `model` and must belong to it; "none" means the base. A name is
+  // a base's, else an adapter's id, else an alias of the tenant's. Unknown names, and adapters and
+  // aliases of other tenants, are NOT_FOUND `MODEL_NOT_FOUND`: the base never answers
   // for a missing adapter. FAILED_PRECONDITION `ADAPTER_MISMATCH`, INVALID_ARGUMENT
   // `MISSING_FIELD`.
   [[nodiscard]] base::Result<Target> resolve(std::string_view tenant, std::string_view model,
@@ -54,6 +56,8 @@ class RouteTable {
 
   internal::v1::RouteSnapshot snapshot_;
   std::unordered_map<std::string_view, const internal::v1::RouteSnapshot::AdapterRoute*> adapters_;
+  // By tenant and name, with a '/' between, which neither has.
+  std::unordered_map<std::string, const internal::v1::RouteSnapshot::AliasRoute*> aliases_;
 };
 
 }  // namespace dex::gateway

@@ -80,6 +80,44 @@ TEST_F(RoutingTest, TheWorkerLearnsWhatItShallAnswerWith) {
   EXPECT_EQ(adapter.value().adapter().content_sha256(), "hash of ft:smol:default:x:1");
 }
 
+// One answer is of one adapter, whatever the alias points to meanwhile.
+TEST_F(RoutingTest, AnAliasMovesWithItsRoutesAndAnOpenStreamStays) {
+  std::promise<void> moved;
+  std::shared_future<void> after = moved.get_future().share();
+  a_.stream = [&](FakeWorker::Stream out) {
+    const std::string id = out->call().header("dex-routed-adapter").value_or("-");
+    const std::string alias = out->call().header("dex-routed-alias").value_or("-");
+    out->push(started(id));
+    out->push(delta(alias));
+    if (id == "ft:smol:default:x:1") after.wait_for(seconds(20));
+    out->push(delta(id));
+    out->push(finished());
+    out->finish({});
+  };
+  const auto routes_with = [&](const std::string& target) {
+    auto routes = routes_to({&a_});
+    add_adapter(routes, "ft:smol:default:x:1");
+    add_adapter(routes, "ft:smol:default:x:2");
+    auto* alias = routes.add_aliases();
+    alias->set_name("live");
+    *alias->mutable_adapter() = routes.adapters(target == "ft:smol:default:x:1" ? 0 : 1);
+    return routes;
+  };
+  route(routes_with("ft:smol:default:x:1"));
+  const auto old = stream("live");
+  EXPECT_EQ(old->next(), "start:ft:smol:default:x:1");
+  EXPECT_EQ(old->next(), "live") << "the worker is told the alias, for its reply";
+  route(routes_with("ft:smol:default:x:2"));
+  EXPECT_EQ(generate("live").value().adapter().id(), "ft:smol:default:x:2");
+  EXPECT_EQ(stream("live")->next(), "start:ft:smol:default:x:2");
+  moved.set_value();
+  EXPECT_EQ(old->next(), "ft:smol:default:x:1");
+  EXPECT_EQ(old->next(), "finish");
+  // And goes with them: never to the base.
+  route(routes_to({&a_}));
+  EXPECT_EQ(generate("smol", "live").status().reason(), "MODEL_NOT_FOUND");
+}
+
 TEST_F(RoutingTest, AScaleOfLambdaTravelsThere) {
   std::optional<double> asked;
   a_.generate = [&](rpc::Call&, const v1::GenerateRequest& request) {

@@ -139,7 +139,9 @@ def test_every_change_carries_a_request_id(connect, tmp_path):
             DeleteFineTuningJob=lambda *_: finetuning_pb2.DeleteFineTuningJobResponse(),
             CreateCheckpoint=lambda *_: finetuning_pb2.Checkpoint(id="ftckpt-1"), UploadFile=upload,
             DeleteFile=lambda *_: files_pb2.DeleteFileResponse(), LoadAdapter=lambda *_: adapters_pb2.LoadAdapterResponse(),
-            UnloadAdapter=lambda *_: adapters_pb2.Adapter(), DeleteAdapter=lambda *_: adapters_pb2.DeleteAdapterResponse(),
+            UnloadAdapter=lambda *_: adapters_pb2.Adapter(), SetAdapterAlias=lambda *_: adapters_pb2.AdapterAlias(),
+            PinAdapter=lambda *_: adapters_pb2.Adapter(),
+            DeleteAdapterAlias=lambda *_: adapters_pb2.AdapterAlias(), DeleteAdapter=lambda *_: adapters_pb2.DeleteAdapterResponse(),
             CreateEvaluation=lambda *_: evaluation_pb2.Evaluation(id="eval-1"),
             CancelEvaluation=lambda *_: evaluation_pb2.Evaluation(id="eval-1"),
             SetQuota=lambda *_: admin_pb2.Quota(), UpdateWorker=lambda *_: admin_pb2.Worker(),
@@ -151,12 +153,13 @@ def test_every_change_carries_a_request_id(connect, tmp_path):
                        lambda: client.jobs.resume("j"), lambda: client.jobs.update("j", priority=3, metadata={"a": "b"}),
                        lambda: client.jobs.redrive("j"), lambda: client.jobs.delete("j"), lambda: client.files.upload(rows),
                        lambda: client.files.delete("f"), lambda: client.adapters.load("a"), lambda: client.adapters.unload("a"),
+                       lambda: client.adapters.set_alias("n", "a"), lambda: client.adapters.pin("a"), lambda: client.adapters.delete_alias("n"),
                        lambda: client.adapters.delete("a"), lambda: client.evaluations.create(["m"], ["multi_needle"]).cancel(),
                        lambda: client.evaluations.delete("e"), lambda: client.operations.set_quota("t", max_running=0),
                        lambda: client.operations.update_worker("w", draining=False)):
             change()
     ids = [request.request_id for name, request, _ in platform.calls if name not in ("GetFineTuningJob", "UploadFile")]
-    assert len(ids) == 19 and all(ids) and len(set(ids)) == 19
+    assert len(ids) == 22 and all(ids) and len(set(ids)) == 22
     assert uploaded[0].header.request_id and uploaded[0].header.size_bytes == len(uploaded[1].chunk) == 14
 
 

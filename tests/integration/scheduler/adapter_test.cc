@@ -99,6 +99,48 @@ TEST_F(AdapterTest, LoadSaysThatAWorkerCant) {
   EXPECT_NE(status.message().find("rank 7 is missing"), std::string::npos);
 }
 
+TEST_F(AdapterTest, OneThatChangesNothingIsNotProven) {
+  auto idle = holds(v1::Replica::STATE_LOADED);
+  idle.mutable_proof()->set_tensors_expected(6);
+  idle.mutable_proof()->set_tensors_matched(6);
+  idle.mutable_proof()->set_probe_tokens(23);
+  idle.mutable_proof()->set_verdict(v1::AdapterProof::VERDICT_NO_EFFECT);
+  report_engine("w1", {idle});
+  const auto status = load(20).status();
+  EXPECT_EQ(status.reason(), "ADAPTER_NOT_PROVEN");
+  EXPECT_NE(status.message().find("all 6 tensors"), std::string::npos) << status.message();
+  v1::LoadAdapterRequest all_the_same;
+  all_the_same.set_id(id_);
+  all_the_same.set_allow_no_effect(true);
+  const auto loaded = call(*adapters_, &AdapterStub::LoadAdapter, all_the_same, 30'000);
+  ASSERT_TRUE(loaded.ok()) << loaded.status().to_string();
+  EXPECT_EQ(loaded->adapter().replicas(0).proof().tensors_matched(), 6);
+  v1::SetAdapterAliasRequest name;
+  name.set_alias("live");
+  name.set_adapter(id_);
+  EXPECT_EQ(call(*adapters_, &AdapterStub::SetAdapterAlias, name, 30'000).status().reason(),
+            "ADAPTER_NOT_PROVEN")
+      << "an alias never points to it";
+
+  idle.mutable_proof()->set_verdict(v1::AdapterProof::VERDICT_PROVEN);
+  idle.mutable_proof()->set_max_logprob_change(0.25);
+  report_engine("w1", {idle});
+  const auto proven = load(20);
+  ASSERT_TRUE(proven.ok()) << proven.status().to_string();
+  EXPECT_EQ(proven->adapter().replicas(0).proof().max_logprob_change(), 0.25);
+}
+
+TEST_F(AdapterTest, LoadSaysThatAWorkerHasNoRoom) {
+  auto full = holds(v1::Replica::STATE_FAILED, "it takes 9 bytes, 8 of 100 are free");
+  full.set_no_room(true);
+  report_engine("w1", {full});
+  const auto status = load(20).status();
+  EXPECT_EQ(status.reason(), "ADAPTER_SLOTS_FULL");
+  EXPECT_EQ(status.code(), base::Code::kResourceExhausted);
+  EXPECT_NE(status.message().find("8 of 100 are free"), std::string::npos);
+  EXPECT_TRUE(adapter().replicas(0).no_room());
+}
+
 // full, full+dex: a model of its own can't share an engine; it is there to be downloaded.
 TEST_F(AdapterTest, AWholeModelIsNotLoadedBesideOthers) {
   v1::LoadAdapterRequest request;
@@ -122,6 +164,40 @@ TEST_F(AdapterTest, UnloadTellsTheWorkers) {
   const auto reply = report_engine("w1", {}, held.desired_revision());
   EXPECT_NE(reply.desired_revision(), held.desired_revision());
   EXPECT_EQ(reply.desired_size(), 0);
+}
+
+TEST_F(AdapterTest, APinnedOneIsHeldUntilItIsUnpinned) {
+  report_engine("w1");
+  const auto pin = [this](bool pinned) {
+    v1::PinAdapterRequest request;
+    request.set_id(id_);
+    request.set_pinned(pinned);
+    const auto now = call(*adapters_, &AdapterStub::PinAdapter, request);
+    EXPECT_TRUE(now.ok()) << now.status().to_string();
+    return now.ok() && now->pinned();
+  };
+  v1::UnloadAdapterRequest unload;
+  unload.set_id(id_);
+  EXPECT_TRUE(pin(true));
+  const auto held = report_engine("w1", {holds(v1::Replica::STATE_LOADED)});
+  ASSERT_EQ(held.desired_size(), 1) << "workers hold what is pinned";
+  const auto refused = call(*adapters_, &AdapterStub::UnloadAdapter, unload).status();
+  EXPECT_EQ(refused.reason(), "ADAPTER_PINNED");
+  ASSERT_TRUE(load(20).ok());
+  EXPECT_TRUE(adapter().pinned()) << "a load takes no pin away";
+  EXPECT_EQ(call(*adapters_, &AdapterStub::UnloadAdapter, unload).status().reason(),
+            "ADAPTER_PINNED");
+
+  EXPECT_FALSE(pin(false));
+  EXPECT_EQ(adapter().desired(), v1::Adapter::DESIRED_DEVICE) << "it stays where it is";
+  ASSERT_TRUE(call(*adapters_, &AdapterStub::UnloadAdapter, unload).ok());
+  EXPECT_FALSE(pin(false)) << "loads nothing";
+  EXPECT_EQ(adapter().desired(), v1::Adapter::DESIRED_ABSENT);
+  v1::LoadAdapterRequest both;
+  both.set_id(id_);
+  both.set_pin(true);
+  ASSERT_TRUE(call(*adapters_, &AdapterStub::LoadAdapter, both, 30'000).ok());
+  EXPECT_TRUE(adapter().pinned());
 }
 
 TEST_F(AdapterTest, ArchiveIsATarWithTheManifestFirst) {

@@ -250,10 +250,8 @@ std::vector<Mutant> of_records() {
        {{"call('ZREM', P .. 'desired', id)\n    end", "end"}}},
       {"adapter_wanted_without_tenant_check",
        "adapter",
-       {{"if not a or a.tenant ~= t then return {'NOTFOUND'} end\n  remember(t, request_id, sha, "
-         "ttl, id)\n  if a.desired",
-         "if not a then return {'NOTFOUND'} end\n  remember(t, request_id, sha, ttl, id)\n  if "
-         "a.desired"}}},
+       {{"if not a or a.tenant ~= t then return {'NOTFOUND'} end\n  if desired == ''",
+         "if not a then return {'NOTFOUND'} end\n  if desired == ''"}}},
       {"the_end_keeps_the_adapters",
        "lib",
        {{"for adapter in string.gmatch(j.uses or '', '%S+') do call('ZREM', P .. 'adapteruse:' .. "

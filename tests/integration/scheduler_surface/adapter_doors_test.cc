@@ -4,6 +4,7 @@
 #include <string>
 
 #include "scheduler/server/adapters.h"
+#include "scheduler/server/aliases.h"
 #include "services/auth/authenticator.h"
 #include "services/base/clock.h"
 #include "services/base/random.h"
@@ -89,13 +90,17 @@ TEST_F(AdapterDoorsTest, OnlyTheScopeAdaptersServeLoadsAndUnloads) {
   options.redis.address = redis_.address();
   store::Store store(options);
   store::AdapterRepository records(store);
+  store::AliasRepository names(store);
   store::WorkerRepository workers(store);
   const DataLayout layout(directory_ / "data");
   base::SystemClock clock;
   base::SystemRandom random;
   base::UlidGenerator ids(clock, random);
   int changes = 0;
-  Adapters adapters(records, workers, layout, ids, [&] { ++changes; });
+  Adapters adapters(records, names, workers, layout, ids, [&] { ++changes; });
+  const auto catalog = ModelCatalog::load(directory_ / "models/models.json");
+  ASSERT_TRUE(catalog.ok()) << catalog.status().to_string();
+  Aliases aliases({store, names, records, adapters, *catalog, ids}, [] {});
 
   const auto others =
       caller({Scope::kFilesRead, Scope::kFilesWrite, Scope::kJobsRead, Scope::kJobsWrite,
@@ -119,6 +124,27 @@ TEST_F(AdapterDoorsTest, OnlyTheScopeAdaptersServeLoadsAndUnloads) {
   EXPECT_EQ(adapter().desired(), v1::Adapter::DESIRED_DEVICE);
   EXPECT_TRUE(adapters.unload(operators, unwanted).ok());
   EXPECT_EQ(changes, 2) << "workers hear of what was allowed alone";
+
+  v1::PinAdapterRequest pinned;
+  pinned.set_id(id_);
+  pinned.set_pinned(true);
+  refused(adapters.pin(others, pinned).status());
+  EXPECT_TRUE(adapters.pin(operators, pinned).ok());
+  v1::SetAdapterAliasRequest name;
+  name.set_alias("live");
+  name.set_adapter(id_);
+  refused(aliases.begin(others, name).status());
+  const auto begun = aliases.begin(operators, name);
+  ASSERT_TRUE(begun.ok()) << begun.status().to_string();
+  ASSERT_TRUE(aliases.set(operators, begun->change).ok());
+  name.set_override_gates(true);
+  const auto overridden = aliases.begin(operators, name).status();
+  EXPECT_EQ(overridden.reason(), "SCOPE_MISSING");
+  EXPECT_THAT(overridden.message(), testing::HasSubstr("admin"));
+  v1::DeleteAdapterAliasRequest gone;
+  gone.set_alias("live");
+  refused(aliases.remove(others, gone).status());
+  EXPECT_TRUE(aliases.remove(operators, gone).ok());
 }
 
 }  // namespace

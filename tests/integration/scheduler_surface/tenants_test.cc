@@ -68,6 +68,14 @@ std::vector<TenantRow> tenant_rows() {
       // Its worker says nothing of it, so it is never loaded.
       {"AdapterService.LoadAdapter", R"(id: "$adapter" wait_seconds: 0)", Meets::kById,
        Code::kUnavailable},
+      {"AdapterService.GetAdapter", R"(id: "live")"},
+      {"AdapterService.ListAdapterAliases", "", Meets::kInAList, Code::kOk, "$adapter"},
+      {"AdapterService.SetAdapterAlias", R"(alias: "hers" adapter: "$adapter" wait_seconds: 0)",
+       Meets::kById, Code::kUnavailable},
+      {"AdapterService.SetAdapterAlias", R"(alias: "hers" adapter: "live" wait_seconds: 0)",
+       Meets::kById, Code::kUnavailable},
+      {"AdapterService.PinAdapter", R"(id: "$adapter" pinned: true)"},
+      {"AdapterService.PinAdapter", R"(id: "$adapter")"},
       {"AdapterService.UnloadAdapter", R"(id: "$adapter")"},
       {"AdapterService.DownloadAdapter", R"(id: "$adapter")"},
       {"AdapterService.DownloadAdapter", R"(export: "$export")"},
@@ -151,6 +159,8 @@ std::vector<TenantRow> tenant_rows() {
        Code::kUnavailable},
       {"InferenceService.Generate", R"(model: "small-model" adapter: "$adapter" prompt: "x")",
        Meets::kById, Code::kUnavailable},
+      {"InferenceService.Generate", R"(model: "live" prompt: "x")", Meets::kById,
+       Code::kUnavailable},
       {"InferenceService.GenerateStream", R"(model: "$adapter" prompt: "x")", Meets::kById,
        Code::kUnavailable},
 
@@ -171,6 +181,7 @@ std::vector<TenantRow> tenant_rows() {
 
       {"FineTuningService.DeleteFineTuningJob", R"(id: "$ended")"},
       {"EvaluationService.DeleteEvaluation", R"(id: "$evaluation")"},
+      {"AdapterService.DeleteAdapterAlias", R"(alias: "live")"},
       {"AdapterService.DeleteAdapter", R"(id: "$adapter")"},
       {"FileService.DeleteFile", R"(id: "$spare")"},
   };
@@ -242,6 +253,7 @@ class TenantsTest : public EvaluationTest {
     ids_["ended"] = queue_job();
     ASSERT_EQ(finish_well(claim().job()), "SUCCEEDED");
     ids_["adapter"] = get(ids_["ended"]).fine_tuned_model();
+    ASSERT_NO_FATAL_FAILURE(point_live_to_it());
     ids_["failed"] = queue_job();
     ASSERT_EQ(finish(claim().job(), iv1::OUTCOME_FAIL_FINAL, "loss_diverged"), "FAILED");
     const auto evaluation = create_evaluation(perplexity_of(ids_["evals"]));
@@ -260,6 +272,30 @@ class TenantsTest : public EvaluationTest {
     const auto job = create(request);
     EXPECT_TRUE(job.ok()) << job.status().to_string();
     return job.ok() ? job->id() : "";
+  }
+
+  // The alias `live`, while a worker says that it has the adapter; afterwards none does.
+  void point_live_to_it() {
+    v1::GetAdapterRequest of;
+    of.set_id(ids_["adapter"]);
+    const auto adapter = call(*adapters_, &AdapterStub::GetAdapter, of);
+    ASSERT_TRUE(adapter.ok()) << adapter.status().to_string();
+    iv1::AdapterStatus held;
+    held.set_id(adapter->id());
+    held.set_content_sha256(adapter->content_sha256());
+    held.set_state(v1::Replica::STATE_LOADED);
+    report_engine("w1", {held});
+    v1::SetAdapterAliasRequest request;
+    request.set_alias("live");
+    request.set_adapter(adapter->id());
+    const auto set = call(*adapters_, &AdapterStub::SetAdapterAlias, request);
+    ASSERT_TRUE(set.ok()) << set.status().to_string();
+    iv1::HeartbeatRequest nothing;
+    nothing.set_worker_id("w1");
+    ASSERT_TRUE(call(*workers_, &iv1::WorkerService::Stub::Heartbeat, nothing).ok());
+    v1::UnloadAdapterRequest unload;
+    unload.set_id(adapter->id());
+    ASSERT_TRUE(call(*adapters_, &AdapterStub::UnloadAdapter, unload).ok());
   }
 
   void export_adapter() {
@@ -289,7 +325,12 @@ class TenantsTest : public EvaluationTest {
       ASSERT_EQ(redis_.call({"HGET", key(family + id), "tenant"}).text, from) << id;
       redis_.call({"HSET", key(family + id), "tenant", to});
     }
-    for (const std::string set : {"tjobs:", "twait:", "trun:", "tfiles:", "tadapters:"}) {
+    ASSERT_EQ(
+        redis_.call({"RENAME", key("alias:" + from + ":live"), key("alias:" + to + ":live")}).text,
+        "OK");
+    redis_.call({"HSET", key("alias:" + to + ":live"), "tenant", to});
+    for (const std::string set :
+         {"tjobs:", "twait:", "trun:", "tfiles:", "tadapters:", "taliases:"}) {
       redis_.call(
           {"ZUNIONSTORE", key(set + to), "2", key(set + from), key(set + to), "AGGREGATE", "MAX"});
       redis_.call({"DEL", key(set + from)});

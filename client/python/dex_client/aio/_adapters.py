@@ -28,9 +28,10 @@ class Adapters:
     async def get(self, id: str) -> pb.Adapter:
         return await self._link.call(self._stub.GetAdapter, pb.GetAdapterRequest(id=id))
 
-    async def load(self, id: str, *, wait_seconds: float = 60) -> pb.Adapter:
-        """Returns once every worker that serves the base has loaded it; else DexError ADAPTER_LOADING."""
-        request = pb.LoadAdapterRequest(id=id, wait_seconds=wait_seconds, request_id=new_request_id())
+    async def load(self, id: str, *, wait_seconds: float = 60, allow_no_effect: bool = False) -> pb.Adapter:
+        """Returns once every worker that serves the base has loaded and proven it; else DexError ADAPTER_LOADING or _NOT_PROVEN."""
+        request = pb.LoadAdapterRequest(id=id, wait_seconds=wait_seconds, allow_no_effect=allow_no_effect,
+                                        request_id=new_request_id())
         reply = await self._link.call(self._stub.LoadAdapter, request, wait_seconds + self._link.timeout)
         return reply.adapter
 
@@ -38,6 +39,26 @@ class Adapters:
         """Running requests finish first."""
         return await self._link.call(self._stub.UnloadAdapter,
                                pb.UnloadAdapterRequest(id=id, request_id=new_request_id()))
+
+    async def pin(self, id: str, pinned: bool = True) -> pb.Adapter:
+        """Keeps it in memory, and unload() refused, until it is unpinned. Waits for no worker."""
+        return await self._link.call(self._stub.PinAdapter,
+                                     pb.PinAdapterRequest(id=id, pinned=pinned, request_id=new_request_id()))
+
+    async def set_alias(self, alias: str, adapter: str, *, override_gates: bool = False, etag: str = "",
+                        create_only: bool = False, wait_seconds: float = 60) -> pb.AdapterAlias:
+        """Points the name to the adapter, for every client at once, when all workers have it. Generations may use it as model."""
+        request = pb.SetAdapterAliasRequest(alias=alias, adapter=adapter, override_gates=override_gates, etag=etag,
+                                            create_only=create_only, wait_seconds=wait_seconds, request_id=new_request_id())
+        return await self._link.call(self._stub.SetAdapterAlias, request, wait_seconds + self._link.timeout)
+
+    def aliases(self) -> AsyncIterator[pb.AdapterAlias]:
+        return pages(self._link, self._stub.ListAdapterAliases, pb.ListAdapterAliasesRequest(page_size=100), "aliases")
+
+    async def delete_alias(self, alias: str) -> pb.AdapterAlias:
+        """Its adapter stays. The alias as it was."""
+        return await self._link.call(self._stub.DeleteAdapterAlias,
+                                     pb.DeleteAdapterAliasRequest(alias=alias, request_id=new_request_id()))
 
     async def delete(self, id: str) -> None:
         await self._link.call(self._stub.DeleteAdapter, pb.DeleteAdapterRequest(id=id, request_id=new_request_id()))

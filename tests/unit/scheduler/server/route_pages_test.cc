@@ -20,6 +20,10 @@ iv1::RouteSnapshot snapshot_of(int adapters) {
     adapter.set_id("ft:small-model:default::" + std::to_string(i));
     adapter.set_content_sha256(std::string(64, 'a'));
     adapter.set_path("jobs/default/ftjob-" + std::to_string(i) + "/attempt-1/final");
+    if (i % 5 != 0) continue;
+    auto& alias = *whole.add_aliases();
+    alias.set_name("alias-" + std::to_string(i));
+    *alias.mutable_adapter() = adapter;
   }
   return whole;
 }
@@ -50,7 +54,7 @@ TEST(RoutePagesTest, ASmallOneAndAnEmptyOneAreOneMessage) {
 
 TEST(RoutePagesTest, WhatIsLargerThanAPageHasOneOfItsOwn) {
   const auto pages = route_pages(snapshot_of(5), 10);
-  EXPECT_EQ(pages.size(), 2U + 1U + 5U);  // two bases, a route, five adapters
+  EXPECT_EQ(pages.size(), 2U + 1U + 5U + 1U);  // two bases, a route, five adapters, an alias
 }
 
 TEST(RouteLoadTest, IsToldInSteps) {

@@ -31,6 +31,11 @@ internal::v1::RouteSnapshot snapshot() {
   adapter("ft:smol:default:a:1", "smol", "default");
   adapter("ft:large:default:b:2", "large", "default");
   adapter("ft:smol:other:c:3", "smol", "other");
+  for (const auto& one : made.adapters()) {
+    auto* alias = made.add_aliases();
+    alias->set_name(one.base() == "large" ? "wide" : "live");
+    *alias->mutable_adapter() = one;
+  }
   return made;
 }
 
@@ -60,6 +65,30 @@ TEST_F(RouteTableTest, AnAdapterIsFoundUnderEitherField) {
     EXPECT_EQ(target.value().adapter, "ft:smol:default:a:1");
     EXPECT_EQ(target.value().content_sha256, "hash of ft:smol:default:a:1");
   }
+}
+
+TEST_F(RouteTableTest, AnAliasIsWhatItPointsToInItsOwnTenant) {
+  for (const auto& target : {resolve("live"), resolve("", "live"), resolve("smol", "live")}) {
+    ASSERT_TRUE(target.ok()) << target.status().to_string();
+    EXPECT_EQ(target.value().base, "smol");
+    EXPECT_EQ(target.value().adapter, "ft:smol:default:a:1");
+    EXPECT_EQ(target.value().content_sha256, "hash of ft:smol:default:a:1");
+    EXPECT_EQ(target.value().alias, "live");
+  }
+  EXPECT_EQ(resolve("ft:smol:default:a:1").value().alias, "") << "it was named by its id";
+  EXPECT_EQ(resolve("live", "none").value().adapter, "");
+  EXPECT_EQ(reason("smol", "wide"), "ADAPTER_MISMATCH");
+  EXPECT_EQ(table_.resolve("other", "live", "").value().adapter, "ft:smol:other:c:3");
+  EXPECT_EQ(table_.resolve("other", "wide", "").status().reason(), "MODEL_NOT_FOUND");
+  EXPECT_EQ(reason("default/live"), "MODEL_NOT_FOUND");
+}
+
+// Its adapter may have been published after the snapshot's list was read.
+TEST_F(RouteTableTest, AnAliasNeedsNoAdapterInTheList) {
+  auto routes = snapshot();
+  routes.clear_adapters();
+  const RouteTable table(std::move(routes));
+  EXPECT_EQ(table.resolve("default", "live", "").value().adapter, "ft:smol:default:a:1");
 }
 
 TEST_F(RouteTableTest, NoneMeansTheBaseOfTheModel) {

@@ -40,6 +40,7 @@ class AdapterTrafficTest : public FrameServerTest {
     return command;
   }
 
+  static constexpr int64_t kLayers = 2;  // of the tiny model
   static constexpr uint32_t kTokens = 200;
   static constexpr uint64_t kStreams = 8;
 };
@@ -68,6 +69,44 @@ TEST_F(AdapterTrafficTest, AThousandLoadsAndUnloadsGiveTheirMemoryBack) {
   await_gauge(bytes);
   ASSERT_EQ(changed("ft:tiny", "adapter", false).state(), pb::Replica::STATE_UNSPECIFIED);
   await_gauge(0);
+}
+
+// Of what acts and of what does not, measured by the engine that serves them.
+TEST_F(AdapterTrafficTest, ALoadProvesThatTheAdapterActs) {
+  start();
+  testing::write_idle_adapter(dir / "idle", dir / "model");
+  const auto acts = changed("ft:tiny", "adapter", true);
+  ASSERT_EQ(acts.state(), pb::Replica::STATE_LOADED) << acts.error();
+  EXPECT_EQ(acts.proof().verdict(), pb::AdapterProof::VERDICT_PROVEN);
+  EXPECT_GT(acts.proof().max_logprob_change(), 1e-3) << "it is far from its start";
+  EXPECT_GT(acts.proof().probe_tokens(), 8);
+  EXPECT_GT(acts.proof().tensors_matched(), 0);
+  EXPECT_EQ(acts.proof().tensors_matched(), acts.proof().tensors_expected());
+
+  const auto idle = changed("ft:idle", "idle", true);
+  ASSERT_EQ(idle.state(), pb::Replica::STATE_LOADED) << idle.error();
+  EXPECT_EQ(idle.proof().verdict(), pb::AdapterProof::VERDICT_NO_EFFECT);
+  EXPECT_LE(idle.proof().max_logprob_change(), 1e-6);
+  EXPECT_EQ(idle.proof().tensors_matched(), 2 * 4 * kLayers) << "two factors of q, k, v, o a layer";
+
+  // A refused one proves nothing, and the proofs of the others are nobody's requests.
+  EXPECT_FALSE(changed("ft:foreign", "foreign", true).has_proof());
+  send(generate(1, "ft:idle"));
+  send(generate(8, ""));
+  const auto replies = collect(2);
+  EXPECT_EQ(replies.at(1).ids, replies.at(8).ids);
+}
+
+// The agent makes room for the one, and no room helps the other.
+TEST_F(AdapterTrafficTest, WantOfRoomIsToldApartFromAFault) {
+  start(/*adapter_bytes=*/1);
+  const auto full = changed("ft:tiny", "adapter", true);
+  EXPECT_EQ(full.state(), pb::Replica::STATE_FAILED);
+  EXPECT_TRUE(full.no_room());
+  EXPECT_THAT(full.error(), ::testing::HasSubstr("no room for ft:tiny"));
+  const auto foreign = changed("ft:foreign", "foreign", true);
+  EXPECT_EQ(foreign.state(), pb::Replica::STATE_FAILED);
+  EXPECT_FALSE(foreign.no_room());
 }
 
 // Loads go on as long as anything streams: one that is good, one that is gone again, one that is

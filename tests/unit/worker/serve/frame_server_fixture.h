@@ -41,8 +41,10 @@ class FrameServerTest : public ::testing::Test {
   }
   ~FrameServerTest() override { agent->shutdown(); }
 
-  void start() {
+  // `adapter_bytes`: of its table; 0: as it likes.
+  void start(int64_t adapter_bytes = 0) {
     EngineCommand command;
+    command.mutable_start()->set_adapter_bytes(adapter_bytes);
     command.mutable_start()->set_model_dir((dir / "model").string());
     command.mutable_start()->set_base("tiny");
     command.mutable_start()->set_threads(1);

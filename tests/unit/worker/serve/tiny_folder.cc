@@ -17,6 +17,11 @@ void write_tiny_adapter(const std::filesystem::path& folder, const std::filesyst
                        tiny_adapter(tiny_options()[0], 7, model::base_weights_sha256(model)));
 }
 
+void write_idle_adapter(const std::filesystem::path& folder, const std::filesystem::path& model) {
+  model::write_adapter(folder, tiny_adapter(tiny_options()[kAttentionLora], 7,
+                                            model::base_weights_sha256(model), /*scale=*/0));
+}
+
 void write_foreign_adapter(const std::filesystem::path& folder) {
   model::write_adapter(folder, tiny_adapter(tiny_options()[0], 7, std::string(64, 'b')));
 }

@@ -9,6 +9,8 @@ namespace dex::serve::testing {
 
 void write_tiny_model(const std::filesystem::path& folder);
 void write_tiny_adapter(const std::filesystem::path& folder, const std::filesystem::path& model);
+// A LoRA of q, k, v and o whose second factors are zero.
+void write_idle_adapter(const std::filesystem::path& folder, const std::filesystem::path& model);
 // Made for another base.
 void write_foreign_adapter(const std::filesystem::path& folder);
 // A DiffLlama, and the same model with unilm's attention (worker/model/unilm.h).

@@ -12,13 +12,25 @@ std::string load_refusal(const std::string& body) {
   return made.ok() ? "OK" : made.status().reason() + " " + made.status().violations().at(0).field;
 }
 
-TEST(LoadAdapterTest, ANameIsTheAdaptersId) {
-  const auto made = read_load_adapter(
+TEST(LoadAdapterTest, ANameIsTheAdaptersIdOrAnAliasToSet) {
+  const auto loaded = read_load_adapter(
       json::parse(R"({"lora_name": "ft:a", "lora_path": "ft:a", "load_inplace": true})"));
-  ASSERT_TRUE(made.ok());
-  EXPECT_EQ(made.value().id(), "ft:a");
-  EXPECT_EQ(load_refusal(R"({"lora_name": "alias", "lora_path": "ft:a"})"),
-            "UNSUPPORTED_PARAMETER lora_name");
+  ASSERT_TRUE(loaded.ok());
+  EXPECT_EQ(loaded->adapter, "ft:a");
+  EXPECT_EQ(loaded->alias, "");
+  const auto named =
+      read_load_adapter(json::parse(R"({"lora_name": "live", "lora_path": "ft:a"})"));
+  ASSERT_TRUE(named.ok());
+  EXPECT_EQ(named->adapter, "ft:a");
+  EXPECT_EQ(named->alias, "live");
+  EXPECT_FALSE(named->in_place);
+  const auto moved = read_load_adapter(
+      json::parse(R"({"lora_name": "live", "lora_path": "next", "load_inplace": true})"));
+  ASSERT_TRUE(moved.ok());
+  EXPECT_EQ(moved->adapter, "next") << "an alias is as good as an id";
+  EXPECT_TRUE(moved->in_place);
+  EXPECT_EQ(load_refusal(R"({"lora_name": "ft:b", "lora_path": "ft:a"})"),
+            "INVALID_FIELD lora_name");
   EXPECT_EQ(load_refusal(R"({"lora_name": "ft:a"})"), "MISSING_FIELD lora_path");
   EXPECT_EQ(load_refusal(R"({"lora_name": "a", "lora_path": "a", "rank": 8})"),
             "UNKNOWN_FIELD rank");
