@@ -7,6 +7,7 @@
 #include "dex/v1/files.grpc.pb.h"
 #include "dex/v1/finetuning.grpc.pb.h"
 #include "dex/v1/models.grpc.pb.h"
+#include "scheduler/server/api_keys.h"
 #include "scheduler/server/files.h"
 #include "scheduler/server/fine_tuning_jobs.h"
 #include "scheduler/server/head_previews.h"
@@ -117,13 +118,17 @@ class ModelRpc final : public v1::ModelService::CallbackService {
 
 class RouteRpc final : public iv1::RouteService::CallbackService {
  public:
-  RouteRpc(rpc::Room& room, Routes& routes) : room_(room), routes_(routes) {}
+  RouteRpc(rpc::Room& room, Routes& routes, ApiKeys& keys)
+      : room_(room), routes_(routes), keys_(keys) {}
   grpc::ServerWriteReactor<iv1::RouteSnapshot>* WatchRoutes(
       Context* ctx, const iv1::WatchRoutesRequest* in) override;
+  Unary* ReportKeyUse(Context* ctx, const iv1::ReportKeyUseRequest* in,
+                      iv1::ReportKeyUseResponse* out) override;
 
  private:
   rpc::Room& room_;
   Routes& routes_;
+  ApiKeys& keys_;
 };
 
 class WorkerRpc final : public iv1::WorkerService::CallbackService {

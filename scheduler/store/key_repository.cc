@@ -76,13 +76,12 @@ base::Result<KeyRepository::Made> KeyRepository::create(const KeyRecord& key,
 
 base::Result<bool> KeyRepository::ensure(const KeyRecord& key) {
   DEX_RETURN_IF_ERROR(check_record(key));
-  DEX_ASSIGN_OR_RETURN(const Reply reply,
-                       store_.run("key", {"ensure", key.id, key.tenant, key.name, key.sha256,
-                                          key.prefix, key.scopes}));
+  DEX_ASSIGN_OR_RETURN(const Reply reply, store_.run("key", {"ensure", key.id, key.tenant, key.name,
+                                                             key.sha256, key.prefix, key.scopes}));
   if (reply.str(0) == "OK") return reply.num(2) == 1;
   if (reply.str(0) != "REVOKED") return unexpected("key", reply);
-  return base::failed_precondition("JOB_STATE_CONFLICT",
-                                   "The key " + reply.str(1) + " was revoked.");
+  return base::Status(base::Code::kUnauthenticated, "API_KEY_INVALID",
+                      "The key " + reply.str(1) + " was revoked.");
 }
 
 base::Result<bool> KeyRepository::revoke(const std::string& id, const std::string& caller,
@@ -90,11 +89,10 @@ base::Result<bool> KeyRepository::revoke(const std::string& id, const std::strin
   if (!is_store_id(id)) return no_such_key(id);
   DEX_RETURN_IF_ERROR(check_tenant(caller));
   DEX_RETURN_IF_ERROR(check_request(request));
-  DEX_ASSIGN_OR_RETURN(
-      const Reply reply,
-      store_.run("key",
-                 {"revoke", caller, request.id, request.digest,
-                  std::to_string(store_.times().idempotency_ms), id, any_tenant ? "1" : "0"}));
+  DEX_ASSIGN_OR_RETURN(const Reply reply,
+                       store_.run("key", {"revoke", caller, request.id, request.digest,
+                                          std::to_string(store_.times().idempotency_ms), id,
+                                          any_tenant ? "1" : "0"}));
   const std::string& word = reply.str(0);
   if (word == "OK") return false;
   if (word == "DUP") return true;

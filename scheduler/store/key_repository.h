@@ -33,7 +33,7 @@ class KeyRepository {
   base::Result<Made> create(const KeyRecord& key, const std::string& caller,
                             const RequestKey& request);
   // A key that an operator has put into a file: there once, however often this is called. True: it
-  // was made now. FAILED_PRECONDITION `JOB_STATE_CONFLICT` when it was revoked since.
+  // was made now. UNAUTHENTICATED `API_KEY_INVALID` when it was revoked since.
   base::Result<bool> ensure(const KeyRecord& key);
   // True: a repeat. `any_tenant`: the operator's. RESOURCE_NOT_FOUND for an id that is not the
   // caller's.

@@ -97,6 +97,7 @@ base::Result<WorkerRepository::Routes> WorkerRepository::routes() {
   DEX_ASSIGN_OR_RETURN(routes.revision, routes_revision());
   DEX_ASSIGN_OR_RETURN(routes.workers, workers());
   DEX_ASSIGN_OR_RETURN(routes.adapters, routable_adapters());
+  DEX_ASSIGN_OR_RETURN(routes.keys, KeyRepository(store_).all());
   return routes;
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "scheduler/store/key_repository.h"
 #include "scheduler/store/records.h"
 #include "scheduler/store/store.h"
 
@@ -34,6 +35,7 @@ class WorkerRepository {
     int64_t revision = 0;
     std::vector<WorkerRecord> workers;
     std::vector<AdapterRecord> adapters;  // every tenant's: id, tenant, uri, sha256, disabled only
+    std::vector<KeyRecord> keys;          // as KeyRepository::all() has them
   };
   // Read in pages, each a short script: what changes meanwhile raises the revision, which is read
   // first, so a caller that compares it reads again.

@@ -83,9 +83,9 @@ grpc::ServerGenericBidiReactor* Front::CreateReactor(grpc::GenericCallbackServer
 
 grpc::ServerGenericBidiReactor* Front::open(grpc::CallbackServerContext& context,
                                             const std::string& path) {
-  auto principal = parts_.room.admit(context, nullptr);
-  if (!principal.ok()) return refuse(context, principal.status());
   const std::string_view service = service_of(path);
+  auto principal = parts_.admission.admit(context, service);
+  if (!principal.ok()) return refuse(context, principal.status());
   const bool generates = service == kInferenceService;
   // A method that no worker knows can't be routed: its message says nothing to us.
   if (!is_public(service) || (generates && !is_known(path))) {

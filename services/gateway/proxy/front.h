@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "services/gateway/proxy/admission.h"
 #include "services/gateway/proxy/health_answer.h"
 #include "services/gateway/proxy/inference_call.h"
 #include "services/rpc/room.h"
@@ -27,6 +28,7 @@ class Front final : public grpc::CallbackGenericService {
   struct Parts {  // all outlive this object
     rpc::Room& room;
     std::shared_ptr<grpc::Channel> scheduler;
+    Admission& admission;
     InferenceCall::Parts inference;
     Metrics& metrics;
     std::string version, commit;  // of this gateway
