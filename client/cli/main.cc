@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "client/cli/api_key_source.h"
 #include "client/cli/command.h"
 #include "client/cli/exit_code.h"
 #include "client/cli/server_address.h"
@@ -16,6 +17,7 @@ namespace {
 
 struct Globals {
   std::string server;
+  std::string api_key_file;
   std::string output = "table";
   double timeout_seconds = 60;
   bool quiet = false;
@@ -31,6 +33,9 @@ void add_globals(CLI::App& app, Globals& globals) {
   app.add_option("--server", globals.server,
                  "host:port of the platform; else DEX_SERVER, else that of a dexd on this machine "
                  "(endpoints.json in DEX_DATA_DIR or ~/.local/share/dex), else localhost:50051");
+  app.add_option("--api-key-file", globals.api_key_file,
+                 "file with the API key; else DEX_API_KEY, else the admin.key beside the "
+                 "endpoints.json that names the server");
   app.add_option("--output", globals.output,
                  "table (default) for people, json (one compact line a result) or id for scripts")
       ->check(CLI::IsMember({"table", "json", "id"}));
@@ -88,6 +93,7 @@ int run(int argc, char** argv) {
   add_catalog(app, action);
   add_doctor(app, action);
   add_operations(app, action);
+  add_keys(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -104,9 +110,13 @@ int run(int argc, char** argv) {
        .data_dir = base::default_data_dir(environment("DEX_DATA_DIR"), environment("HOME"))},
       is_alive);
   if (!server.ok()) return output.failure(server.status());
+  const auto key = find_api_key(
+      {.file = globals.api_key_file, .variable = environment("DEX_API_KEY"), .server = *server});
+  if (!key.ok()) return output.failure(key.status());
   client::Client client(
       {.server = server->address,
        .server_origin = server->origin,
+       .api_key = *key,
        .timeout = std::chrono::milliseconds(static_cast<int64_t>(globals.timeout_seconds * 1000)),
        .stop = signals.token()});
   Context context{client, output, signals.token()};
