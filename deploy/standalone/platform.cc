@@ -312,7 +312,8 @@ std::vector<std::string> Platform::gateway_args() const {
       "--http-listen",    address("gateway", "http", local(options_.http_port)),
       "--metrics-listen", address("gateway", "metrics", kAnyPort),
       "--endpoints-file", run_file("gateway").string(),
-      "--auth",           options_.authenticate ? "on" : "off"};
+      "--auth",           options_.authenticate ? "on" : "off",
+      "--audit-log",      (options_.data_dir / "audit.jsonl").string()};
   if (!options_.web_root.empty()) {
     args.emplace_back("--web-root");
     args.push_back(options_.web_root.string());

@@ -43,7 +43,7 @@ rpc::Room::Options small_room(std::shared_ptr<const auth::Authenticator> callers
 // Members in the order in which they may be used; destroyed the other way round.
 class Gateway::Impl {
  public:
-  explicit Impl(const Options& options)
+  Impl(const Options& options, std::unique_ptr<AuditLog> audit)
       : registry_("gateway", options.version, options.commit),
         metrics_(registry_),
         authenticates_(options.authenticate),
@@ -54,6 +54,7 @@ class Gateway::Impl {
         limiter_(options.requests_per_minute, clock_),
         key_uses_(scheduler_, clock_, options.key_use_period),
         admission_({room_, limiter_, key_uses_}),
+        audit_(std::move(audit)),
         routes_(scheduler_, rpc::new_request_id(),
                 [this](const RouteTable& table) {
                   metrics_.snapshot_now();
@@ -65,6 +66,7 @@ class Gateway::Impl {
                 admission_,
                 {routes_, balancer_, metrics_, options.route_patience},
                 metrics_,
+                audit_.get(),
                 options.version,
                 options.commit}) {}
   ~Impl() {
@@ -168,6 +170,7 @@ class Gateway::Impl {
   auth::RateLimiter limiter_;
   KeyUses key_uses_;
   Admission admission_;
+  const std::unique_ptr<AuditLog> audit_;  // null: none is kept
   Balancer balancer_;
   RouteWatcher routes_;
   Front front_;
@@ -184,7 +187,11 @@ base::Result<std::unique_ptr<Gateway>> Gateway::start(const Options& options) {
   if (options.scheduler.empty()) {
     return base::invalid_field("--scheduler", "give the scheduler's address, e.g. 127.0.0.1:50052");
   }
-  auto impl = std::make_unique<Impl>(options);
+  std::unique_ptr<AuditLog> audit;
+  if (!options.audit_log.empty()) {
+    DEX_ASSIGN_OR_RETURN(audit, AuditLog::open(options.audit_log));
+  }
+  auto impl = std::make_unique<Impl>(options, std::move(audit));
   DEX_RETURN_IF_ERROR(impl->listen(options));
   return std::unique_ptr<Gateway>(new Gateway(std::move(impl)));
 }

@@ -33,6 +33,7 @@ class Gateway {
     bool authenticate = false;
     uint32_t requests_per_minute = 0;                  // of a tenant at this gateway; 0: no limit
     std::chrono::milliseconds key_use_period{15'000};  // between reports of when keys were used
+    std::filesystem::path audit_log;  // JSON lines, one a call that changes something; empty: none
     std::string version = "0";
     std::string commit = "unknown";
   };

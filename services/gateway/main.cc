@@ -106,6 +106,9 @@ int main(int argc, char** argv) {
                  "folder of the built dashboard, served at /; none: a page that says so");
   app.add_option("--metrics-listen", arguments.gateway.metrics_listen,
                  "/metrics, /healthz, /readyz; loopback only, port 0 = any free one");
+  app.add_option("--audit-log", arguments.gateway.audit_log,
+                 "file to which a JSON line is appended for each call that changes something: who, "
+                 "what, on which object, with what result; none: no log");
   app.add_option("--endpoints-file", arguments.endpoints_file,
                  "written once everything listens: JSON with grpc, http, metrics");
   app.add_option("--grace-seconds", arguments.grace_seconds, "how long open calls may last on stop")

@@ -1,6 +1,7 @@
 #include "services/gateway/proxy/front.h"
 
 #include <google/protobuf/descriptor.h>
+#include <grpcpp/impl/codegen/proto_utils.h>
 #include <grpcpp/impl/codegen/rpc_service_method.h>
 #include <grpcpp/impl/codegen/server_callback_handlers.h>
 
@@ -99,7 +100,7 @@ grpc::ServerGenericBidiReactor* Front::open(grpc::CallbackServerContext& context
     return call.get();
   }
   auto call = std::make_shared<ForwardCall>(parts_.room, context, std::move(principal).value(),
-                                            path, is_unary(path), parts_.metrics);
+                                            path, is_unary(path), parts_.metrics, parts_.audit);
   call->open(parts_.scheduler);
   return call.get();
 }

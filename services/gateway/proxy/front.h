@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "services/gateway/proxy/admission.h"
+#include "services/gateway/proxy/audit_log.h"
 #include "services/gateway/proxy/health_answer.h"
 #include "services/gateway/proxy/inference_call.h"
 #include "services/rpc/room.h"
@@ -31,6 +32,7 @@ class Front final : public grpc::CallbackGenericService {
     Admission& admission;
     InferenceCall::Parts inference;
     Metrics& metrics;
+    AuditLog* audit;              // null: none is kept
     std::string version, commit;  // of this gateway
   };
   explicit Front(const Parts& parts);

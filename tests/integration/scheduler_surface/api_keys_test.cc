@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "dex/v1/inference.grpc.pb.h"
 #include "scheduler/server/api_keys.h"
 #include "services/auth/api_key.h"
 #include "services/auth/authenticator.h"
