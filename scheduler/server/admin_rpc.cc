@@ -83,4 +83,11 @@ grpc::ServerUnaryReactor* AdminRpc::RevokeApiKey(grpc::CallbackServerContext* ct
   });
 }
 
+grpc::ServerUnaryReactor* AdminRpc::GetUsage(grpc::CallbackServerContext* ctx,
+                                             const v1::GetUsageRequest* in,
+                                             v1::GetUsageResponse* out) {
+  return rpc::run(room_, ctx, in, out,
+                  [=, this](rpc::Call& call) { return usage_.get(call.principal(), *in); });
+}
+
 }  // namespace dex::server

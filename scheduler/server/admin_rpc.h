@@ -5,6 +5,7 @@
 #include "scheduler/server/diagnosis.h"
 #include "scheduler/server/job_changes.h"
 #include "scheduler/server/operations.h"
+#include "scheduler/server/usage.h"
 #include "services/rpc/room.h"
 
 namespace dex::server {
@@ -14,12 +15,13 @@ class AdminRpc final : public v1::AdminService::CallbackService {
  public:
   // They outlive this object.
   AdminRpc(rpc::Room& room, JobChanges& changes, Diagnosis& diagnosis, Operations& operations,
-           ApiKeys& keys)
+           ApiKeys& keys, Usage& usage)
       : room_(room),
         changes_(changes),
         diagnosis_(diagnosis),
         operations_(operations),
-        keys_(keys) {}
+        keys_(keys),
+        usage_(usage) {}
 
   grpc::ServerUnaryReactor* RedriveFineTuningJob(grpc::CallbackServerContext* ctx,
                                                  const v1::RedriveFineTuningJobRequest* in,
@@ -49,6 +51,9 @@ class AdminRpc final : public v1::AdminService::CallbackService {
   grpc::ServerUnaryReactor* RevokeApiKey(grpc::CallbackServerContext* ctx,
                                          const v1::RevokeApiKeyRequest* in,
                                          v1::ApiKey* out) override;
+  grpc::ServerUnaryReactor* GetUsage(grpc::CallbackServerContext* ctx,
+                                     const v1::GetUsageRequest* in,
+                                     v1::GetUsageResponse* out) override;
 
  private:
   rpc::Room& room_;
@@ -56,6 +61,7 @@ class AdminRpc final : public v1::AdminService::CallbackService {
   Diagnosis& diagnosis_;
   Operations& operations_;
   ApiKeys& keys_;
+  Usage& usage_;
 };
 
 }  // namespace dex::server

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "scheduler/server/asked_tenant.h"
 #include "scheduler/server/job_id.h"
 #include "scheduler/server/page.h"
 #include "scheduler/server/times.h"
@@ -17,19 +18,6 @@ namespace dex::server {
 namespace {
 
 constexpr size_t kLongestName = 64;
-
-base::Result<std::string> tenant_of(const auth::Principal& who, const std::string& asked) {
-  DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kAdmin));
-  if (asked.empty() || asked == who.tenant()) return who.tenant();
-  if (!auth::is_operator(who)) {
-    return base::not_found("RESOURCE_NOT_FOUND",
-                           "There is no tenant '" + store::shown(asked) + "'.")
-        .with_metadata("resource_type", "tenant")
-        .with_metadata("resource_name", store::shown(asked));
-  }
-  DEX_RETURN_IF_ERROR(store::check_tenant(asked));
-  return asked;
-}
 
 base::Status check_name(const std::string& name) {
   if (name.empty()) return missing("name");
@@ -102,7 +90,7 @@ v1::Caller ApiKeys::who_am_i(const auth::Principal& who) {
 base::Result<Answer<v1::ApiKey>> ApiKeys::create(const auth::Principal& who,
                                                  const v1::CreateApiKeyRequest& request) {
   store::KeyRecord record;
-  DEX_ASSIGN_OR_RETURN(record.tenant, tenant_of(who, request.tenant()));
+  DEX_ASSIGN_OR_RETURN(record.tenant, asked_tenant(who, request.tenant()));
   DEX_RETURN_IF_ERROR(check_name(request.name()));
   DEX_ASSIGN_OR_RETURN(const uint32_t scopes, scopes_of(who, request.scopes()));
   DEX_ASSIGN_OR_RETURN(record.expire_ms, expiry_of(request, parts_.clock.now_ms()));
@@ -127,7 +115,7 @@ base::Result<Answer<v1::ApiKey>> ApiKeys::create(const auth::Principal& who,
 
 base::Result<v1::ListApiKeysResponse> ApiKeys::list(const auth::Principal& who,
                                                     const v1::ListApiKeysRequest& request) {
-  DEX_ASSIGN_OR_RETURN(const std::string tenant, tenant_of(who, request.tenant()));
+  DEX_ASSIGN_OR_RETURN(const std::string tenant, asked_tenant(who, request.tenant()));
   DEX_ASSIGN_OR_RETURN(const int wanted, page_size(request.page_size()));
   DEX_ASSIGN_OR_RETURN(auto cursor, parse_page_token(request.page_token()));
   v1::ListApiKeysResponse page;
@@ -157,11 +145,11 @@ base::Result<Answer<v1::ApiKey>> ApiKeys::revoke(const auth::Principal& who,
   return Answer<v1::ApiKey>{view(record, parts_.clock.now_ms()), replayed};
 }
 
-base::Status ApiKeys::report(const internal::v1::ReportKeyUseRequest& request) {
+base::Status ApiKeys::report(const internal::v1::ReportUseRequest& request) {
   const int64_t now_ms = parts_.clock.now_ms();
   std::vector<std::pair<std::string, int64_t>> uses;
-  for (const auto& use : request.uses()) {
-    uses.emplace_back(use.key(), std::min<int64_t>(use.last_used_ms(), now_ms));
+  for (const auto& key : request.keys()) {
+    uses.emplace_back(key.id(), std::min<int64_t>(key.last_used_ms(), now_ms));
   }
   return parts_.keys.used(uses);
 }

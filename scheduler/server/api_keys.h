@@ -43,7 +43,7 @@ class ApiKeys {
                                           const v1::RevokeApiKeyRequest& request);
 
   // What gateways have seen used. A moment of the future counts as now.
-  base::Status report(const internal::v1::ReportKeyUseRequest& request);
+  base::Status report(const internal::v1::ReportUseRequest& request);
 
   // The operator's first key, with every scope: `secret` is what DIR/admin.key holds, and only its
   // hash is stored. There once, however often it is asked for. INVALID_FIELD when it is not in the

@@ -250,11 +250,12 @@ grpc::ServerWriteReactor<iv1::RouteSnapshot>* RouteRpc::WatchRoutes(
       });
 }
 
-Unary* RouteRpc::ReportKeyUse(Context* ctx, const iv1::ReportKeyUseRequest* in,
-                              iv1::ReportKeyUseResponse* out) {
-  return rpc::run(room_, ctx, in, out, [=, this](Call&) -> base::Result<iv1::ReportKeyUseResponse> {
+Unary* RouteRpc::ReportUse(Context* ctx, const iv1::ReportUseRequest* in,
+                           iv1::ReportUseResponse* out) {
+  return rpc::run(room_, ctx, in, out, [=, this](Call&) -> base::Result<iv1::ReportUseResponse> {
     DEX_RETURN_IF_ERROR(keys_.report(*in));
-    return iv1::ReportKeyUseResponse();
+    DEX_RETURN_IF_ERROR(usage_.report(*in));
+    return iv1::ReportUseResponse();
   });
 }
 

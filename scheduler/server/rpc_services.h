@@ -16,6 +16,7 @@
 #include "scheduler/server/memory_probes.h"
 #include "scheduler/server/models.h"
 #include "scheduler/server/routes.h"
+#include "scheduler/server/usage.h"
 #include "scheduler/server/waiters.h"
 #include "scheduler/server/workers.h"
 #include "services/rpc/room.h"
@@ -118,17 +119,18 @@ class ModelRpc final : public v1::ModelService::CallbackService {
 
 class RouteRpc final : public iv1::RouteService::CallbackService {
  public:
-  RouteRpc(rpc::Room& room, Routes& routes, ApiKeys& keys)
-      : room_(room), routes_(routes), keys_(keys) {}
+  RouteRpc(rpc::Room& room, Routes& routes, ApiKeys& keys, Usage& usage)
+      : room_(room), routes_(routes), keys_(keys), usage_(usage) {}
   grpc::ServerWriteReactor<iv1::RouteSnapshot>* WatchRoutes(
       Context* ctx, const iv1::WatchRoutesRequest* in) override;
-  Unary* ReportKeyUse(Context* ctx, const iv1::ReportKeyUseRequest* in,
-                      iv1::ReportKeyUseResponse* out) override;
+  Unary* ReportUse(Context* ctx, const iv1::ReportUseRequest* in,
+                   iv1::ReportUseResponse* out) override;
 
  private:
   rpc::Room& room_;
   Routes& routes_;
   ApiKeys& keys_;
+  Usage& usage_;
 };
 
 class WorkerRpc final : public iv1::WorkerService::CallbackService {

@@ -102,6 +102,7 @@ struct Scheduler::Parts {
   store::WorkerRepository workers{store};
   store::OperatorRepository operators{store};
   store::KeyRepository keys{store};
+  store::UsageRepository use_records{store};
   DataLayout layout;
   BlobStore blobs{layout, files};
   JobEvents job_events{jobs, layout};
@@ -131,6 +132,7 @@ struct Scheduler::Parts {
   Diagnosis diagnosis{{store, workers, catalog, layout, clock}};
   Operations operations{{operators, ids}, on_change};
   ApiKeys key_logic{{keys, ids, random, clock}, on_change};
+  Usage usage_logic{use_records};
 
   // Long polls look once a second for jobs of other replicas (jobs.md §4), watches more often.
   Waiters claims{std::chrono::seconds(1)};
@@ -140,12 +142,12 @@ struct Scheduler::Parts {
 
   FineTuningRpc job_rpc{room,          job_logic,   change_logic, job_watches,
                         preview_logic, probe_logic, watches};
-  AdminRpc admin_rpc{room, change_logic, diagnosis, operations, key_logic};
+  AdminRpc admin_rpc{room, change_logic, diagnosis, operations, key_logic, usage_logic};
   EvaluationRpc evaluation_rpc{room, evaluation_logic, job_watches};
   FileRpc file_rpc{room, file_logic};
   AdapterRpc adapter_rpc{room, adapter_logic, adapter_job_logic, watches};
   ModelRpc model_rpc{room, model_logic};
-  RouteRpc route_rpc{room, route_logic, key_logic};
+  RouteRpc route_rpc{room, route_logic, key_logic, usage_logic};
   WorkerRpc worker_rpc{workers_room, worker_logic, claims};
 
   std::unique_ptr<Sweeper> sweeper;

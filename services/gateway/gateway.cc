@@ -17,8 +17,8 @@
 #include "services/gateway/proxy/admission.h"
 #include "services/gateway/proxy/front.h"
 #include "services/gateway/routing/balancer.h"
-#include "services/gateway/routing/key_uses.h"
 #include "services/gateway/routing/route_watcher.h"
+#include "services/gateway/routing/use_report.h"
 #include "services/monitor/monitor_server.h"
 #include "services/monitor/registry.h"
 #include "services/rpc/channel.h"
@@ -52,8 +52,8 @@ class Gateway::Impl {
                              : std::make_shared<const auth::Authenticator>())),
         scheduler_(rpc::channel(options.scheduler)),
         limiter_(options.requests_per_minute, clock_),
-        key_uses_(scheduler_, clock_, options.key_use_period),
-        admission_({room_, limiter_, key_uses_}),
+        uses_(scheduler_, clock_, options.use_period),
+        admission_({room_, limiter_, uses_}),
         audit_(std::move(audit)),
         routes_(scheduler_, rpc::new_request_id(),
                 [this](const RouteTable& table) {
@@ -64,7 +64,7 @@ class Gateway::Impl {
         front_({room_,
                 scheduler_,
                 admission_,
-                {routes_, balancer_, metrics_, options.route_patience},
+                {routes_, balancer_, metrics_, uses_, options.route_patience},
                 metrics_,
                 audit_.get(),
                 options.version,
@@ -168,7 +168,7 @@ class Gateway::Impl {
   rpc::Room room_;
   std::shared_ptr<grpc::Channel> scheduler_;
   auth::RateLimiter limiter_;
-  KeyUses key_uses_;
+  UseReport uses_;
   Admission admission_;
   const std::unique_ptr<AuditLog> audit_;  // null: none is kept
   Balancer balancer_;

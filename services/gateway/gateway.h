@@ -31,8 +31,8 @@ class Gateway {
     // Whether callers must show an API key. Without it every caller is this machine's operator, and
     // the addresses must be on loopback.
     bool authenticate = false;
-    uint32_t requests_per_minute = 0;                  // of a tenant at this gateway; 0: no limit
-    std::chrono::milliseconds key_use_period{15'000};  // between reports of when keys were used
+    uint32_t requests_per_minute = 0;              // of a tenant at this gateway; 0: no limit
+    std::chrono::milliseconds use_period{15'000};  // between reports of what was used
     std::filesystem::path audit_log;  // JSON lines, one a call that changes something; empty: none
     std::string version = "0";
     std::string commit = "unknown";

@@ -7,7 +7,7 @@
 #include "services/auth/principal.h"
 #include "services/auth/rate_limiter.h"
 #include "services/base/status.h"
-#include "services/gateway/routing/key_uses.h"
+#include "services/gateway/routing/use_report.h"
 #include "services/rpc/room.h"
 
 namespace dex::gateway {
@@ -20,7 +20,7 @@ class Admission {
   struct Parts {  // all outlive this object
     rpc::Room& room;
     auth::RateLimiter& limiter;
-    KeyUses& uses;
+    UseReport& uses;
   };
   explicit Admission(const Parts& parts) : parts_(parts) {}
 

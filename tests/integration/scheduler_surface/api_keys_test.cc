@@ -200,7 +200,7 @@ class KeyDoorTest : public ApiKeysTest {
     options.route_patience = std::chrono::milliseconds(0);
     options.authenticate = true;
     options.requests_per_minute = requests_per_minute;
-    options.key_use_period = std::chrono::milliseconds(50);
+    options.use_period = std::chrono::milliseconds(50);
     auto started = gateway::Gateway::start(options);
     ASSERT_TRUE(started.ok()) << started.status().to_string();
     gateway_ = std::move(started).value();

@@ -88,6 +88,7 @@ std::vector<TenantRow> tenant_rows() {
       // What was redriven waits.
       {"AdminService.GetQueue", "", Meets::kInAList, Code::kOk, "$failed"},
       {"AdminService.WhoAmI", "", Meets::kNothing},
+      {"AdminService.GetUsage", "", Meets::kNothing},
       {"AdminService.CreateApiKey", R"(name: "x" scopes: "infer" validate_only: true)",
        Meets::kNothing},
       {"AdminService.ListApiKeys", "", Meets::kInAList, Code::kOk, "$key"},
