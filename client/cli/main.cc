@@ -94,6 +94,7 @@ int run(int argc, char** argv) {
   add_doctor(app, action);
   add_operations(app, action);
   add_keys(app, action);
+  add_usage(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -547,6 +547,10 @@ Result<v1::ApiKey> Client::revoke_api_key(const std::string& id) {
   return call(*admin_, &v1::AdminService::Stub::RevokeApiKey, request, options_.timeout);
 }
 
+Result<v1::GetUsageResponse> Client::usage(const v1::GetUsageRequest& request) {
+  return call(*admin_, &v1::AdminService::Stub::GetUsage, request, options_.timeout);
+}
+
 Result<v1::ServerCapabilities> Client::capabilities() {
   return call(*models_, &v1::ModelService::Stub::GetServerCapabilities,
               v1::GetServerCapabilitiesRequest(), options_.timeout);

@@ -145,6 +145,7 @@ class Client {
   Result<v1::ApiKey> create_api_key(const v1::CreateApiKeyRequest& request);
   Result<v1::ListApiKeysResponse> list_api_keys(const std::string& tenant);  // empty: yours
   Result<v1::ApiKey> revoke_api_key(const std::string& id);
+  Result<v1::GetUsageResponse> usage(const v1::GetUsageRequest& request);
 
  private:
   template <typename Stub, typename Request, typename Reply>

@@ -76,6 +76,15 @@ class FakeKeys final : public v1::AdminService::Service {
     key->set_state(v1::ApiKey::STATE_REVOKED);
     return {};
   }
+  grpc::Status GetUsage(grpc::ServerContext*, const v1::GetUsageRequest* request,
+                        v1::GetUsageResponse* reply) override {
+    reply->set_tenant(request->tenant());
+    auto* day = reply->add_days();
+    day->set_date("2026-11-30");
+    day->set_device_seconds(12.25);
+    day->set_generated_tokens(request->days());
+    return {};
+  }
   void note(const grpc::ServerContext& context) {
     const auto found = context.client_metadata().find("authorization");
     bearer = found == context.client_metadata().end()
@@ -101,6 +110,7 @@ class KeysCommandTest : public testing::Test {
     CLI::App app;
     Action action;
     add_keys(app, action);
+    add_usage(app, action);
     app.parse(line);
     Output output(format, Terminal{}, false, out_, err_);
     client::Client client({.server = "127.0.0.1:" + std::to_string(port_), .api_key = "dex_mine"});
@@ -133,6 +143,13 @@ TEST_F(KeysCommandTest, ForAScriptTheKeyIsTheResult) {
 TEST_F(KeysCommandTest, AListShowsHowAKeyBeginsAndWhetherItEnded) {
   EXPECT_EQ(run("keys list"), kDone);
   EXPECT_THAT(out_.str(), AllOf(HasSubstr("dex_abcdef…"), HasSubstr("revoked"), HasSubstr("ci")));
+}
+
+TEST_F(KeysCommandTest, UsageIsALineADay) {
+  EXPECT_EQ(run("usage team-a --days 7"), kDone);
+  EXPECT_THAT(out_.str(), AllOf(HasSubstr("2026-11-30"), HasSubstr("12.2"), HasSubstr("7")));
+  EXPECT_EQ(run("usage", Format::kId), kDone);
+  EXPECT_THAT(out_.str(), testing::EndsWith("2026-11-30\n"));
 }
 
 }  // namespace
