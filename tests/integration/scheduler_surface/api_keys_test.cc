@@ -293,6 +293,11 @@ TEST_F(KeyDoorTest, HttpAsksForTheSameKeys) {
   ASSERT_TRUE(is_known(made->secret()));
   EXPECT_THAT(support::http_get(http_port_, "/v1/files"),
               testing::AllOf(HasSubstr("HTTP/1.1 401"), HasSubstr("invalid_api_key")));
+  support::RawConnection known(http_port_);
+  known.send(
+      "GET /v1/files HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer " +
+      made->secret() + "\r\n\r\n");
+  EXPECT_THAT(known.read_all(), HasSubstr("HTTP/1.1 200"));
   EXPECT_THAT(support::http_get(http_port_, "/healthz"), HasSubstr("HTTP/1.1 200"));
   EXPECT_THAT(support::http_get(http_port_, "/metrics"), HasSubstr("HTTP/1.1 401"));
 }
