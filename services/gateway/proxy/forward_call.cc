@@ -111,11 +111,14 @@ void ForwardCall::tell_audit(const grpc::Status& last) {
 
 void ForwardCall::on_end(const grpc::Status& status, const grpc::ClientContext& context) {
   const auto self = shared_from_this();  // Finish may end this object on another thread
-  const std::lock_guard lock(mutex_);
-  return_trailers(context, context_);
-  const grpc::Status last = final_status(status);
-  metrics_.request(method_, last.error_code());
-  tell_audit(last);
+  grpc::Status last;
+  {
+    const std::lock_guard lock(mutex_);
+    return_trailers(context, context_);
+    last = final_status(status);
+    metrics_.request(method_, last.error_code());
+  }
+  tell_audit(last);  // writes to a file; nothing else of this call runs any more
   Finish(last);
 }
 
