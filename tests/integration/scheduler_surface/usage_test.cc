@@ -1,9 +1,11 @@
 // What tenants have used (api.md §2, GetUsage): counted once, by whom it was.
 #include <gmock/gmock.h>
 
+#include <chrono>
 #include <regex>
 
 #include "tests/integration/scheduler_surface/surface_fixture.h"
+#include "tests/support/eventually.h"
 
 namespace dex::server {
 namespace {
@@ -29,6 +31,17 @@ class UsageTest : public SurfaceTest {
     }
     return all;
   }
+  // A job that has run for a while: the store counts in milliseconds.
+  iv1::ClaimedJob running_job() {
+    enlist();
+    create_good();
+    auto job = claimed();
+    const auto begin = std::chrono::steady_clock::now();
+    support::eventually([begin] {
+      return std::chrono::steady_clock::now() - begin > std::chrono::milliseconds(5);
+    });
+    return job;
+  }
   iv1::FinishRequest failure(const iv1::ClaimedJob& job, int64_t tokens) {
     iv1::FinishRequest request;
     request.set_worker_id("w1");
@@ -42,9 +55,7 @@ class UsageTest : public SurfaceTest {
 
 TEST_F(UsageTest, ATrainingCountsOnceItHasEnded) {
   EXPECT_EQ(usage().days_size(), 0);
-  enlist();
-  create_good();
-  const auto job = claimed();
+  const auto job = running_job();
   EXPECT_EQ(usage().days_size(), 0) << "what runs is not counted yet";
   ASSERT_EQ(finish_well(job), "SUCCEEDED");
   const auto day = sum();
@@ -57,9 +68,7 @@ TEST_F(UsageTest, ATrainingCountsOnceItHasEnded) {
 }
 
 TEST_F(UsageTest, AFailedAttemptHasUsedItsDeviceButTrainedNothing) {
-  enlist();
-  create_good();
-  const auto job = claimed();
+  const auto job = running_job();
   const auto request = failure(job, 4096);  // a result that a failure has no right to
   ASSERT_TRUE(call(*workers_, &iv1::WorkerService::Stub::Finish, request).ok());
   const double once = sum().device_seconds();
