@@ -22,7 +22,8 @@ class UsageTest : public SurfaceTest {
   // A day may end between two counts: all days together.
   v1::GetUsageResponse::Day sum(const std::string& tenant = "") {
     v1::GetUsageResponse::Day all;
-    for (const auto& day : usage(tenant).days()) {
+    const auto reply = usage(tenant);
+    for (const auto& day : reply.days()) {
       all.set_trained_tokens(all.trained_tokens() + day.trained_tokens());
       all.set_device_seconds(all.device_seconds() + day.device_seconds());
       all.set_generations(all.generations() + day.generations());
