@@ -36,6 +36,8 @@ void add_adapters(CLI::App& app, Action& action);
 void add_catalog(CLI::App& app, Action& action);  // models, presets, version
 void add_doctor(CLI::App& app, Action& action);
 void add_operations(CLI::App& app, Action& action);  // queue, workers, quota
+void add_keys(CLI::App& app, Action& action);        // keys, whoami
+void add_usage(CLI::App& app, Action& action);
 void add_generate(CLI::App& app, Action& action);
 void add_study(CLI::App& app, Action& action);
 void add_chat(CLI::App& app, Action& action);

@@ -17,8 +17,12 @@ void add_globals(CLI::App& app, Globals& globals) {
       "host:port of the platform; else the profile's, DEX_SERVER, that of a dexd on this "
       "machine (endpoints.json in DEX_DATA_DIR or ~/.local/share/dex), localhost:50051");
   app.add_option("--profile", globals.profile,
-                 "a [profile.NAME] of ~/.config/dex/config.toml, which may set server and output; "
+                 "a [profile.NAME] of ~/.config/dex/config.toml, which may set server, output and "
+                 "api_key_file; "
                  "else the one called default");
+  app.add_option("--api-key-file", globals.api_key_file,
+                 "file with the API key; else the profile's, DEX_API_KEY, the admin.key beside the "
+                 "endpoints.json that names the server");
   app.add_option("--output", globals.output,
                  "table (default) for people; for scripts json (one compact line a result), jsonl "
                  "(of lists one line a row) or id")
@@ -71,6 +75,8 @@ CommandLine::CommandLine()
   add_catalog(app, action);
   add_doctor(app, action);
   add_operations(app, action);
+  add_keys(app, action);
+  add_usage(app, action);
   add_manual(app, local);
 }
 

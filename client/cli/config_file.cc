@@ -25,7 +25,9 @@ base::Status wrong(const fs::path& file, const std::string& what) {
 
 // The fields of a profile by their keys in the file.
 std::map<std::string, std::string*> fields_of(Profile& profile) {
-  return {{"server", &profile.server}, {"output", &profile.output}};
+  return {{"server", &profile.server},
+          {"output", &profile.output},
+          {"api_key_file", &profile.api_key_file}};
 }
 
 base::Status check_value(const fs::path& file, const std::string& key, const std::string& value) {

@@ -10,9 +10,10 @@ namespace dex::cli {
 // One [profile.<name>] of the user's configuration file (api.md §8): what the options of the same
 // names are worth where they are not given.
 struct Profile {
-  std::string name;    // empty: none is in use
-  std::string server;  // host:port; empty: not set
-  std::string output;  // table, json, jsonl or id; empty: not set
+  std::string name;          // empty: none is in use
+  std::string server;        // host:port; empty: not set
+  std::string output;        // table, json, jsonl or id; empty: not set
+  std::string api_key_file;  // empty: not set
 };
 
 // $XDG_CONFIG_HOME/dex/config.toml, where that is not set ~/.config/dex/config.toml; empty when

@@ -4,6 +4,7 @@
 #include <iostream>
 #include <span>
 
+#include "client/cli/api_key_source.h"
 #include "client/cli/command_line.h"
 #include "client/cli/completion.h"
 #include "client/cli/config_file.h"
@@ -47,6 +48,13 @@ base::Result<ServerAddress> server_of(const std::string& flag, const Profile& pr
       is_alive);
 }
 
+base::Result<std::string> key_of(const std::string& flag, const Profile& profile,
+                                 const ServerAddress& server) {
+  return find_api_key({.file = flag.empty() ? profile.api_key_file : flag,
+                       .variable = environment("DEX_API_KEY"),
+                       .server = server});
+}
+
 // The value of a global option in a line that is not complete and so can't be parsed.
 std::string value_of(const std::string& option, std::span<const std::string> words) {
   for (size_t i = 0; i < words.size(); ++i) {
@@ -65,7 +73,9 @@ int complete(std::span<const std::string> words) {
     if (kind == IdKind::kNone || !profile.ok()) return {};
     const auto server = server_of(value_of("--server", words), *profile, !name.empty());
     if (!server.ok()) return {};
-    client::Client client({.server = server->address, .timeout = kCompletionTime});
+    const auto key = key_of(value_of("--api-key-file", words), *profile, *server);
+    if (!key.ok()) return {};
+    client::Client client({.server = server->address, .api_key = *key, .timeout = kCompletionTime});
     return known_ids(client, kind);
   };
   for (const auto& candidate : completions(line.app, words, ids_of)) std::cout << candidate << "\n";
@@ -88,11 +98,12 @@ void suggest(Output& output, const client::Client::Options& connection) {
   if (!meant.empty()) output.note(name + meant);
 }
 
-int ask_server(const CommandLine& line, const ServerAddress& server,
+int ask_server(const CommandLine& line, const ServerAddress& server, const std::string& key,
                const base::StopSignals& signals, Output& output) {
   const client::Client::Options connection{
       .server = server.address,
       .server_origin = server.origin,
+      .api_key = key,
       .timeout =
           std::chrono::milliseconds(static_cast<int64_t>(line.globals.timeout_seconds * 1000)),
       .stop = signals.token(),
@@ -132,7 +143,9 @@ int run(int argc, char** argv) {
   if (!profile->name.empty()) output.detail("profile " + profile->name);
   const auto server = server_of(globals.server, *profile, !globals.profile.empty());
   if (!server.ok()) return output.failure(server.status());
-  return ask_server(line, *server, signals, output);
+  const auto key = key_of(globals.api_key_file, *profile, *server);
+  if (!key.ok()) return output.failure(key.status());
+  return ask_server(line, *server, *key, signals, output);
 }
 
 }  // namespace

@@ -8,15 +8,20 @@
 #include <mutex>
 #include <optional>
 #include <stop_token>
+#include <string>
+#include <utility>
 
 namespace dex::client {
 
-// A grpc::ClientContext with a deadline that `stop` can cancel from another thread.
+// A grpc::ClientContext with a deadline that `stop` can cancel from another thread. `api_key`: sent
+// as the bearer; empty: none.
 class CallContext {
  public:
-  CallContext(std::stop_token stop, std::optional<std::chrono::milliseconds> timeout)
+  CallContext(std::stop_token stop, std::optional<std::chrono::milliseconds> timeout,
+              const std::string& api_key)
       : cancel_(std::move(stop), [this] { context_.TryCancel(); }) {
     if (timeout) context_.set_deadline(std::chrono::system_clock::now() + *timeout);
+    if (!api_key.empty()) context_.AddMetadata("authorization", "Bearer " + api_key);
   }
   grpc::ClientContext& get() { return context_; }
 

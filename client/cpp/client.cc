@@ -97,7 +97,7 @@ Result<Reply> Client::call(Stub& stub,
   while (true) {
     const auto now = std::chrono::steady_clock::now();
     const auto left = std::chrono::duration_cast<milliseconds>(start + timeout - now);
-    CallContext context(options_.stop, std::max(left, milliseconds(1)));
+    CallContext context(options_.stop, std::max(left, milliseconds(1)), options_.api_key);
     Reply reply;
     const grpc::Status status = (stub.*method)(&context.get(), request, &reply);
     if (status.ok()) return reply;
@@ -121,7 +121,7 @@ Result<v1::FineTuningJob> Client::create_job(const v1::CreateFineTuningJobReques
 Result<v1::BatchCreateFineTuningJobsResponse> Client::create_jobs(
     const v1::BatchCreateFineTuningJobsRequest& request) {
   v1::BatchCreateFineTuningJobsRequest once = request;
-  if (once.request_id().empty()) once.set_request_id(new_request_id());
+  if (once.request_id().empty()) once.set_request_id(request_id());
   return call(*jobs_, &v1::FineTuningService::Stub::BatchCreateFineTuningJobs, once,
               options_.timeout);
 }
@@ -233,7 +233,7 @@ Result<v1::Evaluation> Client::get_evaluation(const std::string& id, bool with_p
 Status Client::download_evaluation(const std::string& id, const std::filesystem::path& folder) {
   v1::DownloadEvaluationRequest request;
   request.set_id(id);
-  CallContext context(options_.stop, options_.generation);
+  CallContext context(options_.stop, options_.generation, options_.api_key);
   const auto reader = evaluations_->DownloadEvaluation(&context.get(), request);
   return unpack_download(*reader, context, folder, options_);
 }
@@ -285,7 +285,7 @@ Result<v1::File> Client::upload_file(const std::filesystem::path& path,
   if (header.filename().empty()) header.set_filename(path.filename().string());
   if (header.request_id().empty()) header.set_request_id(request_id());
 
-  CallContext context(options_.stop, options_.generation);
+  CallContext context(options_.stop, options_.generation, options_.api_key);
   context.get().set_wait_for_ready(false);
   v1::File file;
   const auto writer = files_->UploadFile(&context.get(), &file);
@@ -331,7 +331,7 @@ Result<v1::DeleteFileResponse> Client::delete_file(const std::string& id) {
 
 Status Client::validate_file(const v1::ValidateFileRequest& request,
                              const ValidateCallback& callback) {
-  CallContext context(options_.stop, options_.generation);
+  CallContext context(options_.stop, options_.generation, options_.api_key);
   const auto reader = files_->ValidateFile(&context.get(), request);
   v1::ValidateFileResponse part;
   bool wanted = true;
@@ -350,7 +350,7 @@ Status Client::download_file(const std::string& id, const std::filesystem::path&
   DEX_ASSIGN_OR_RETURN(auto out, base::FileWriter::create(to));
   v1::DownloadFileRequest request;
   request.set_id(id);
-  CallContext context(options_.stop, options_.generation);
+  CallContext context(options_.stop, options_.generation, options_.api_key);
   const auto reader = files_->DownloadFile(&context.get(), request);
   v1::DownloadFileResponse part;
   Status written;
@@ -390,7 +390,7 @@ Result<v1::Adapter> Client::pin_adapter(const std::string& id, bool pinned) {
   v1::PinAdapterRequest request;
   request.set_id(id);
   request.set_pinned(pinned);
-  request.set_request_id(new_request_id());
+  request.set_request_id(request_id());
   return call(*adapters_, &v1::AdapterService::Stub::PinAdapter, request, options_.timeout);
 }
 
@@ -410,7 +410,7 @@ Result<v1::DeleteAdapterResponse> Client::delete_adapter(const std::string& id) 
 
 Result<v1::AdapterAlias> Client::set_adapter_alias(v1::SetAdapterAliasRequest request) {
   constexpr double kUsualWait_seconds = 60;
-  request.set_request_id(new_request_id());
+  request.set_request_id(request_id());
   const double wait = request.has_wait_seconds() ? request.wait_seconds() : kUsualWait_seconds;
   const milliseconds patience{static_cast<int64_t>(wait * 1000)};
   return call(*adapters_, &v1::AdapterService::Stub::SetAdapterAlias, request,
@@ -420,7 +420,7 @@ Result<v1::AdapterAlias> Client::set_adapter_alias(v1::SetAdapterAliasRequest re
 Result<v1::AdapterAlias> Client::delete_adapter_alias(const std::string& alias) {
   v1::DeleteAdapterAliasRequest request;
   request.set_alias(alias);
-  request.set_request_id(new_request_id());
+  request.set_request_id(request_id());
   return call(*adapters_, &v1::AdapterService::Stub::DeleteAdapterAlias, request, options_.timeout);
 }
 
@@ -432,7 +432,7 @@ Result<v1::ListAdapterAliasesResponse> Client::list_adapter_aliases(
 Status Client::download_adapter(const std::string& id, const std::filesystem::path& folder) {
   v1::DownloadAdapterRequest request;
   request.set_id(id);
-  CallContext context(options_.stop, options_.generation);
+  CallContext context(options_.stop, options_.generation, options_.api_key);
   const auto reader = adapters_->DownloadAdapter(&context.get(), request);
   return unpack_download(*reader, context, folder, options_);
 }
@@ -440,7 +440,7 @@ Status Client::download_adapter(const std::string& id, const std::filesystem::pa
 Status Client::download_export(const std::string& id, const std::filesystem::path& folder) {
   v1::DownloadAdapterRequest request;
   request.set_export_(id);
-  CallContext context(options_.stop, options_.generation);
+  CallContext context(options_.stop, options_.generation, options_.api_key);
   const auto reader = adapters_->DownloadAdapter(&context.get(), request);
   return unpack_download(*reader, context, folder, options_);
 }
@@ -454,7 +454,7 @@ Result<v1::Export> Client::export_adapter(const v1::ExportAdapterRequest& reques
 Result<v1::Adapter> Client::import_adapter(const std::filesystem::path& folder,
                                            v1::ImportAdapterRequest::Header header) {
   if (header.request_id().empty()) header.set_request_id(request_id());
-  CallContext context(options_.stop, options_.generation);
+  CallContext context(options_.stop, options_.generation, options_.api_key);
   v1::Adapter adapter;
   const auto writer = adapters_->ImportAdapter(&context.get(), &adapter);
   v1::ImportAdapterRequest part;
@@ -483,7 +483,7 @@ Result<v1::GenerateResponse> Client::generate(const v1::GenerateRequest& request
 }
 
 Status Client::generate_stream(const v1::GenerateRequest& request, const StreamCallback& callback) {
-  CallContext context(options_.stop, options_.generation);
+  CallContext context(options_.stop, options_.generation, options_.api_key);
   const auto reader = inference_->GenerateStream(&context.get(), request);
   v1::GenerateStreamResponse event;
   bool wanted = true;
@@ -581,6 +581,42 @@ Result<v1::Queue> Client::queue(const std::string& pool, int count) {
   request.set_pool(pool);
   request.set_count(count);
   return call(*admin_, &v1::AdminService::Stub::GetQueue, request, options_.timeout);
+}
+
+Result<v1::Caller> Client::who_am_i() {
+  return call(*admin_, &v1::AdminService::Stub::WhoAmI, v1::WhoAmIRequest(), options_.timeout);
+}
+
+Result<v1::ApiKey> Client::create_api_key(const v1::CreateApiKeyRequest& request) {
+  v1::CreateApiKeyRequest once = request;
+  if (once.request_id().empty()) once.set_request_id(request_id());
+  return call(*admin_, &v1::AdminService::Stub::CreateApiKey, once, options_.timeout);
+}
+
+Result<v1::ListApiKeysResponse> Client::list_api_keys(const std::string& tenant) {
+  v1::ListApiKeysRequest request;
+  request.set_tenant(tenant);
+  request.set_page_size(1000);
+  v1::ListApiKeysResponse all;
+  while (true) {
+    DEX_ASSIGN_OR_RETURN(const auto page, call(*admin_, &v1::AdminService::Stub::ListApiKeys,
+                                               request, options_.timeout));
+    all.MergeFrom(page);
+    all.clear_next_page_token();
+    if (page.next_page_token().empty()) return all;
+    request.set_page_token(page.next_page_token());
+  }
+}
+
+Result<v1::ApiKey> Client::revoke_api_key(const std::string& id) {
+  v1::RevokeApiKeyRequest request;
+  request.set_id(id);
+  request.set_request_id(request_id());
+  return call(*admin_, &v1::AdminService::Stub::RevokeApiKey, request, options_.timeout);
+}
+
+Result<v1::GetUsageResponse> Client::usage(const v1::GetUsageRequest& request) {
+  return call(*admin_, &v1::AdminService::Stub::GetUsage, request, options_.timeout);
 }
 
 Result<v1::ServerCapabilities> Client::capabilities() {

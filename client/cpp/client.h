@@ -31,7 +31,8 @@ class Client {
   struct Options {
     std::string server = "localhost:50051";  // host:port, or unix:/path
     std::string
-        server_origin;  // who named it ("DEX_SERVER", a file), for the error when it is away
+        server_origin;    // who named it ("DEX_SERVER", a file), for the error when it is away
+    std::string api_key;  // sent with each call; empty: none
     std::chrono::milliseconds timeout{60'000};  // of one call, repeats included
     // Of one generation, preview, checkpoint, download, import or export.
     std::chrono::milliseconds generation{600'000};
@@ -157,6 +158,13 @@ class Client {
   Result<v1::ListWorkersResponse> list_workers();  // all of them
   Result<v1::Worker> update_worker(const std::string& id, bool draining);
   Result<v1::Queue> queue(const std::string& pool, int count);  // empty: every pool; 0: 20 jobs
+
+  Result<v1::Caller> who_am_i();
+  // A repeat that finds the key made gets it without its secret: then revoke it and make another.
+  Result<v1::ApiKey> create_api_key(const v1::CreateApiKeyRequest& request);
+  Result<v1::ListApiKeysResponse> list_api_keys(const std::string& tenant);  // empty: yours
+  Result<v1::ApiKey> revoke_api_key(const std::string& id);
+  Result<v1::GetUsageResponse> usage(const v1::GetUsageRequest& request);
 
  private:
   template <typename Stub, typename Request, typename Reply>

@@ -39,11 +39,11 @@ struct Round {
 // Follows a job over as many connections as it takes. `open` starts a stream of `Message` behind a
 // sequence number.
 template <typename Message, typename Open>
-Status follow(const std::stop_token& stop, int64_t after_sequence,
+Status follow(const std::stop_token& stop, const std::string& api_key, int64_t after_sequence,
               const std::function<bool(const Message&)>& callback, const Open& open) {
   milliseconds delay{200};
   while (true) {
-    CallContext context(stop, std::nullopt);  // a watch has no end of its own
+    CallContext context(stop, std::nullopt, api_key);  // a watch has no end of its own
     const auto reader = open(context.get(), after_sequence);
     Round round;
     Message message;
@@ -82,7 +82,8 @@ bool has_ended(v1::JobState state) {
 Status Client::watch_job(const std::string& id, int64_t after_sequence,
                          const WatchCallback& callback) {
   return follow<v1::WatchFineTuningJobResponse>(
-      options_.stop, after_sequence, callback, [&](grpc::ClientContext& context, int64_t after) {
+      options_.stop, options_.api_key, after_sequence, callback,
+      [&](grpc::ClientContext& context, int64_t after) {
         v1::WatchFineTuningJobRequest request;
         request.set_id(id);
         request.set_after_sequence(after);
@@ -93,7 +94,8 @@ Status Client::watch_job(const std::string& id, int64_t after_sequence,
 Status Client::watch_evaluation(const std::string& id, int64_t after_sequence,
                                 const EvaluationCallback& callback) {
   return follow<v1::WatchEvaluationResponse>(
-      options_.stop, after_sequence, callback, [&](grpc::ClientContext& context, int64_t after) {
+      options_.stop, options_.api_key, after_sequence, callback,
+      [&](grpc::ClientContext& context, int64_t after) {
         v1::WatchEvaluationRequest request;
         request.set_id(id);
         request.set_after_sequence(after);

@@ -13,6 +13,7 @@
 
 #include "deploy/standalone/child.h"
 #include "deploy/standalone/platform.h"
+#include "services/auth/listen_address.h"
 #include "services/base/data_dir.h"
 #include "services/base/logging.h"
 #include "services/base/signals.h"
@@ -36,6 +37,12 @@ constexpr const char* kUsage =
     "                    ~/.local/share/dex: there dexctl finds it without --server)\n"
     "  --grpc-port N     port of the gRPC door, 0 = any free one (50051)\n"
     "  --http-port N     port of the HTTP door, 0 = any free one (8080)\n"
+    "  --host ADDRESS    where both doors listen (127.0.0.1); 0.0.0.0: on every address of this\n"
+    "                    machine, without encryption: put a proxy that ends TLS in front\n"
+    "  --auth on|off     whether callers must show an API key. Off, the default on loopback, is\n"
+    "                    refused elsewhere, where on is the default. On writes the operator's "
+    "first\n"
+    "                    key to DIR/admin.key\n"
     "  --web-root DIR    the built dashboard, served at / of the HTTP door (the folder web beside\n"
     "                    this program's, if there is one)\n"
     "  --cors-origin O   a web origin whose pages may use the HTTP door; may be given several "
@@ -59,6 +66,7 @@ constexpr const char* kUsage =
 
 struct Arguments {
   PlatformOptions platform;
+  std::string auth;  // on, off; empty: by the address
   std::string log_level = "info";
 };
 
@@ -116,6 +124,14 @@ bool take(std::string_view flag, std::string_view value, Arguments& arguments) {
     good = parse(value, platform.grpc_port);
   } else if (flag == "--http-port") {
     good = parse(value, platform.http_port);
+  } else if (flag == "--host") {
+    platform.host = value;
+  } else if (flag == "--auth") {
+    if (value != "on" && value != "off") {
+      std::fprintf(stderr, "dexd: --auth wants on or off, got '%s'\n", std::string(value).c_str());
+      return false;
+    }
+    arguments.auth = value;
   } else if (flag == "--prometheus-port") {
     good = parse(value, platform.prometheus_port);
   } else if (flag == "--web-root") {
@@ -180,8 +196,19 @@ bool parse_arguments(int argc, char** argv, Arguments& arguments) {
   return true;
 }
 
+// Without keys only this machine may call (api.md §1).
+dex::base::Status decide_authentication(Arguments& arguments) {
+  auto& platform = arguments.platform;
+  const std::string address = platform.host + ":" + std::to_string(platform.grpc_port);
+  platform.authenticate =
+      arguments.auth.empty() ? !dex::auth::is_loopback(address) : arguments.auth == "on";
+  if (platform.authenticate) return {};
+  return dex::auth::check_listen_address("--host", address);
+}
+
 dex::base::Status run(Arguments& arguments) {
   auto& platform = arguments.platform;
+  DEX_RETURN_IF_ERROR(decide_authentication(arguments));
   DEX_RETURN_IF_ERROR(
       dex::base::init_logging({.component = "dexd", .level = arguments.log_level, .file = {}}));
   const fs::path self = fs::read_symlink("/proc/self/exe");

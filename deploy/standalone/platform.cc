@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <ranges>
 
+#include "deploy/standalone/admin_key.h"
 #include "deploy/standalone/http_probe.h"
 #include "deploy/standalone/listening_port.h"
 #include "deploy/standalone/monitoring.h"
@@ -21,6 +22,14 @@ namespace {
 constexpr int64_t kLook_ms = 100;
 constexpr int64_t kLowDisk_bytes = 64 << 20;
 constexpr const char* kAnyPort = "127.0.0.1:0";
+
+// Where programs of this machine reach a door that listens everywhere.
+std::string dialable(const std::string& address) {
+  for (const std::string everywhere : {"0.0.0.0:", "[::]:"}) {
+    if (address.starts_with(everywhere)) return "127.0.0.1:" + address.substr(everywhere.size());
+  }
+  return address;
+}
 }  // namespace
 
 Platform::Platform(PlatformOptions options, const base::StopSignals& signals,
@@ -54,6 +63,9 @@ base::Status Platform::start_all() {
   std::error_code ignored;
   fs::remove(options_.data_dir / "endpoints.json", ignored);  // of an earlier run
   DEX_RETURN_IF_ERROR(check_programs());
+  if (options_.authenticate) {
+    DEX_ASSIGN_OR_RETURN(admin_key_, prepare_admin_key(options_.data_dir, random_));
+  }
   DEX_RETURN_IF_ERROR(start_redis());
   DEX_RETURN_IF_ERROR(start_process(
       "scheduler", [this] { return scheduler_args(); }, 15'000));
@@ -197,8 +209,8 @@ base::Result<Platform::Addresses> Platform::read_addresses(const std::string& na
 base::Status Platform::publish() const {
   // With the process, so that a reader can tell what a kill -9 left over (client/cli).
   nlohmann::json endpoints{{"pid", getpid()},
-                           {"grpc", addresses_.at("gateway").at("grpc")},
-                           {"http", addresses_.at("gateway").at("http")},
+                           {"grpc", dialable(addresses_.at("gateway").at("grpc"))},
+                           {"http", dialable(addresses_.at("gateway").at("http"))},
                            {"scheduler", addresses_.at("scheduler").at("grpc")}};
   for (const auto& [name, addresses] : addresses_) {
     endpoints["metrics"][name] = addresses.at("metrics");
@@ -209,6 +221,12 @@ base::Status Platform::publish() const {
   std::printf("dexd is ready: gRPC %s, HTTP http://%s, addresses in %s\n",
               endpoints["grpc"].get<std::string>().c_str(),
               endpoints["http"].get<std::string>().c_str(), file.c_str());
+  if (!admin_key_.empty()) {
+    std::printf(
+        "Callers must show an API key. The operator's is in %s; dexctl on this machine "
+        "finds it,\nand dexctl keys create makes others.\n",
+        admin_key_.c_str());
+  }
   std::fflush(stdout);
   return {};
 }
@@ -263,32 +281,39 @@ std::string Platform::address(const std::string& name, const std::string& key,
 }
 
 std::vector<std::string> Platform::scheduler_args() const {
-  return {"--redis",
-          "unix:" + redis_.socket.string(),
-          "--redis-password-file",
-          redis_.password_file.string(),
-          "--data-dir",
-          options_.data_dir.string(),
-          "--models",
-          options_.models_file.string(),
-          "--listen",
-          address("scheduler", "grpc", kAnyPort),
-          "--worker-listen",
-          address("scheduler", "worker", kAnyPort),
-          "--metrics-listen",
-          address("scheduler", "metrics", kAnyPort),
-          "--endpoints-file",
-          run_file("scheduler").string()};
+  std::vector<std::string> args = {"--redis",
+                                   "unix:" + redis_.socket.string(),
+                                   "--redis-password-file",
+                                   redis_.password_file.string(),
+                                   "--data-dir",
+                                   options_.data_dir.string(),
+                                   "--models",
+                                   options_.models_file.string(),
+                                   "--listen",
+                                   address("scheduler", "grpc", kAnyPort),
+                                   "--worker-listen",
+                                   address("scheduler", "worker", kAnyPort),
+                                   "--metrics-listen",
+                                   address("scheduler", "metrics", kAnyPort),
+                                   "--endpoints-file",
+                                   run_file("scheduler").string()};
+  if (!admin_key_.empty()) {
+    args.emplace_back("--admin-key-file");
+    args.push_back(admin_key_.string());
+  }
+  return args;
 }
 
 std::vector<std::string> Platform::gateway_args() const {
-  const auto local = [](uint16_t port) { return "127.0.0.1:" + std::to_string(port); };
+  const auto local = [this](uint16_t port) { return options_.host + ":" + std::to_string(port); };
   std::vector<std::string> args = {
       "--scheduler",      addresses_.at("scheduler").at("grpc"),
       "--listen",         address("gateway", "grpc", local(options_.grpc_port)),
       "--http-listen",    address("gateway", "http", local(options_.http_port)),
       "--metrics-listen", address("gateway", "metrics", kAnyPort),
-      "--endpoints-file", run_file("gateway").string()};
+      "--endpoints-file", run_file("gateway").string(),
+      "--auth",           options_.authenticate ? "on" : "off",
+      "--audit-log",      (options_.data_dir / "audit.jsonl").string()};
   if (!options_.web_root.empty()) {
     args.emplace_back("--web-root");
     args.push_back(options_.web_root.string());

@@ -29,6 +29,8 @@ struct PlatformOptions {
   uint16_t prometheus_port = 0;           // 0: any free one
   uint16_t grpc_port = 50051;             // 0: any free one
   uint16_t http_port = 8080;              // 0: any free one
+  std::string host = "127.0.0.1";         // where both doors listen; not loopback: authenticate
+  bool authenticate = false;              // callers must show an API key
   std::filesystem::path web_root;         // the built dashboard; empty: none
   std::vector<std::string> cors_origins;  // of web pages that may use the HTTP door
   uint32_t ranks = 1;                     // trainers of one fine-tuning job
@@ -83,6 +85,7 @@ class Platform {
   base::RandomSource& random_;
   base::Fd lock_;
   RedisSetup redis_;
+  std::filesystem::path admin_key_;               // empty: nobody is asked for a key
   std::vector<std::unique_ptr<Child>> children_;  // in the order of their start
   std::map<std::string, Addresses> addresses_;    // by process
   std::string prometheus_;                        // its address once it is ready

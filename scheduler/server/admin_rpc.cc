@@ -53,4 +53,41 @@ grpc::ServerUnaryReactor* AdminRpc::GetQueue(grpc::CallbackServerContext* ctx,
                   [=, this](rpc::Call& call) { return operations_.queue(call.principal(), *in); });
 }
 
+grpc::ServerUnaryReactor* AdminRpc::WhoAmI(grpc::CallbackServerContext* ctx,
+                                           const v1::WhoAmIRequest* in, v1::Caller* out) {
+  return rpc::run(room_, ctx, in, out, [](rpc::Call& call) -> base::Result<v1::Caller> {
+    return ApiKeys::who_am_i(call.principal());
+  });
+}
+
+grpc::ServerUnaryReactor* AdminRpc::CreateApiKey(grpc::CallbackServerContext* ctx,
+                                                 const v1::CreateApiKeyRequest* in,
+                                                 v1::ApiKey* out) {
+  return rpc::run(room_, ctx, in, out, [=, this](rpc::Call& call) {
+    return marked(call, keys_.create(call.principal(), *in));
+  });
+}
+
+grpc::ServerUnaryReactor* AdminRpc::ListApiKeys(grpc::CallbackServerContext* ctx,
+                                                const v1::ListApiKeysRequest* in,
+                                                v1::ListApiKeysResponse* out) {
+  return rpc::run(room_, ctx, in, out,
+                  [=, this](rpc::Call& call) { return keys_.list(call.principal(), *in); });
+}
+
+grpc::ServerUnaryReactor* AdminRpc::RevokeApiKey(grpc::CallbackServerContext* ctx,
+                                                 const v1::RevokeApiKeyRequest* in,
+                                                 v1::ApiKey* out) {
+  return rpc::run(room_, ctx, in, out, [=, this](rpc::Call& call) {
+    return marked(call, keys_.revoke(call.principal(), *in));
+  });
+}
+
+grpc::ServerUnaryReactor* AdminRpc::GetUsage(grpc::CallbackServerContext* ctx,
+                                             const v1::GetUsageRequest* in,
+                                             v1::GetUsageResponse* out) {
+  return rpc::run(room_, ctx, in, out,
+                  [=, this](rpc::Call& call) { return usage_.get(call.principal(), *in); });
+}
+
 }  // namespace dex::server

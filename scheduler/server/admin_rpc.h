@@ -1,9 +1,11 @@
 #pragma once
 
 #include "dex/v1/admin.grpc.pb.h"
+#include "scheduler/server/api_keys.h"
 #include "scheduler/server/diagnosis.h"
 #include "scheduler/server/job_changes.h"
 #include "scheduler/server/operations.h"
+#include "scheduler/server/usage.h"
 #include "services/rpc/room.h"
 
 namespace dex::server {
@@ -12,8 +14,14 @@ namespace dex::server {
 class AdminRpc final : public v1::AdminService::CallbackService {
  public:
   // They outlive this object.
-  AdminRpc(rpc::Room& room, JobChanges& changes, Diagnosis& diagnosis, Operations& operations)
-      : room_(room), changes_(changes), diagnosis_(diagnosis), operations_(operations) {}
+  AdminRpc(rpc::Room& room, JobChanges& changes, Diagnosis& diagnosis, Operations& operations,
+           ApiKeys& keys, Usage& usage)
+      : room_(room),
+        changes_(changes),
+        diagnosis_(diagnosis),
+        operations_(operations),
+        keys_(keys),
+        usage_(usage) {}
 
   grpc::ServerUnaryReactor* RedriveFineTuningJob(grpc::CallbackServerContext* ctx,
                                                  const v1::RedriveFineTuningJobRequest* in,
@@ -32,12 +40,28 @@ class AdminRpc final : public v1::AdminService::CallbackService {
                                          v1::Worker* out) override;
   grpc::ServerUnaryReactor* GetQueue(grpc::CallbackServerContext* ctx,
                                      const v1::GetQueueRequest* in, v1::Queue* out) override;
+  grpc::ServerUnaryReactor* WhoAmI(grpc::CallbackServerContext* ctx, const v1::WhoAmIRequest* in,
+                                   v1::Caller* out) override;
+  grpc::ServerUnaryReactor* CreateApiKey(grpc::CallbackServerContext* ctx,
+                                         const v1::CreateApiKeyRequest* in,
+                                         v1::ApiKey* out) override;
+  grpc::ServerUnaryReactor* ListApiKeys(grpc::CallbackServerContext* ctx,
+                                        const v1::ListApiKeysRequest* in,
+                                        v1::ListApiKeysResponse* out) override;
+  grpc::ServerUnaryReactor* RevokeApiKey(grpc::CallbackServerContext* ctx,
+                                         const v1::RevokeApiKeyRequest* in,
+                                         v1::ApiKey* out) override;
+  grpc::ServerUnaryReactor* GetUsage(grpc::CallbackServerContext* ctx,
+                                     const v1::GetUsageRequest* in,
+                                     v1::GetUsageResponse* out) override;
 
  private:
   rpc::Room& room_;
   JobChanges& changes_;
   Diagnosis& diagnosis_;
   Operations& operations_;
+  ApiKeys& keys_;
+  Usage& usage_;
 };
 
 }  // namespace dex::server

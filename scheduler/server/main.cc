@@ -15,6 +15,7 @@
 #include "scheduler/core/prices.h"
 #include "scheduler/server/scheduler.h"
 #include "scheduler/store/store.h"
+#include "services/auth/api_key.h"
 #include "services/auth/listen_address.h"
 #include "services/base/files.h"
 #include "services/base/logging.h"
@@ -31,6 +32,7 @@ struct Flags {
   std::string redis;
   std::string redis_user;
   fs::path redis_password_file;
+  fs::path admin_key_file;
   std::string log_level = "info";
   int64_t retention_days = 30;
   std::vector<std::string> prices;
@@ -71,6 +73,8 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("--redis", flags.redis, "unix:/path or host:port")->required();
   app.add_option("--redis-user", flags.redis_user, "ACL user (default: Redis' own)");
   app.add_option("--redis-password-file", flags.redis_password_file, "file with the password");
+  app.add_option("--admin-key-file", flags.admin_key_file,
+                 "file with an API key that is the operator's, made with every scope if it is new");
   app.add_option("--data-dir", o.data_dir, "shared with the workers")->required();
   app.add_option("--models", o.models_file, "allow-list of base models, models.json")->required();
   app.add_option("--listen", o.listen, "address for gateways");
@@ -88,16 +92,28 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("--log-level", flags.log_level, "trace, debug, info, warn, error, off");
 }
 
+// One line of a file that only its owner reads.
+dex::base::Result<std::string> read_secret(const fs::path& file) {
+  DEX_ASSIGN_OR_RETURN(auto secret, dex::base::read_file(file, 4096));
+  while (!secret.empty() && (secret.back() == '\n' || secret.back() == '\r')) secret.pop_back();
+  return secret;
+}
+
+dex::base::Status read_admin_key(Flags& flags) {
+  if (flags.admin_key_file.empty()) return {};
+  DEX_ASSIGN_OR_RETURN(flags.options.admin_key, read_secret(flags.admin_key_file));
+  if (dex::auth::is_api_key(flags.options.admin_key)) return {};
+  return dex::base::invalid_field(
+      "--admin-key-file",
+      flags.admin_key_file.string() + " does not hold an API key, dex_ and 49 letters and digits");
+}
+
 dex::base::Status read_redis(Flags& flags) {
   auto address = dex::store::RedisAddress::parse(flags.redis);
   DEX_RETURN_IF_ERROR(address.status());
   address->username = flags.redis_user;
   if (!flags.redis_password_file.empty()) {
-    auto password = dex::base::read_file(flags.redis_password_file, 4096);
-    DEX_RETURN_IF_ERROR(password.status());
-    while (!password->empty() && (password->back() == '\n' || password->back() == '\r'))
-      password->pop_back();
-    address->password = *password;
+    DEX_ASSIGN_OR_RETURN(address->password, read_secret(flags.redis_password_file));
   }
   flags.options.redis = *address;
   return {};
@@ -124,6 +140,7 @@ dex::base::Status run(Flags& flags) {
   auto prices = dex::core::parse_prices(flags.prices, flags.currency);
   DEX_RETURN_IF_ERROR(prices.status());
   flags.options.device.prices = std::move(*prices);
+  DEX_RETURN_IF_ERROR(read_admin_key(flags));
   DEX_RETURN_IF_ERROR(read_redis(flags));
   DEX_RETURN_IF_ERROR(check_store(flags.options));
   const dex::base::StopSignals signals;

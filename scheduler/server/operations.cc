@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "scheduler/server/asked_tenant.h"
 #include "scheduler/server/job_id.h"
 #include "scheduler/server/operations_view.h"
 #include "scheduler/server/page.h"
@@ -25,15 +26,6 @@ base::Status no_such(const std::string& type, const std::string& name) {
                          "There is no " + type + " '" + store::shown(name) + "'.")
       .with_metadata("resource_type", type)
       .with_metadata("resource_name", store::shown(name));
-}
-
-// The tenant that is meant, if the caller may ask of it.
-base::Result<std::string> tenant_of(const auth::Principal& who, const std::string& asked) {
-  DEX_RETURN_IF_ERROR(auth::require(who, auth::Scope::kAdmin));
-  if (asked.empty() || asked == who.tenant()) return who.tenant();
-  if (!auth::is_operator(who)) return no_such("tenant", asked);
-  DEX_RETURN_IF_ERROR(store::check_tenant(asked));
-  return asked;
 }
 
 // Every bad value at once.
@@ -73,7 +65,7 @@ base::Status check_values(const v1::SetQuotaRequest& request) {
 
 base::Result<v1::Quota> Operations::quota(const auth::Principal& who,
                                           const v1::GetQuotaRequest& request) {
-  DEX_ASSIGN_OR_RETURN(const std::string tenant, tenant_of(who, request.tenant()));
+  DEX_ASSIGN_OR_RETURN(const std::string tenant, asked_tenant(who, request.tenant()));
   DEX_ASSIGN_OR_RETURN(const auto quota, parts_.operators.quota(tenant));
   return quota_view(tenant, quota);
 }
@@ -81,7 +73,7 @@ base::Result<v1::Quota> Operations::quota(const auth::Principal& who,
 base::Result<Answer<v1::Quota>> Operations::set_quota(const auth::Principal& who,
                                                       const v1::SetQuotaRequest& request) {
   DEX_RETURN_IF_ERROR(auth::require_operator(who));
-  DEX_ASSIGN_OR_RETURN(const std::string tenant, tenant_of(who, request.tenant()));
+  DEX_ASSIGN_OR_RETURN(const std::string tenant, asked_tenant(who, request.tenant()));
   DEX_RETURN_IF_ERROR(check_values(request));
   DEX_ASSIGN_OR_RETURN(const auto key, identity_of(request, parts_.ids));
   store::OperatorRepository::QuotaChange change;

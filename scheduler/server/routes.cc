@@ -95,6 +95,8 @@ RoutePages route_pages(iv1::RouteSnapshot whole, size_t most_bytes) {
     *pager.room_for(adapter.ByteSizeLong()).add_adapters() = std::move(adapter);
   for (auto& alias : *whole.mutable_aliases())
     *pager.room_for(alias.ByteSizeLong()).add_aliases() = std::move(alias);
+  for (auto& key : *whole.mutable_keys())
+    *pager.room_for(key.ByteSizeLong()).add_keys() = std::move(key);
   return pager.take();
 }
 
@@ -111,6 +113,14 @@ iv1::RouteSnapshot route_snapshot(const store::WorkerRepository::Routes& routes,
     auto& alias = *snapshot.add_aliases();
     alias.set_name(name);
     *alias.mutable_adapter() = adapter_route(adapter);
+  }
+  for (const auto& record : routes.keys) {
+    auto& key = *snapshot.add_keys();
+    key.set_id(record.id);
+    key.set_sha256(record.sha256);
+    key.set_tenant(record.tenant);
+    key.set_scopes(record.scopes);
+    key.set_expire_ms(record.expire_ms);
   }
   for (const auto& model : models.models()) snapshot.add_bases(model.name());
   return snapshot;

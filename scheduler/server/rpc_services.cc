@@ -286,6 +286,15 @@ grpc::ServerWriteReactor<iv1::RouteSnapshot>* RouteRpc::WatchRoutes(
       });
 }
 
+Unary* RouteRpc::ReportUse(Context* ctx, const iv1::ReportUseRequest* in,
+                           iv1::ReportUseResponse* out) {
+  return rpc::run(room_, ctx, in, out, [=, this](Call&) -> base::Result<iv1::ReportUseResponse> {
+    DEX_RETURN_IF_ERROR(keys_.report(*in));
+    DEX_RETURN_IF_ERROR(usage_.report(*in));
+    return iv1::ReportUseResponse();
+  });
+}
+
 // ---- WorkerService ----
 
 Unary* WorkerRpc::Register(Context* ctx, const iv1::RegisterRequest* in,

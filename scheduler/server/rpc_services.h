@@ -7,6 +7,7 @@
 #include "dex/v1/files.grpc.pb.h"
 #include "dex/v1/finetuning.grpc.pb.h"
 #include "dex/v1/models.grpc.pb.h"
+#include "scheduler/server/api_keys.h"
 #include "scheduler/server/file_checks.h"
 #include "scheduler/server/files.h"
 #include "scheduler/server/fine_tuning_jobs.h"
@@ -17,6 +18,7 @@
 #include "scheduler/server/memory_probes.h"
 #include "scheduler/server/models.h"
 #include "scheduler/server/routes.h"
+#include "scheduler/server/usage.h"
 #include "scheduler/server/waiters.h"
 #include "scheduler/server/workers.h"
 #include "services/rpc/room.h"
@@ -131,13 +133,18 @@ class ModelRpc final : public v1::ModelService::CallbackService {
 
 class RouteRpc final : public iv1::RouteService::CallbackService {
  public:
-  RouteRpc(rpc::Room& room, Routes& routes) : room_(room), routes_(routes) {}
+  RouteRpc(rpc::Room& room, Routes& routes, ApiKeys& keys, Usage& usage)
+      : room_(room), routes_(routes), keys_(keys), usage_(usage) {}
   grpc::ServerWriteReactor<iv1::RouteSnapshot>* WatchRoutes(
       Context* ctx, const iv1::WatchRoutesRequest* in) override;
+  Unary* ReportUse(Context* ctx, const iv1::ReportUseRequest* in,
+                   iv1::ReportUseResponse* out) override;
 
  private:
   rpc::Room& room_;
   Routes& routes_;
+  ApiKeys& keys_;
+  Usage& usage_;
 };
 
 class WorkerRpc final : public iv1::WorkerService::CallbackService {

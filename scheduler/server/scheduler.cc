@@ -38,6 +38,12 @@ store::Store::Options store_options(const SchedulerOptions& options, Metrics& me
   return result;
 }
 
+rpc::Room::Options gateway_room() {
+  rpc::Room::Options options;
+  options.behind_gateway = true;
+  return options;
+}
+
 rpc::Room::Options worker_room() {
   rpc::Room::Options options;
   options.unary = {4, 1024, "worker-rpc"};
@@ -57,12 +63,24 @@ struct Scheduler::Parts {
         ids(clock, random),
         store(store_options(options, metrics)),
         layout(options.data_dir),
-        room(rpc::Room::Options{}),
+        room(gateway_room()),
         workers_room(worker_room()) {}
 
   void changed() {
     claims.wake();
     watches.wake();
+  }
+  // Before the doors open, so that the first routes a gateway gets have it; if the store does not
+  // answer yet, once it does.
+  void ensure_admin_key() {
+    if (options.admin_key.empty()) return;
+    const auto done = [this] {
+      const auto status = key_logic.ensure_admin(options.admin_key);
+      if (status.code() == base::Code::kUnavailable) return false;
+      if (!status.ok()) spdlog::warn("the operator's key is of no use: {}", status.message());
+      return true;
+    };
+    if (!done()) watches.add(done);
   }
   // Asked by RPCs only, which come when everything is made.
   [[nodiscard]] base::Status health() const { return sweeper->health(); }
@@ -85,6 +103,8 @@ struct Scheduler::Parts {
   store::AliasRepository aliases{store};
   store::WorkerRepository workers{store};
   store::OperatorRepository operators{store};
+  store::KeyRepository keys{store};
+  store::UsageRepository use_records{store};
   DataLayout layout;
   BlobStore blobs{layout, files};
   JobEvents job_events{jobs, layout};
@@ -122,6 +142,8 @@ struct Scheduler::Parts {
 
   Diagnosis diagnosis{{store, workers, catalog, layout, clock}};
   Operations operations{{operators, ids}, on_change};
+  ApiKeys key_logic{{keys, ids, random, clock}, on_change};
+  Usage usage_logic{use_records};
 
   // Long polls look once a second for jobs of other replicas (jobs.md §4), watches more often.
   Waiters claims{std::chrono::seconds(1)};
@@ -131,12 +153,12 @@ struct Scheduler::Parts {
 
   FineTuningRpc job_rpc{room,        job_logic,     batch_logic, change_logic,
                         job_watches, preview_logic, probe_logic, watches};
-  AdminRpc admin_rpc{room, change_logic, diagnosis, operations};
+  AdminRpc admin_rpc{room, change_logic, diagnosis, operations, key_logic, usage_logic};
   EvaluationRpc evaluation_rpc{room, evaluation_logic, job_watches};
   FileRpc file_rpc{room, file_logic, file_check_logic};
   AdapterRpc adapter_rpc{room, adapter_logic, alias_logic, adapter_job_logic, route_logic, watches};
   ModelRpc model_rpc{room, model_logic};
-  RouteRpc route_rpc{room, route_logic};
+  RouteRpc route_rpc{room, route_logic, key_logic, usage_logic};
   WorkerRpc worker_rpc{workers_room, worker_logic, claims};
 
   std::unique_ptr<Sweeper> sweeper;
@@ -174,6 +196,7 @@ base::Result<std::unique_ptr<Scheduler>> Scheduler::start(const SchedulerOptions
       Retention::Parts{parts.jobs, parts.adapters, parts.job_events, parts.layout, parts.clock},
       retention);
 
+  parts.ensure_admin_key();
   rpc::Server::Options door;
   door.address = options.listen;
   door.services = {{v1::FineTuningService::service_full_name(), &parts.job_rpc},

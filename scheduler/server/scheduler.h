@@ -28,6 +28,8 @@ struct SchedulerOptions {
   int64_t archive_after_ms = 60'000;  // until the events of an ended job leave the store
   std::chrono::milliseconds store_patience{3000};
   core::DeviceFacts device;
+  // The operator's API key, with every scope; its hash is stored if it is not there. Empty: none.
+  std::string admin_key;
 };
 
 // One replica of the scheduler: its servers, its sweeper, its watches. Any number may run on one

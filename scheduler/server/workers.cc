@@ -371,6 +371,7 @@ base::Result<iv1::FinishResponse> Workers::finish(const iv1::FinishRequest& requ
     finish.result_uri = request.result().uri();
     finish.result_sha256 = request.result().manifest_sha256();
     finish.result = request.result().SerializeAsString();
+    finish.trained_tokens = request.result().trained_tokens();
   }
   finish.checkpoint = own_checkpoint(request.checkpoint(), finish.id, finish.worker);
   finish.why_code = request.code();

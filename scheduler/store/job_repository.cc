@@ -225,6 +225,7 @@ base::Result<JobRepository::Finished> JobRepository::finish(const Finish& finish
   append_checkpoint(finish.checkpoint, args);
   args.insert(args.end(), {finish.why_code, finish.why, finish.why_details, finish.progress});
   append_events(finish.events, args);
+  args.push_back(std::to_string(finish.trained_tokens));
   DEX_ASSIGN_OR_RETURN(const Reply reply, store_.run("finish", std::move(args)));
   const std::string& word = reply.str(0);
   Finished answer;

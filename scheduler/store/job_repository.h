@@ -172,6 +172,7 @@ class JobRepository {
     Checkpoint checkpoint;
     std::string why_code, why, why_details, progress;
     std::vector<NewEvent> events;
+    int64_t trained_tokens = 0;  // of a success: what the tenant has used (usage_repository.h)
     // ±20 % on the back-off, chosen by the caller: 0.8–1.2.
     double backoff_factor = 1.0;
   };

@@ -102,6 +102,7 @@ base::Result<WorkerRepository::Routes> WorkerRepository::routes() {
     adapter.id = row.str(6);
     routes.aliases.push_back({row.str(0), std::move(adapter)});
   }));
+  DEX_ASSIGN_OR_RETURN(routes.keys, KeyRepository(store_).all());
   return routes;
 }
 

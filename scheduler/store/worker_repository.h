@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "scheduler/store/key_repository.h"
 #include "scheduler/store/records.h"
 #include "scheduler/store/store.h"
 
@@ -39,7 +40,8 @@ class WorkerRepository {
       std::string name;
       AdapterRecord adapter;  // where it points, as far as those of `adapters`
     };
-    std::vector<Alias> aliases;  // every tenant's
+    std::vector<Alias> aliases;   // every tenant's
+    std::vector<KeyRecord> keys;  // as KeyRepository::all() has them
   };
   // Read in pages, each a short script: what changes meanwhile raises the revision, which is read
   // first, so a caller that compares it reads again.

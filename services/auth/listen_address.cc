@@ -30,12 +30,12 @@ bool is_loopback(std::string_view address) {
 
 base::Status check_listen_address(std::string_view flag, std::string_view address) {
   if (is_loopback(address)) return {};
-  return base::invalid_field(std::string(flag),
-                             "'" + std::string(address) +
-                                 "' can be reached from other machines, and this server does not "
-                                 "authenticate its callers; use a loopback address such as "
-                                 "127.0.0.1:50051 (put an authenticating proxy in front of it to "
-                                 "serve others)");
+  return base::invalid_field(
+      std::string(flag), "'" + std::string(address) +
+                             "' can be reached from other machines, and this server does not "
+                             "authenticate its callers; use a loopback address such as "
+                             "127.0.0.1:50051 (to serve others: a gateway with --auth on, or an "
+                             "authenticating proxy)");
 }
 
 }  // namespace dex::auth

@@ -11,7 +11,7 @@ namespace dex::auth {
 // they resolve to can change.
 bool is_loopback(std::string_view address);
 
-// Refuses every address that others can reach, because calls are not authenticated.
+// Refuses every address that others can reach, because calls are not authenticated there.
 // INVALID_ARGUMENT `INVALID_FIELD`; `flag` names the option in the message ("--listen").
 base::Status check_listen_address(std::string_view flag, std::string_view address);
 

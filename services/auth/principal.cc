@@ -1,5 +1,7 @@
 #include "services/auth/principal.h"
 
+#include <algorithm>
+
 namespace dex::auth {
 
 std::string_view name(Scope scope) {
@@ -32,8 +34,34 @@ std::string_view name(Scope scope) {
   return "unknown";
 }
 
+std::optional<Scope> find_scope(std::string_view wanted) {
+  for (uint32_t n = 0; n <= static_cast<uint32_t>(Scope::kAdmin); ++n) {
+    if (name(static_cast<Scope>(n)) == wanted) return static_cast<Scope>(n);
+  }
+  return std::nullopt;
+}
+
+std::string scope_words(uint32_t scopes) {
+  std::string words;
+  for (uint32_t n = 0; n <= static_cast<uint32_t>(Scope::kAdmin); ++n) {
+    const auto scope = static_cast<Scope>(n);
+    if ((scopes & bit(scope)) != 0) words.append(words.empty() ? "" : " ").append(name(scope));
+  }
+  return words;
+}
+
+uint32_t scopes_in(std::string_view words) {
+  uint32_t scopes = 0;
+  while (!words.empty()) {
+    const auto end = std::min(words.find(' '), words.size());
+    if (const auto scope = find_scope(words.substr(0, end))) scopes |= bit(*scope);
+    words.remove_prefix(std::min(end + 1, words.size()));
+  }
+  return scopes;
+}
+
 bool Principal::has(Scope scope) const {
-  return (scopes_ >> static_cast<uint32_t>(scope) & 1U) != 0;
+  return (scopes_ & bit(scope)) != 0;
 }
 
 bool is_operator(const Principal& principal) {

@@ -6,13 +6,19 @@
 #include <algorithm>
 #include <utility>
 
+#include "services/auth/authenticator.h"
+#include "services/auth/key_ring.h"
 #include "services/auth/listen_address.h"
+#include "services/auth/rate_limiter.h"
+#include "services/base/clock.h"
 #include "services/gateway/http/routes.h"
 #include "services/gateway/http/server.h"
 #include "services/gateway/metrics.h"
+#include "services/gateway/proxy/admission.h"
 #include "services/gateway/proxy/front.h"
 #include "services/gateway/routing/balancer.h"
 #include "services/gateway/routing/route_watcher.h"
+#include "services/gateway/routing/use_report.h"
 #include "services/monitor/monitor_server.h"
 #include "services/monitor/registry.h"
 #include "services/rpc/channel.h"
@@ -23,8 +29,9 @@ namespace dex::gateway {
 namespace {
 
 // Handlers of the gateway are reactors: nothing here waits on a thread, but for GetHealth.
-rpc::Room::Options small_room() {
+rpc::Room::Options small_room(std::shared_ptr<const auth::Authenticator> callers) {
   rpc::Room::Options options;
+  options.callers = std::move(callers);
   options.unary.threads = 1;
   options.streams.threads = 1;
   options.transfers.threads = 1;
@@ -36,20 +43,30 @@ rpc::Room::Options small_room() {
 // Members in the order in which they may be used; destroyed the other way round.
 class Gateway::Impl {
  public:
-  explicit Impl(const Options& options)
+  Impl(const Options& options, std::unique_ptr<AuditLog> audit)
       : registry_("gateway", options.version, options.commit),
         metrics_(registry_),
-        room_(small_room()),
+        authenticates_(options.authenticate),
+        room_(small_room(options.authenticate
+                             ? std::make_shared<const auth::Authenticator>(keys_, clock_)
+                             : std::make_shared<const auth::Authenticator>())),
         scheduler_(rpc::channel(options.scheduler)),
+        limiter_(options.requests_per_minute, clock_),
+        uses_(scheduler_, clock_, options.use_period),
+        admission_({room_, limiter_, uses_}),
+        audit_(std::move(audit)),
         routes_(scheduler_, rpc::new_request_id(),
                 [this](const RouteTable& table) {
                   metrics_.snapshot_now();
+                  keys_.replace(table.keys());
                   balancer_.keep_only(table);
                 }),
         front_({room_,
                 scheduler_,
-                {routes_, balancer_, metrics_, options.route_patience},
+                admission_,
+                {routes_, balancer_, metrics_, uses_, options.route_patience},
                 metrics_,
+                audit_.get(),
                 options.version,
                 options.commit}) {}
   ~Impl() {
@@ -67,8 +84,11 @@ class Gateway::Impl {
     registry_.before_scrape([this] {
       if (routes_.current()) metrics_.snapshot_now();
     });
-    DEX_RETURN_IF_ERROR(auth::check_listen_address("--listen", options.listen));
-    DEX_RETURN_IF_ERROR(auth::check_listen_address("--http-listen", options.http_listen));
+    if (!options.authenticate) {
+      DEX_RETURN_IF_ERROR(auth::check_listen_address("--listen", options.listen));
+      DEX_RETURN_IF_ERROR(auth::check_listen_address("--http-listen", options.http_listen));
+    }
+    warn_of_open_air(options);
     DEX_RETURN_IF_ERROR(auth::check_listen_address("--metrics-listen", options.metrics_listen));
     rpc::Server::Options server;
     server.address = options.listen;
@@ -102,6 +122,17 @@ class Gateway::Impl {
   [[nodiscard]] const std::string& metrics_address() const { return monitor_->address(); }
 
  private:
+  // This server speaks no TLS.
+  static void warn_of_open_air(const Options& options) {
+    for (const std::string& address : {options.listen, options.http_listen}) {
+      if (auth::is_loopback(address)) continue;
+      spdlog::warn(
+          "{} can be reached from other machines without encryption, and API keys can be read on "
+          "the way: put a proxy that ends TLS in front of it, or keep to a private network",
+          address);
+    }
+  }
+
   base::Status listen_http(const Options& options) {
     http::RouteParts parts{*upstream_, room_, registry_, readiness(), nullptr};
     if (!options.web_root.empty()) {
@@ -113,6 +144,7 @@ class Gateway::Impl {
     server.address = options.http_listen;
     server.threads = options.http_threads;
     server.origins.cors_origins = options.cors_origins;
+    server.origins.authenticated = options.authenticate;
     DEX_ASSIGN_OR_RETURN(http_,
                          http::Server::start(std::move(server), std::move(router), registry_));
     return {};
@@ -122,6 +154,7 @@ class Gateway::Impl {
   monitor::Readiness readiness() {
     return [this]() -> base::Status {
       if (room_.draining()) return rpc::server_draining();
+      if (authenticates_) DEX_RETURN_IF_ERROR(keys_.find("").status());
       if (routes_.table()) return {};
       return base::unavailable("STORE_UNAVAILABLE", "no routes have come from the scheduler yet");
     };
@@ -129,8 +162,15 @@ class Gateway::Impl {
 
   monitor::Registry registry_;
   Metrics metrics_;
+  base::SystemClock clock_;
+  auth::KeyRing keys_;
+  const bool authenticates_;
   rpc::Room room_;
   std::shared_ptr<grpc::Channel> scheduler_;
+  auth::RateLimiter limiter_;
+  UseReport uses_;
+  Admission admission_;
+  const std::unique_ptr<AuditLog> audit_;  // null: none is kept
   Balancer balancer_;
   RouteWatcher routes_;
   Front front_;
@@ -147,7 +187,11 @@ base::Result<std::unique_ptr<Gateway>> Gateway::start(const Options& options) {
   if (options.scheduler.empty()) {
     return base::invalid_field("--scheduler", "give the scheduler's address, e.g. 127.0.0.1:50052");
   }
-  auto impl = std::make_unique<Impl>(options);
+  std::unique_ptr<AuditLog> audit;
+  if (!options.audit_log.empty()) {
+    DEX_ASSIGN_OR_RETURN(audit, AuditLog::open(options.audit_log));
+  }
+  auto impl = std::make_unique<Impl>(options, std::move(audit));
   DEX_RETURN_IF_ERROR(impl->listen(options));
   return std::unique_ptr<Gateway>(new Gateway(std::move(impl)));
 }

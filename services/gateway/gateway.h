@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -27,13 +28,19 @@ class Gateway {
     // How long a generation for a model that no worker serves waits for one to appear in the
     // routes.
     std::chrono::milliseconds route_patience{1000};
+    // Whether callers must show an API key. Without it every caller is this machine's operator, and
+    // the addresses must be on loopback.
+    bool authenticate = false;
+    uint32_t requests_per_minute = 0;              // of a tenant at this gateway; 0: no limit
+    std::chrono::milliseconds use_period{15'000};  // between reports of what was used
+    std::filesystem::path audit_log;  // JSON lines, one a call that changes something; empty: none
     std::string version = "0";
     std::string commit = "unknown";
   };
 
-  // Listens on all three addresses when it returns. Refuses addresses off loopback: callers are not
-  // authenticated. Needs no scheduler to start; until the first routes come /readyz answers 503 and
-  // generations UNAVAILABLE.
+  // Listens on all three addresses when it returns. Refuses addresses off loopback where callers
+  // are not authenticated, as on the monitor port always. Needs no scheduler to start; until the
+  // first routes come /readyz answers 503 and generations UNAVAILABLE.
   static base::Result<std::unique_ptr<Gateway>> start(const Options& options);
   ~Gateway();  // as stop(), with half a second
 

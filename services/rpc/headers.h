@@ -4,6 +4,8 @@ namespace dex::rpc {
 
 // Metadata that a gateway adds to what it hands on; it takes these names out of what clients send.
 inline constexpr const char* kTenantHeader = "dex-tenant";  // whose call this is
+inline constexpr const char* kScopesHeader = "dex-scopes";  // what they may do: auth::scope_words
+inline constexpr const char* kKeyHeader = "dex-key";        // id of the API key; absent: none
 // Where a generation was routed (jobs.md §4): the base's name, the adapter's id and its content
 // hash, the last two absent when the base itself shall answer. A worker that holds other content
 // under that id refuses.

@@ -1,11 +1,23 @@
 #include "services/rpc/room.h"
 
 #include <string>
+#include <utility>
 
+#include "services/rpc/headers.h"
 #include "services/rpc/live_call.h"
 #include "services/rpc/strictness.h"
 
 namespace dex::rpc {
+
+namespace {
+
+base::Result<auth::Principal> named_caller(const grpc::CallbackServerContext& context) {
+  return auth::Authenticator::from_gateway(header_of(context, kTenantHeader),
+                                           header_of(context, kScopesHeader),
+                                           header_of(context, kKeyHeader));
+}
+
+}  // namespace
 
 Room::Room(const Options& options)
     : options_(options),
@@ -45,14 +57,18 @@ std::vector<std::shared_ptr<LiveCall>> Room::open() const {
 base::Result<auth::Principal> Room::admit(const grpc::CallbackServerContext& context,
                                           const google::protobuf::Message* request) {
   if (draining_) return server_draining();
-  DEX_ASSIGN_OR_RETURN(auto principal, authenticate(header_of(context, "authorization")));
+  auto caller = options_.behind_gateway ? named_caller(context)
+                                        : authenticate(header_of(context, "authorization"));
+  DEX_ASSIGN_OR_RETURN(auto principal, std::move(caller));
   if (request != nullptr) DEX_RETURN_IF_ERROR(check_known_fields(*request));
   return principal;
 }
 
 base::Result<auth::Principal> Room::authenticate(
     std::optional<std::string_view> authorization) const {
-  return authenticator_.authenticate(authorization);
+  static const auth::Authenticator kEverybody;
+  return options_.callers ? options_.callers->authenticate(authorization)
+                          : kEverybody.authenticate(authorization);
 }
 
 void Room::add(const std::shared_ptr<LiveCall>& call) {

@@ -42,6 +42,12 @@ class Room {
     std::chrono::milliseconds heartbeat{15'000};       // of a watch in which nothing happens
     std::chrono::milliseconds idle_upload{30'000};     // between two messages of an upload
     std::chrono::milliseconds stalled_reader{30'000};  // a download whose client takes nothing
+    // Who may call, and as whom; null: everybody, as the operator (auth/authenticator.h). What it
+    // borrows outlives the room.
+    std::shared_ptr<const auth::Authenticator> callers;
+    // Calls come from gateways, which have asked already: the caller is whom their metadata name
+    // (headers.h), and `callers` is not asked.
+    bool behind_gateway = false;
   };
   explicit Room(const Options& options);
   ~Room();
@@ -79,7 +85,6 @@ class Room {
   [[nodiscard]] std::vector<std::shared_ptr<LiveCall>> open() const;
 
   const Options options_;
-  auth::Authenticator authenticator_;
   std::atomic<bool> draining_{false};
   mutable std::mutex mutex_;
   std::unordered_map<LiveCall*, std::weak_ptr<LiveCall>> open_;  // guarded by mutex_

@@ -63,7 +63,7 @@ ROOMS = {
         ("libtorch",),
     ),
     "client": (("services/base", "services/rpc", "services/text", "services/data", "services/data_view", "proto"), ("grpc", "protobuf", "boost")),
-    "deploy/standalone": (("services/base",), ()),
+    "deploy/standalone": (("services/base", "services/auth"), ()),
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')

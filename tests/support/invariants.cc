@@ -163,7 +163,7 @@ class SetsOracle {
   // without belonging there.
   void check_members() {
     static const std::set<std::string> others = {"ring",      "workers", "capped", "tfiles",
-                                                 "tadapters", "desired", "hooks"};
+                                                 "tadapters", "desired", "hooks",  "tkeys"};
     for (const auto& [key, ids] : expected_) {
       if (!key.starts_with("fileuse:") && !key.starts_with("adapteruse:")) continue;
       for (const std::string& id : ids) {

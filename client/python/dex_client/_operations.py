@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import datetime
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ._fill import fill
@@ -10,6 +11,18 @@ from ._link import Link
 from ._pages import pages
 from ._requests import new_request_id
 from .v1 import admin_pb2 as pb
+
+
+def key_request(name: str, scopes: Iterable[str], tenant: str, expire_time: datetime.datetime | None,
+                request_id: str | None) -> pb.CreateApiKeyRequest:
+    if isinstance(scopes, str):  # else its letters would be asked for
+        raise TypeError(f"scopes must be a list of scopes, got the text {scopes!r}")
+    request = pb.CreateApiKeyRequest(name=name, scopes=scopes, tenant=tenant, request_id=request_id or new_request_id())
+    if expire_time is not None:
+        if expire_time.tzinfo is None:
+            raise ValueError(f"expire_time must have a time zone, got {expire_time!r}")
+        request.expire_time.FromDatetime(expire_time.astimezone(datetime.timezone.utc))
+    return request
 
 
 class Operations:
@@ -41,3 +54,26 @@ class Operations:
         that runs. etag: of quota(), so that nobody else's change is lost (ETAG_MISMATCH)."""
         return self._link.call(self._stub.SetQuota, fill(
             pb.SetQuotaRequest(tenant=tenant, request_id=request_id or new_request_id()), limits))
+
+    def who_am_i(self) -> pb.Caller:
+        """Whose the key is that this client sends, and what it opens. Any key may ask."""
+        return self._link.call(self._stub.WhoAmI, pb.WhoAmIRequest())
+
+    def create_key(self, name: str, scopes: Iterable[str], *, tenant: str = "", expire_time: datetime.datetime | None = None,
+                   request_id: str | None = None) -> pb.ApiKey:
+        """Makes an API key. Its `secret` is in this answer alone: keep it, nobody can show it again. expire_time: with its time
+        zone; without one it never ends."""
+        return self._link.call(self._stub.CreateApiKey, key_request(name, scopes, tenant, expire_time, request_id))
+
+    def keys(self, tenant: str = "") -> Iterator[pb.ApiKey]:
+        """A tenant's keys (empty: the caller's), newest first, also revoked and expired ones, page by page."""
+        return pages(self._link, self._stub.ListApiKeys, pb.ListApiKeysRequest(tenant=tenant, page_size=100), "keys")
+
+    def revoke_key(self, id: str, *, request_id: str | None = None) -> pb.ApiKey:
+        """Refused from now on, at every gateway within seconds."""
+        return self._link.call(self._stub.RevokeApiKey, pb.RevokeApiKeyRequest(
+            id=id, request_id=request_id or new_request_id()))
+
+    def usage(self, tenant: str = "", *, days: int | None = None) -> pb.GetUsageResponse:
+        """What a tenant has used, by UTC day, newest first: the last `days` (30, at most 400), those with any use."""
+        return self._link.call(self._stub.GetUsage, fill(pb.GetUsageRequest(tenant=tenant), {"days": days}))

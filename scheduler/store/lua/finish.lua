@@ -2,7 +2,7 @@
 -- Finish: an attempt's end (T5 to T8, T10, T13). `success` is the publication: result, adapter record and state in one step.
 -- ARGV: clock, worker, id, epoch, outcome, backoff_ms (base, the script doubles it), result_uri, result_sha, result (opaque),
 --   ckpt_uri or '', ckpt_sha, ckpt_step, ckpt_of_training 0|1, why_code, why, why_details (opaque), progress or '', events
---   (lib.lua read_events)
+--   (lib.lua read_events), trained tokens (of a success)
 -- Outcomes: success fail_retry fail_final crash oom disk_full release paused cancelled
 -- Replies: OK state pool kind seconds_run why_code | DUP state | LOST | BADSTATE state | BADARG text
 local worker, id, epoch, outcome, backoff = arg(), arg(), arg(), arg(), num(arg())
@@ -10,6 +10,7 @@ local result_uri, result_sha, result = arg(), arg(), arg()
 local ckpt_uri, ckpt_sha, ckpt_step, of_training = arg(), arg(), arg(), arg()
 local why_code, why, why_details, progress = arg(), arg(), arg(), arg()
 local events = read_events()
+local trained_tokens = num(arg())
 local OUTCOMES = {success = 1, fail_retry = 1, fail_final = 1, crash = 1, oom = 1, disk_full = 1, release = 1, paused = 1,
                   cancelled = 1}
 
@@ -43,6 +44,7 @@ if outcome == 'success' then
     call('ZADD', P .. 'tadapters:' .. j.tenant, fmt(now), j.adapter)
     call('HINCRBY', CFG, 'routes_rev', '1')
   end
+  count_use(j.tenant, 'trained_tokens', trained_tokens)
   terminal(j, 'SUCCEEDED')
 elseif cancelling then  -- T10: the reason given with the cancel stays
   terminal(j, 'CANCELLED')

@@ -261,12 +261,21 @@ local function owned(j, worker, epoch)
   return j and (j.state == 'RUNNING' or j.state == 'CANCELLING') and j.epoch == epoch and j.worker == worker
 end
 
+-- Adds to what a tenant has used today (usage.lua).
+local function count_use(t, what, amount)
+  if amount <= 0 then return end
+  local key = P .. 'usage:' .. t .. ':' .. fmt(math.floor(now / DAY_MS))
+  call('HINCRBYFLOAT', key, what, fmt6(amount))
+  call('PEXPIRE', key, fmt(401 * DAY_MS))
+end
+
 -- Leaves the running state: what was charged becomes what was used; the caller enters the next state, then calls synced().
 local function end_attempt(j)
   local used = num(j.gpus) * math.max(0, now - num(j.started_ms)) / 1000
   j.was_full = running(j.tenant) >= tenant(j.tenant).max_running
   leave(j)
   charge(j.tenant, j.pool, used - num(j.charged))
+  count_use(j.tenant, 'device_seconds', used)
   drop(j, 'worker', 'lease_ms', 'charged', 'phase', 'beat_seq', 'ckreq_seq')
 end
 

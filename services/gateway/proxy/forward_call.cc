@@ -1,18 +1,20 @@
 #include "services/gateway/proxy/forward_call.h"
 
 #include "services/gateway/proxy/metadata.h"
+#include "services/gateway/proxy/public_services.h"
 #include "services/rpc/status.h"
 
 namespace dex::gateway {
 
 ForwardCall::ForwardCall(rpc::Room& room, grpc::CallbackServerContext& context,
                          auth::Principal principal, std::string method, bool unary,
-                         Metrics& metrics)
+                         Metrics& metrics, AuditLog* audit)
     : LiveCall(room, context, std::move(principal), std::nullopt),
       context_(context),
       method_(std::move(method)),
       unary_(unary),
-      metrics_(metrics) {}
+      metrics_(metrics),
+      audit_(changes_state(method_) ? audit : nullptr) {}
 
 void ForwardCall::open(const std::shared_ptr<grpc::Channel>& channel) {
   LiveCall::open();
@@ -40,6 +42,7 @@ void ForwardCall::OnReadDone(bool ok) {
   const std::lock_guard lock(mutex_);
   if (upstream_ == nullptr) return;
   if (ok) {
+    if (audit_ != nullptr && unary_) first_request_ = request_;  // shares the bytes
     upstream_->StartWrite(&request_);
   } else {
     upstream_->StartWritesDone();
@@ -65,6 +68,7 @@ void ForwardCall::on_reply(bool ok) {
   Upstream* through = nullptr;
   {
     const std::lock_guard lock(mutex_);
+    if (ok && audit_ != nullptr) last_reply_ = upstream_->reply();
     if (ok && headers_sent_) StartWrite(&upstream_->reply());
     if (ok) reply_waits_ = !headers_sent_;
     if (!ok) std::swap(through, upstream_);
@@ -93,12 +97,28 @@ grpc::Status ForwardCall::final_status(const grpc::Status& status) {
   return rpc::with_error_info(status, call().request_id());
 }
 
+// Before the client has its answer: who was told that something is done finds it in the log.
+void ForwardCall::tell_audit(const grpc::Status& last) {
+  if (audit_ == nullptr) return;
+  const auth::Principal& caller = call().principal();
+  const auto slash = method_.rfind('/');
+  const auto dot = method_.rfind('.', slash);
+  audit_->write({clock_.now_ms(), caller.tenant(), caller.key(),
+                 method_.substr(dot + 1, slash - dot - 1) + "." + method_.substr(slash + 1),
+                 audited_object(method_, first_request_, last_reply_), call().request_id(),
+                 last.ok() ? "OK" : rpc::from_grpc(last).reason()});
+}
+
 void ForwardCall::on_end(const grpc::Status& status, const grpc::ClientContext& context) {
   const auto self = shared_from_this();  // Finish may end this object on another thread
-  const std::lock_guard lock(mutex_);
-  return_trailers(context, context_);
-  const grpc::Status last = final_status(status);
-  metrics_.request(method_, last.error_code());
+  grpc::Status last;
+  {
+    const std::lock_guard lock(mutex_);
+    return_trailers(context, context_);
+    last = final_status(status);
+    metrics_.request(method_, last.error_code());
+  }
+  tell_audit(last);  // writes to a file; nothing else of this call runs any more
   Finish(last);
 }
 

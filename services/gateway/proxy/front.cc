@@ -1,6 +1,7 @@
 #include "services/gateway/proxy/front.h"
 
 #include <google/protobuf/descriptor.h>
+#include <grpcpp/impl/codegen/proto_utils.h>
 #include <grpcpp/impl/codegen/rpc_service_method.h>
 #include <grpcpp/impl/codegen/server_callback_handlers.h>
 
@@ -83,9 +84,9 @@ grpc::ServerGenericBidiReactor* Front::CreateReactor(grpc::GenericCallbackServer
 
 grpc::ServerGenericBidiReactor* Front::open(grpc::CallbackServerContext& context,
                                             const std::string& path) {
-  auto principal = parts_.room.admit(context, nullptr);
-  if (!principal.ok()) return refuse(context, principal.status());
   const std::string_view service = service_of(path);
+  auto principal = parts_.admission.admit(context, service);
+  if (!principal.ok()) return refuse(context, principal.status());
   const bool generates = service == kInferenceService;
   // A method that no worker knows can't be routed: its message says nothing to us.
   if (!is_public(service) || (generates && !is_known(path))) {
@@ -99,7 +100,7 @@ grpc::ServerGenericBidiReactor* Front::open(grpc::CallbackServerContext& context
     return call.get();
   }
   auto call = std::make_shared<ForwardCall>(parts_.room, context, std::move(principal).value(),
-                                            path, is_unary(path), parts_.metrics);
+                                            path, is_unary(path), parts_.metrics, parts_.audit);
   call->open(parts_.scheduler);
   return call.get();
 }

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "services/gateway/proxy/admission.h"
+#include "services/gateway/proxy/audit_log.h"
 #include "services/gateway/proxy/health_answer.h"
 #include "services/gateway/proxy/inference_call.h"
 #include "services/rpc/room.h"
@@ -27,8 +29,10 @@ class Front final : public grpc::CallbackGenericService {
   struct Parts {  // all outlive this object
     rpc::Room& room;
     std::shared_ptr<grpc::Channel> scheduler;
+    Admission& admission;
     InferenceCall::Parts inference;
     Metrics& metrics;
+    AuditLog* audit;              // null: none is kept
     std::string version, commit;  // of this gateway
   };
   explicit Front(const Parts& parts);

@@ -3,6 +3,7 @@
 #include <google/protobuf/descriptor.h>
 #include <grpcpp/support/proto_buffer_reader.h>
 
+#include "dex/v1/inference.pb.h"
 #include "services/gateway/proxy/public_services.h"
 #include "services/rpc/headers.h"
 #include "services/rpc/room.h"
@@ -14,6 +15,8 @@ namespace {
 
 constexpr std::chrono::minutes kLongestGeneration{10};  // api.md §1, deadlines
 constexpr std::string_view kAdapterPrefix = "ft:";
+constexpr std::string_view kGenerate = "/dex.v1.InferenceService/Generate";
+constexpr std::string_view kGenerateStream = "/dex.v1.InferenceService/GenerateStream";
 constexpr size_t kOutbox = 2;  // replies that wait for the client; more stay in gRPC's windows
 
 // The worker, or the engine behind it, is gone: another one can answer.
@@ -22,6 +25,12 @@ bool lost(const grpc::Status& status) {
   if (!rpc::has_error_info(status)) return true;  // no connection, or it broke
   const std::string reason = rpc::from_grpc(status).reason();
   return reason == "ENGINE_LOST" || reason == "SERVER_DRAINING" || reason == "NO_WORKER";
+}
+
+bool parse(const grpc::ByteBuffer& bytes, google::protobuf::Message& message) {
+  grpc::ByteBuffer copy = bytes;  // shares the slices; reading takes them
+  grpc::ProtoBufferReader reader(&copy);
+  return reader.status().ok() && message.ParseFromZeroCopyStream(&reader);
 }
 
 std::string text_of(const google::protobuf::Message& message, const char* name) {
@@ -180,6 +189,7 @@ void InferenceCall::on_reply(bool ok) {
     if (!ok) {
       std::swap(through, upstream_);
     } else {
+      newest_ = upstream_->reply();  // shares the bytes
       if (!ended_) outbox_.push_back(std::move(upstream_->reply()));
       upstream_->reply().Clear();
       hand_out();
@@ -228,6 +238,24 @@ bool InferenceCall::repeat(const grpc::Status& status) {
   return try_worker().ok();
 }
 
+// A stream says it in its last message, a whole reply in itself; other methods say nothing.
+void InferenceCall::count_tokens() const {
+  v1::Usage usage;
+  if (method_ == kGenerate) {
+    v1::GenerateResponse reply;
+    if (!parse(newest_, reply) || !reply.has_usage()) return;
+    usage = reply.usage();
+  } else if (method_ == kGenerateStream) {
+    v1::GenerateStreamResponse reply;
+    if (!parse(newest_, reply) || !reply.finish().has_usage()) return;
+    usage = reply.finish().usage();
+  } else {
+    return;
+  }
+  parts_.uses.note_generation(call().principal().tenant(), usage.prompt_tokens(),
+                              usage.completion_tokens());
+}
+
 grpc::Status InferenceCall::upstreams_word(const grpc::Status& status) const {
   if (status.error_code() == grpc::StatusCode::UNAVAILABLE && !rpc::has_error_info(status)) {
     return rpc::to_grpc(base::unavailable("ENGINE_LOST", "the worker that was answering is gone: " +
@@ -245,6 +273,7 @@ void InferenceCall::on_end(const grpc::Status& status, const grpc::ClientContext
   place_.reset();
   return_trailers(context, context_);
   last_ = upstreams_word(status);
+  if (last_->ok()) count_tokens();
   if (!last_->ok() && !committed_) outbox_.clear();
   parts_.metrics.request(method_, last_->error_code());
   hand_out();

@@ -16,6 +16,7 @@
 #include "services/gateway/proxy/upstream.h"
 #include "services/gateway/routing/balancer.h"
 #include "services/gateway/routing/route_watcher.h"
+#include "services/gateway/routing/use_report.h"
 #include "services/rpc/live_call.h"
 
 namespace dex::gateway {
@@ -34,6 +35,7 @@ class InferenceCall final : public grpc::ServerGenericBidiReactor,
     RouteWatcher& routes;
     Balancer& balancer;
     Metrics& metrics;
+    UseReport& uses;
     std::chrono::milliseconds route_patience;  // for a worker or a new adapter; 0: none
   };
   InferenceCall(rpc::Room& room, grpc::CallbackServerContext& context, auth::Principal principal,
@@ -72,6 +74,7 @@ class InferenceCall final : public grpc::ServerGenericBidiReactor,
   void hand_out();                          // writes what may be written to the client
   void read_on();                           // asks the upstream for more when there is room
   void finish_if_done();
+  void count_tokens() const;  // of a generation that has ended well
   grpc::Status upstreams_word(const grpc::Status& status) const;
 
   grpc::CallbackServerContext& context_;
@@ -94,6 +97,7 @@ class InferenceCall final : public grpc::ServerGenericBidiReactor,
   bool headers_known_ = false;    // on_headers has come
   MetadataList headers_;
   std::deque<grpc::ByteBuffer> outbox_;
+  grpc::ByteBuffer newest_;  // the last reply that has come: it tells the tokens
   grpc::ByteBuffer writing_;
   bool is_writing_ = false;
   bool committed_ = false;             // something was handed out: no repeat

@@ -26,8 +26,9 @@ bool is_transport(std::string_view name) {
 }
 
 bool is_gateways_own(std::string_view name) {
-  return name == rpc::kTenantHeader || name.starts_with("dex-routed-") ||
-         name == rpc::kRequestIdHeader || name == "authorization";
+  return name == rpc::kTenantHeader || name == rpc::kScopesHeader || name == rpc::kKeyHeader ||
+         name.starts_with("dex-routed-") || name == rpc::kRequestIdHeader ||
+         name == "authorization";
 }
 
 }  // namespace
@@ -39,7 +40,10 @@ void hand_on(const grpc::CallbackServerContext& from, const rpc::Call& call,
     to.AddMetadata(copy(name), copy(value));
   }
   to.AddMetadata(rpc::kRequestIdHeader, call.request_id());
-  to.AddMetadata(rpc::kTenantHeader, call.principal().tenant());
+  const auth::Principal& caller = call.principal();
+  to.AddMetadata(rpc::kTenantHeader, caller.tenant());
+  to.AddMetadata(rpc::kScopesHeader, auth::scope_words(caller.scopes()));
+  if (!caller.key().empty()) to.AddMetadata(rpc::kKeyHeader, caller.key());
   if (call.deadline() != std::chrono::system_clock::time_point::max()) {
     to.set_deadline(call.deadline());
   }

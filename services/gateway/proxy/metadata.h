@@ -12,8 +12,8 @@
 namespace dex::gateway {
 
 // What travels with a call that is handed on: the client's metadata without credentials, without
-// gRPC's own keys and without the names that only a gateway may set; then x-request-id, the tenant
-// and the deadline.
+// gRPC's own keys and without the names that only a gateway may set; then x-request-id, who calls
+// (tenant, scopes, id of the key) and the deadline.
 void hand_on(const grpc::CallbackServerContext& from, const rpc::Call& call,
              grpc::ClientContext& to);
 

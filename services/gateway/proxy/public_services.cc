@@ -36,6 +36,12 @@ const google::protobuf::MethodDescriptor* method_at(std::string_view path) {
   return google::protobuf::DescriptorPool::generated_pool()->FindMethodByName(name);
 }
 
+std::unique_ptr<google::protobuf::Message> new_message(const google::protobuf::Descriptor* type) {
+  const auto* prototype = google::protobuf::MessageFactory::generated_factory()->GetPrototype(type);
+  return std::unique_ptr<google::protobuf::Message>(prototype == nullptr ? nullptr
+                                                                         : prototype->New());
+}
+
 }  // namespace
 
 const std::vector<std::string>& public_services() {
@@ -61,11 +67,23 @@ bool is_known(std::string_view path) {
 
 std::unique_ptr<google::protobuf::Message> new_request(std::string_view path) {
   const auto* method = method_at(path);
-  if (method == nullptr) return nullptr;
-  auto* factory = google::protobuf::MessageFactory::generated_factory();
-  const auto* prototype = factory->GetPrototype(method->input_type());
-  return std::unique_ptr<google::protobuf::Message>(prototype == nullptr ? nullptr
-                                                                         : prototype->New());
+  return method == nullptr ? nullptr : new_message(method->input_type());
+}
+
+std::unique_ptr<google::protobuf::Message> new_reply(std::string_view path) {
+  const auto* method = method_at(path);
+  return method == nullptr ? nullptr : new_message(method->output_type());
+}
+
+bool changes_state(std::string_view path) {
+  const auto* method = method_at(path);
+  if (method == nullptr) return false;
+  const auto* request = method->input_type();
+  if (const auto* header = request->FindFieldByName("header");
+      header != nullptr && header->message_type() != nullptr) {
+    request = header->message_type();
+  }
+  return request->FindFieldByName("request_id") != nullptr;
 }
 
 bool is_unary(std::string_view path) {

@@ -24,6 +24,13 @@ bool is_known(std::string_view path);
 // An empty request of the method that the path names; null if it is not known.
 std::unique_ptr<google::protobuf::Message> new_request(std::string_view path);
 
+// Likewise of its reply.
+std::unique_ptr<google::protobuf::Message> new_reply(std::string_view path);
+
+// Whether the method changes something: its request has a request_id, itself or in its header
+// (api.md §1, idempotency). False for a path that is not known.
+bool changes_state(std::string_view path);
+
 // Whether the path names a method known to be unary. Methods that only a newer scheduler knows
 // count as streams.
 bool is_unary(std::string_view path);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "services/auth/principal.h"
+
 namespace dex::gateway {
 
 namespace {
@@ -99,6 +101,15 @@ std::vector<RouteTable::Worker> RouteTable::every_worker() const {
 bool RouteTable::has_address(std::string_view address) const {
   return std::any_of(snapshot_.routes().begin(), snapshot_.routes().end(),
                      [address](const auto& route) { return route.inference_address() == address; });
+}
+
+std::vector<auth::KnownKey> RouteTable::keys() const {
+  std::vector<auth::KnownKey> keys;
+  for (const auto& key : snapshot_.keys()) {
+    keys.push_back(
+        {key.id(), key.sha256(), key.tenant(), auth::scopes_in(key.scopes()), key.expire_ms()});
+  }
+  return keys;
 }
 
 }  // namespace dex::gateway

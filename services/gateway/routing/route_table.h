@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "dex/internal/v1/routes.pb.h"
+#include "services/auth/key_ring.h"
 #include "services/base/status.h"
 
 namespace dex::gateway {
@@ -49,6 +50,8 @@ class RouteTable {
   [[nodiscard]] std::vector<Worker> every_worker() const;
   [[nodiscard]] bool has_address(std::string_view address) const;
   [[nodiscard]] int64_t revision() const { return snapshot_.revision(); }
+  // The API keys that came with these routes.
+  [[nodiscard]] std::vector<auth::KnownKey> keys() const;
 
  private:
   [[nodiscard]] base::Result<Target> find(std::string_view field, std::string_view tenant,

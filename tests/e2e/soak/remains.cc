@@ -16,6 +16,8 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kDay_ms = int64_t{24} * 3600 * 1000;
 constexpr const char* kRequests = "dex:{s0}:idem:";
+// What a tenant has used: a record a day, which is to stay, and midnight may come meanwhile.
+constexpr const char* kUsage = "dex:{s0}:usage";
 
 std::set<std::string> all_keys(RedisServer& redis) {
   std::set<std::string> keys;  // SCAN may answer one twice
@@ -64,7 +66,8 @@ Remains::Held held_by(pid_t pid) {
 Remains remains_of(ChaosPlatform& platform) {
   Remains remains;
   for (const std::string& key : all_keys(platform.redis())) {
-    if (!key.starts_with(kRequests)) remains.keys.push_back(line_of(platform.redis(), key));
+    if (!key.starts_with(kRequests) && !key.starts_with(kUsage))
+      remains.keys.push_back(line_of(platform.redis(), key));
   }
   std::sort(remains.keys.begin(), remains.keys.end());
   remains.files = files_below(platform.data_dir());

@@ -93,8 +93,31 @@ class FakeScheduler final : public internal::v1::RouteService::CallbackService {
         });
   }
 
+  // What gateways have reported, each answered as answer_reports() has said last (OK).
+  std::vector<internal::v1::ReportUseRequest> reports() {
+    const std::lock_guard lock(mutex_);
+    return reports_;
+  }
+  void answer_reports(base::Status status) {
+    const std::lock_guard lock(mutex_);
+    report_answer_ = std::move(status);
+  }
+  grpc::ServerUnaryReactor* ReportUse(grpc::CallbackServerContext* context,
+                                      const internal::v1::ReportUseRequest* in,
+                                      internal::v1::ReportUseResponse* out) override {
+    return rpc::run(host_.room, context, in, out,
+                    [=, this](rpc::Call&) -> base::Result<internal::v1::ReportUseResponse> {
+                      const std::lock_guard lock(mutex_);
+                      reports_.push_back(*in);
+                      DEX_RETURN_IF_ERROR(report_answer_);
+                      return internal::v1::ReportUseResponse();
+                    });
+  }
+
  private:
   std::mutex mutex_;
+  std::vector<internal::v1::ReportUseRequest> reports_;
+  base::Status report_answer_;
   internal::v1::RouteSnapshot routes_;
   std::vector<std::shared_ptr<rpc::ServerStream<internal::v1::RouteSnapshot>>> watchers_;
   std::string address_;

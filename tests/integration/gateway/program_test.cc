@@ -55,8 +55,25 @@ TEST_F(ProgramTest, WritesItsAddressesAndStopsOnSigterm) {
   EXPECT_TRUE(exit->success()) << exit->to_string() << content_of(errors_);
 }
 
-TEST_F(ProgramTest, RefusesAddressesThatOthersCanReach) {
-  const auto process = start({"--scheduler", "127.0.0.1:1", "--listen", "0.0.0.0:50051"});
+TEST_F(ProgramTest, ElsewhereThanOnLoopbackCallersAreAskedForAKey) {
+  const auto process =
+      start({"--scheduler", "unix:/nowhere/dex", "--listen", "127.0.0.1:0", "--http-listen",
+             "0.0.0.0:0", "--endpoints-file", endpoints_.string()});
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!std::filesystem::exists(endpoints_) && std::chrono::steady_clock::now() < end) {
+    ASSERT_FALSE(process->wait(10)) << content_of(errors_);
+  }
+  const auto endpoints = nlohmann::json::parse(content_of(endpoints_));
+  const int port = support::port_of(endpoints.at("http").get<std::string>());
+  EXPECT_THAT(support::http_get(port, "/v1/files"), HasSubstr("HTTP/1.1 401"));
+  EXPECT_THAT(content_of(errors_), HasSubstr("without encryption"));
+  process->signal(SIGTERM);
+  EXPECT_TRUE(process->wait(20'000).has_value());
+}
+
+TEST_F(ProgramTest, WithoutKeysRefusesAddressesThatOthersCanReach) {
+  const auto process =
+      start({"--scheduler", "127.0.0.1:1", "--listen", "0.0.0.0:50051", "--auth", "off"});
   const auto exit = process->wait(20'000);
   ASSERT_TRUE(exit.has_value());
   EXPECT_EQ(exit->code, 1);

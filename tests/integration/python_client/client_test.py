@@ -2,6 +2,7 @@
 where a watch goes on; and that aio.Client does the same."""
 
 import asyncio
+import datetime
 import inspect
 import json
 import os
@@ -469,6 +470,31 @@ def test_what_operators_ask_and_say(connect):
     assert [request.draining for request in platform.requests("UpdateWorker")] == [True, False]
     assert all(request.HasField("draining") for request in platform.requests("UpdateWorker"))
     assert [(request.pool, request.count) for request in platform.requests("GetQueue")] == [("", 0), ("gpu1", 5)]
+
+
+def test_keys_are_made_listed_and_revoked_and_use_is_told(connect):
+    def listed(request, _):
+        ids, more = (["key-2"], "") if request.page_token else (["key-1"], "on")
+        return admin_pb2.ListApiKeysResponse(keys=[{"id": id} for id in ids], next_page_token=more)
+
+    with FakePlatform(CreateApiKey=lambda request, _: admin_pb2.ApiKey(id="key-1", name=request.name, secret="dex_x"),
+                      ListApiKeys=listed, RevokeApiKey=lambda request, _: admin_pb2.ApiKey(id=request.id),
+                      WhoAmI=lambda *_: admin_pb2.Caller(tenant="team-a"),
+                      GetUsage=lambda request, _: admin_pb2.GetUsageResponse(tenant=request.tenant)) as platform:
+        operations = connect(platform).operations
+        end = datetime.datetime(2030, 1, 1, 2, tzinfo=datetime.timezone(datetime.timedelta(hours=2)))
+        assert operations.create_key("ci", ["infer", "jobs:read"], expire_time=end).secret == "dex_x"
+        with pytest.raises(TypeError, match="scopes must be a list"):
+            operations.create_key("ci", "infer")
+        with pytest.raises(ValueError, match="time zone"):
+            operations.create_key("ci", ["infer"], expire_time=datetime.datetime(2030, 1, 1))
+        assert [key.id for key in operations.keys()] == ["key-1", "key-2"]
+        assert operations.revoke_key("key-1").id == "key-1" and operations.who_am_i().tenant == "team-a"
+        assert operations.usage("team-b", days=7).tenant == "team-b"
+    [made] = platform.requests("CreateApiKey")
+    assert list(made.scopes) == ["infer", "jobs:read"] and made.request_id
+    assert made.expire_time.seconds == int(datetime.datetime(2030, 1, 1, tzinfo=datetime.timezone.utc).timestamp())
+    assert platform.requests("RevokeApiKey")[0].request_id and platform.requests("GetUsage")[0].days == 7
 
 
 def test_texts_and_chats_become_ids_and_text_again(connect):

@@ -21,6 +21,7 @@
 #include <string_view>
 #include <vector>
 
+#include "dex/v1/admin.grpc.pb.h"
 #include "services/gateway/gateway.h"
 #include "services/gateway/proxy/public_services.h"
 #include "tests/integration/scheduler/evaluation_fixture.h"
@@ -94,6 +95,13 @@ std::vector<TenantRow> tenant_rows() {
       {"AdminService.UpdateWorker", R"(id: "w1" draining: false)", Meets::kNothing},
       // What was redriven waits.
       {"AdminService.GetQueue", "", Meets::kInAList, Code::kOk, "$failed"},
+      {"AdminService.WhoAmI", "", Meets::kNothing},
+      {"AdminService.GetUsage", "", Meets::kNothing},
+      {"AdminService.CreateApiKey", R"(name: "x" scopes: "infer" validate_only: true)",
+       Meets::kNothing},
+      {"AdminService.ListApiKeys", "", Meets::kInAList, Code::kOk, "$key"},
+      // The operator, who this caller is, may revoke everybody's; others: api_keys_test.cc.
+      {"AdminService.RevokeApiKey", "", Meets::kNothing},
 
       {"EvaluationService.CreateEvaluation",
        R"(spec { subjects { model: "small-model" } tasks { perplexity { file: "$evals" } } })"},
@@ -262,6 +270,13 @@ class TenantsTest : public EvaluationTest {
     const std::string sample = R"({"task": "perplexity", "subject": "base", "output": "secret"})";
     ASSERT_EQ(publish(claim().job(), "w1", {{"samples-1.jsonl", sample + "\n"}}), "SUCCEEDED");
     export_adapter();
+    const auto admin = v1::AdminService::NewStub(rpc::channel(scheduler_->grpc_address()));
+    v1::CreateApiKeyRequest key;
+    key.set_name("hers");
+    key.add_scopes("infer");
+    const auto made = call(*admin, &v1::AdminService::Stub::CreateApiKey, key);
+    ASSERT_TRUE(made.ok()) << made.status().to_string();
+    ids_["key"] = made->id();
     ids_["running"] = queue_job();
     ASSERT_EQ(claim().job().job_id(), ids_["running"]);
   }
@@ -319,9 +334,10 @@ class TenantsTest : public EvaluationTest {
   // All objects of the world, with the sets that list them.
   void give(const std::string& from, const std::string& to) {
     for (const auto& [name, id] : ids_) {
-      const std::string family = id.starts_with("file-") ? "file:"
-                                 : id.starts_with("ft:") ? "adapter:"
-                                                         : "job:";
+      const std::string family = id.starts_with("file-")  ? "file:"
+                                 : id.starts_with("ft:")  ? "adapter:"
+                                 : id.starts_with("key-") ? "key:"
+                                                          : "job:";
       ASSERT_EQ(redis_.call({"HGET", key(family + id), "tenant"}).text, from) << id;
       redis_.call({"HSET", key(family + id), "tenant", to});
     }
@@ -330,7 +346,7 @@ class TenantsTest : public EvaluationTest {
         "OK");
     redis_.call({"HSET", key("alias:" + to + ":live"), "tenant", to});
     for (const std::string set :
-         {"tjobs:", "twait:", "trun:", "tfiles:", "tadapters:", "taliases:"}) {
+         {"tjobs:", "twait:", "trun:", "tfiles:", "tadapters:", "taliases:", "tkeys:"}) {
       redis_.call(
           {"ZUNIONSTORE", key(set + to), "2", key(set + from), key(set + to), "AGGREGATE", "MAX"});
       redis_.call({"DEL", key(set + from)});

@@ -28,5 +28,20 @@ TEST(PublicServicesTest, KindsOfMethods) {
   EXPECT_FALSE(is_known("/dex.v1.FileService/FromTheFuture"));
 }
 
+// By the request_id, which every method that changes something must have (api.md §1).
+TEST(PublicServicesTest, MethodsThatChangeSomething) {
+  for (const char* path :
+       {"/dex.v1.FileService/UploadFile", "/dex.v1.FileService/DeleteFile",
+        "/dex.v1.AdapterService/ImportAdapter", "/dex.v1.AdapterService/LoadAdapter",
+        "/dex.v1.FineTuningService/CreateFineTuningJob", "/dex.v1.AdminService/SetQuota",
+        "/dex.v1.AdminService/CreateApiKey", "/dex.v1.AdminService/RevokeApiKey"}) {
+    EXPECT_TRUE(changes_state(path)) << path;
+  }
+  for (const char* path : {"/dex.v1.FileService/GetFile", "/dex.v1.InferenceService/Generate",
+                           "/dex.v1.AdminService/ListApiKeys", "/dex.v1.FileService/Unheard"}) {
+    EXPECT_FALSE(changes_state(path)) << path;
+  }
+}
+
 }  // namespace
 }  // namespace dex::gateway
