@@ -12,9 +12,9 @@ namespace dex::cli {
 
 namespace {
 
-constexpr double kMostDays = 36'500;
+constexpr double kLongestLifeDays = 36'500;
 
-std::string joined(const google::protobuf::RepeatedPtrField<std::string>& words) {
+std::string with_spaces(const google::protobuf::RepeatedPtrField<std::string>& words) {
   std::string text;
   for (const auto& word : words) text += (text.empty() ? "" : " ") + word;
   return text;
@@ -42,7 +42,7 @@ Table key_table(const std::vector<v1::ApiKey>& keys) {
   Table table = {{"ID", "NAME", "TENANT", "STATE", "KEY", "SCOPES", "CREATED", "EXPIRES", "USED"}};
   for (const auto& key : keys) {
     table.push_back({key.id(), key.name(), key.tenant(), state_of(key), key.prefix() + "…",
-                     joined(key.scopes()), local_time(key.create_time()),
+                     with_spaces(key.scopes()), local_time(key.create_time()),
                      time_or(key.expire_time(), "never"),
                      time_or(key.last_used_time(), "not yet")});
   }
@@ -63,7 +63,7 @@ int create(Context& context, const v1::CreateApiKeyRequest& request) {
     return kDone;
   }
   context.output.note("key " + key->id() + " of tenant " + key->tenant() + ": " +
-                      joined(key->scopes()));
+                      with_spaces(key->scopes()));
   context.output.note(
       "This is shown once. Keep it in a file that only you can read, and name that "
       "with --api-key-file, or set DEX_API_KEY:");
@@ -96,7 +96,7 @@ int who_am_i(Context& context) {
       *caller, caller->tenant(),
       {{"TENANT", "KEY", "OPERATOR", "SCOPES"},
        {caller->tenant(), caller->key().empty() ? "(none asked for)" : caller->key(),
-        caller->operator_() ? "yes" : "no", joined(caller->scopes())}});
+        caller->operator_() ? "yes" : "no", with_spaces(caller->scopes())}});
   return kDone;
 }
 
@@ -119,7 +119,7 @@ void add_create(CLI::App& keys, Action& action) {
                    "adapters:write adapters:serve infer eval:read eval:write metrics:read admin")
       ->required();
   verb->add_option("--days", flags->days, "until it expires; left out: never")
-      ->check(CLI::Range(0.0001, kMostDays));
+      ->check(CLI::Range(0.0001, kLongestLifeDays));
   verb->add_option("--tenant", flags->tenant,
                    "whose it is (yours); another one is the operator's "
                    "to name");

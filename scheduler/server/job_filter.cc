@@ -19,7 +19,7 @@ using google::protobuf::Timestamp;
 
 constexpr const char* kNoTime = "must be a time between the years 1 and 9999";
 
-std::string lower(std::string text) {
+std::string folded(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return text;
@@ -57,9 +57,9 @@ bool has_pairs(const v1::FineTuningJob& job, const JobFilter::Message& filter) {
 
 // What people would look for: names, ids, and what they have written to it themselves.
 bool has_text(const v1::FineTuningJob& job, const std::string& asked) {
-  const std::string wanted = lower(asked);
+  const std::string wanted = folded(asked);
   const auto says = [&wanted](const std::string& text) {
-    return lower(text).find(wanted) != std::string::npos;
+    return folded(text).find(wanted) != std::string::npos;
   };
   if (says(job.id()) || says(job.display_name()) || says(job.suffix()) || says(job.model()) ||
       says(job.fine_tuned_model()))
@@ -102,7 +102,7 @@ bool JobFilter::matches(const v1::FineTuningJob& job) const {
   if (!asked_.method().empty() && asked_.method() != method_of(job.effective_config().spec()))
     return false;
   if (!asked_.preset().empty() && !has_preset(job, asked_.preset())) return false;
-  if (!lower(job.suffix()).starts_with(lower(asked_.suffix_prefix()))) return false;
+  if (!folded(job.suffix()).starts_with(folded(asked_.suffix_prefix()))) return false;
   if (asked_.has_created_after() && is_before(job.create_time(), asked_.created_after()))
     return false;
   if (asked_.has_created_before() && !is_before(job.create_time(), asked_.created_before()))

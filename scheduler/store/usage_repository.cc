@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kRows = 500;  // of usage.lua
 
-double number(const std::map<std::string, std::string>& fields, const std::string& name) {
+double amount(const std::map<std::string, std::string>& fields, const std::string& name) {
   const auto it = fields.find(name);
   return it == fields.end() ? 0 : std::strtod(it->second.c_str(), nullptr);
 }
@@ -49,11 +49,11 @@ base::Result<std::vector<UsageRepository::Day>> UsageRepository::days(const std:
   for (size_t i = 1; i < reply.elements.size(); ++i) {
     const auto fields = reply.at(i).at(1).fields();
     const auto whole = [&fields](const char* name) {
-      return static_cast<int64_t>(number(fields, name));
+      return static_cast<int64_t>(amount(fields, name));
     };
     days.push_back({reply.at(i).num(0), whole("trained_tokens"), whole("prompt_tokens"),
                     whole("generated_tokens"), whole("generations"),
-                    number(fields, "device_seconds")});
+                    amount(fields, "device_seconds")});
   }
   return days;
 }

@@ -14,7 +14,7 @@ namespace dex::serve {
 
 namespace {
 
-constexpr int32_t kProbeTokens = 24;
+constexpr int32_t kProofTokens = 24;
 constexpr int64_t kPatience_ms = 60'000;
 // Agents number their requests from 1.
 constexpr uint64_t kFirstHandle = uint64_t{1} << 63;
@@ -74,7 +74,7 @@ class AdapterProver::Reply final : public Listener {
 
 AdapterProver::AdapterProver(Engine& engine) : engine_(engine), next_handle_(kFirstHandle) {
   const RequestLimits limits = engine_.limits();
-  const int32_t tokens = std::min(kProbeTokens, limits.context_tokens);
+  const int32_t tokens = std::min(kProofTokens, limits.context_tokens);
   for (int64_t i = 0; i < tokens; ++i)
     probe_.push_back(
         static_cast<int32_t>((i * limits.vocab_size / tokens + i) % limits.vocab_size));

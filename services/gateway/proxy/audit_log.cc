@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <google/protobuf/message.h>
 #include <google/protobuf/util/time_util.h>
-#include <grpcpp/support/proto_buffer_reader.h>
 #include <spdlog/spdlog.h>
 
 #include <cerrno>
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "services/base/errno_status.h"
+#include "services/gateway/proxy/message_text.h"
 #include "services/gateway/proxy/public_services.h"
 
 namespace dex::gateway {
@@ -21,21 +21,6 @@ constexpr size_t kLongestObject = 255;  // ids are no longer (api.md §1)
 
 // Fields by which requests name what they change, the most particular first.
 constexpr const char* kNames[] = {"id", "checkpoint", "adapter", "job", "alias"};
-
-bool parse(const grpc::ByteBuffer& bytes, google::protobuf::Message& message) {
-  grpc::ByteBuffer copy = bytes;  // shares the slices; reading takes them
-  grpc::ProtoBufferReader reader(&copy);
-  return reader.status().ok() && message.ParseFromZeroCopyStream(&reader);
-}
-
-std::string text_of(const google::protobuf::Message& message, const char* name) {
-  const auto* field = message.GetDescriptor()->FindFieldByName(name);
-  if (field == nullptr || field->is_repeated() ||
-      field->type() != google::protobuf::FieldDescriptor::TYPE_STRING) {
-    return {};
-  }
-  return message.GetReflection()->GetString(message, field);
-}
 
 }  // namespace
 

@@ -4,6 +4,7 @@
 #include <grpcpp/support/proto_buffer_reader.h>
 
 #include "dex/v1/inference.pb.h"
+#include "services/gateway/proxy/message_text.h"
 #include "services/gateway/proxy/public_services.h"
 #include "services/rpc/headers.h"
 #include "services/rpc/room.h"
@@ -25,17 +26,6 @@ bool lost(const grpc::Status& status) {
   if (!rpc::has_error_info(status)) return true;  // no connection, or it broke
   const std::string reason = rpc::from_grpc(status).reason();
   return reason == "ENGINE_LOST" || reason == "SERVER_DRAINING" || reason == "NO_WORKER";
-}
-
-bool parse(const grpc::ByteBuffer& bytes, google::protobuf::Message& message) {
-  grpc::ByteBuffer copy = bytes;  // shares the slices; reading takes them
-  grpc::ProtoBufferReader reader(&copy);
-  return reader.status().ok() && message.ParseFromZeroCopyStream(&reader);
-}
-
-std::string text_of(const google::protobuf::Message& message, const char* name) {
-  const auto* field = message.GetDescriptor()->FindFieldByName(name);
-  return field == nullptr ? "" : message.GetReflection()->GetString(message, field);
 }
 
 base::Status no_routes_yet() {

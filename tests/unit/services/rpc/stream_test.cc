@@ -257,8 +257,13 @@ TEST_F(StreamTest, SilenceIsFilledWithHeartbeats) {
   start(options);
   files_->stream_options.heartbeat = [] { return chunk("beat"); };
   Files::Chunks kept;
-  files_->download = [&](Files::Chunks chunks) { kept = std::move(chunks); };
+  Event begun;
+  files_->download = [&](Files::Chunks chunks) {
+    kept = std::move(chunks);
+    begun.set();
+  };
   auto call = download();
+  ASSERT_TRUE(begun.wait());
   for (int i = 0; i < 3; ++i) EXPECT_EQ(call->next(), "beat");
   kept->finish({});
   while (call->next()) {
