@@ -110,8 +110,8 @@ void add_create(CLI::App& keys, Action& action) {
   auto* verb =
       add_verb(keys, "create", "make a key; it is shown once and stored nowhere",
                "dexctl keys create ci --scopes jobs:read jobs:write files:write --days 90\n"
-               "dexctl keys create team-a --tenant team-a --scopes admin infer --output id "
-               "> team-a.key");
+               "(umask 077; dexctl keys create team-a --tenant team-a --scopes admin infer "
+               "--output id > team-a.key)");
   auto flags = std::make_shared<CreateFlags>();
   verb->add_option("name", flags->name, "for people, 1 to 64 characters")->required();
   verb->add_option("--scopes", flags->scopes,

@@ -48,9 +48,13 @@ base::Result<ServerAddress> server_of(const std::string& flag, const Profile& pr
       is_alive);
 }
 
+// A profile that nobody chose gives its key to its own server alone.
 base::Result<std::string> key_of(const std::string& flag, const Profile& profile,
-                                 const ServerAddress& server) {
-  return find_api_key({.file = flag.empty() ? profile.api_key_file : flag,
+                                 bool profile_chosen, const ServerAddress& server) {
+  const bool fits = profile_chosen || profile.server.empty() || server.address == profile.server;
+  return find_api_key({.file = !flag.empty() ? flag
+                               : fits        ? profile.api_key_file
+                                             : std::string(),
                        .variable = environment("DEX_API_KEY"),
                        .server = server});
 }
@@ -73,7 +77,7 @@ int complete(std::span<const std::string> words) {
     if (kind == IdKind::kNone || !profile.ok()) return {};
     const auto server = server_of(value_of("--server", words), *profile, !name.empty());
     if (!server.ok()) return {};
-    const auto key = key_of(value_of("--api-key-file", words), *profile, *server);
+    const auto key = key_of(value_of("--api-key-file", words), *profile, !name.empty(), *server);
     if (!key.ok()) return {};
     client::Client client({.server = server->address, .api_key = *key, .timeout = kCompletionTime});
     return known_ids(client, kind);
@@ -143,7 +147,7 @@ int run(int argc, char** argv) {
   if (!profile->name.empty()) output.detail("profile " + profile->name);
   const auto server = server_of(globals.server, *profile, !globals.profile.empty());
   if (!server.ok()) return output.failure(server.status());
-  const auto key = key_of(globals.api_key_file, *profile, *server);
+  const auto key = key_of(globals.api_key_file, *profile, !globals.profile.empty(), *server);
   if (!key.ok()) return output.failure(key.status());
   return ask_server(line, *server, *key, signals, output);
 }

@@ -280,6 +280,14 @@ std::string Platform::address(const std::string& name, const std::string& key,
   return process->second.at(key);
 }
 
+// Where our own processes meet. Those doors ask for no key: with keys they are sockets beside that
+// of Redis, in a folder that is its owner's alone, and not ports that any account of the machine
+// may dial.
+std::string Platform::inner(const std::string& name) const {
+  if (!options_.authenticate) return kAnyPort;
+  return "unix:" + (redis_.socket.parent_path() / (name + ".sock")).string();
+}
+
 std::vector<std::string> Platform::scheduler_args() const {
   std::vector<std::string> args = {"--redis",
                                    "unix:" + redis_.socket.string(),
@@ -290,9 +298,9 @@ std::vector<std::string> Platform::scheduler_args() const {
                                    "--models",
                                    options_.models_file.string(),
                                    "--listen",
-                                   address("scheduler", "grpc", kAnyPort),
+                                   address("scheduler", "grpc", inner("scheduler")),
                                    "--worker-listen",
-                                   address("scheduler", "worker", kAnyPort),
+                                   address("scheduler", "worker", inner("workers")),
                                    "--metrics-listen",
                                    address("scheduler", "metrics", kAnyPort),
                                    "--endpoints-file",
@@ -334,7 +342,7 @@ std::vector<std::string> Platform::worker_args() const {
                                    "--threads",        std::to_string(options_.threads),
                                    "--ranks",          std::to_string(options_.ranks),
                                    "--stop-grace-ms",  std::to_string(options_.stop_grace_ms),
-                                   "--listen",         address("worker", "grpc", kAnyPort),
+                                   "--listen",         address("worker", "grpc", inner("worker")),
                                    "--metrics-listen", address("worker", "metrics", kAnyPort),
                                    "--endpoints-file", run_file("worker").string()};
   // On one machine nobody else could take its jobs meanwhile: they outlive any outage.

@@ -73,6 +73,7 @@ class Platform {
 
   [[nodiscard]] std::filesystem::path run_file(const std::string& name) const;
   // The address given at the first start, so that a restarted process is found where it was.
+  [[nodiscard]] std::string inner(const std::string& name) const;
   [[nodiscard]] std::string address(const std::string& name, const std::string& key,
                                     const std::string& first) const;
   std::vector<std::string> scheduler_args() const;

@@ -160,6 +160,12 @@ base::Result<v1::PreviewFileResponse> FileChecks::preview(const auth::Principal&
   DEX_RETURN_IF_ERROR(check(request));
   if (request.model().empty())
     return base::bad_field("MISSING_FIELD", "model", "must be given: its tokenizer makes the ids");
+  if (!previews_.try_acquire()) {
+    return base::Status(base::Code::kResourceExhausted, "RATE_LIMITED",
+                        "two previews are being read already; try again in a moment");
+  }
+  const std::unique_ptr<std::counting_semaphore<>, void (*)(std::counting_semaphore<>*)> turn(
+      &previews_, [](std::counting_semaphore<>* previews) { previews->release(); });
   DEX_ASSIGN_OR_RETURN(const v1::File file, readable(who, request.file()));
   DEX_ASSIGN_OR_RETURN(const Encoded encoded,
                        this->encoded(request.model(), request.encoding(), file));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <semaphore>
 #include <stop_token>
 
 #include "dex/v1/files.pb.h"
@@ -31,7 +32,8 @@ class FileChecks {
   base::Status validate(const auth::Principal& who, const v1::ValidateFileRequest& request,
                         const std::function<bool(v1::ValidateFileResponse)>& sink);
 
-  // Reads the file from its start up to what is shown. Same errors; CANCELLED if stopped.
+  // Reads the file from its start up to what is shown. Same errors; CANCELLED if stopped;
+  // RATE_LIMITED where two are being read.
   base::Result<v1::PreviewFileResponse> preview(const auth::Principal& who,
                                                 const v1::PreviewFileRequest& request,
                                                 const std::stop_token& stop);
@@ -46,6 +48,8 @@ class FileChecks {
                     const std::function<base::Result<bool>(std::string_view)>& take);
 
   Parts parts_;
+  // One may read a file of gigabytes up to its end: never all threads for short calls at once.
+  std::counting_semaphore<> previews_{2};
 };
 
 }  // namespace dex::server

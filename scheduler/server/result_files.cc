@@ -1,5 +1,7 @@
 #include "scheduler/server/result_files.h"
 
+#include <algorithm>
+
 #include "dex/v1/finetuning.pb.h"
 #include "scheduler/server/job_id.h"
 #include "scheduler/server/metrics_table.h"
@@ -12,6 +14,8 @@ namespace dex::server {
 
 namespace {
 
+// Each is made of its job's events while it is listed.
+constexpr int kMostInAPage = 20;
 constexpr std::string_view kFilePrefix = "file-", kJobPrefix = "ftjob-";
 
 base::Status no_such_file(const std::string& id) {
@@ -93,7 +97,8 @@ base::Result<std::string> ResultFiles::content(const std::string& tenant, const 
 // A place in the list is the id of a file; the second of a job's two may begin a page.
 base::Result<v1::ListFilesResponse> ResultFiles::list(const std::string& tenant,
                                                       const v1::ListFilesRequest& request) {
-  DEX_ASSIGN_OR_RETURN(const int wanted, page_size(request.page_size()));
+  DEX_ASSIGN_OR_RETURN(const int asked, page_size(request.page_size()));
+  const int wanted = std::min(asked, kMostInAPage);
   const auto created_ms = [&](const std::string& id) -> base::Result<int64_t> {
     DEX_ASSIGN_OR_RETURN(const auto job, job_of(tenant, id));
     return job.created_ms;

@@ -77,7 +77,9 @@ struct Scheduler::Parts {
     const auto done = [this] {
       const auto status = key_logic.ensure_admin(options.admin_key);
       if (status.code() == base::Code::kUnavailable) return false;
-      if (!status.ok()) spdlog::warn("the operator's key is of no use: {}", status.message());
+      if (!status.ok())
+        spdlog::warn("the operator's key is of no use: {}; remove its file and start anew",
+                     status.message());
       return true;
     };
     if (!done()) watches.add(done);

@@ -52,7 +52,9 @@ Principal Authenticator::from_gateway(std::optional<std::string> tenant,
                                       std::optional<std::string_view> scopes,
                                       std::optional<std::string> key) {
   if (!tenant) return {std::string(kOperatorTenant), kAllScopes, ""};
-  return {std::move(*tenant), scopes_in(scopes.value_or("")), std::move(key).value_or("")};
+  // A gateway from before there were keys names no scopes: it serves its own machine alone.
+  if (!scopes) return {std::move(*tenant), kAllScopes, ""};
+  return {std::move(*tenant), scopes_in(*scopes), std::move(key).value_or("")};
 }
 
 }  // namespace dex::auth

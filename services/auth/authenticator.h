@@ -35,7 +35,8 @@ class Authenticator {
 
   // Who a gateway says is calling: what it has put into the metadata (rpc/headers.h). `scopes` as
   // scope_words() writes them; unknown words are scopes of a newer gateway and count for nothing. A
-  // call without a tenant comes from this machine itself and is the operator's.
+  // call without a tenant comes from this machine itself and is the operator's; one without scopes
+  // comes from a gateway of before there were keys, and has all.
   [[nodiscard]] static Principal from_gateway(std::optional<std::string> tenant,
                                               std::optional<std::string_view> scopes,
                                               std::optional<std::string> key);

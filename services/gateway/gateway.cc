@@ -145,6 +145,11 @@ class Gateway::Impl {
     server.threads = options.http_threads;
     server.origins.cors_origins = options.cors_origins;
     server.origins.authenticated = options.authenticate;
+    if (options.authenticate) {
+      server.origins.admit = [this](const http::Request& request) {
+        return room_.authenticate(request.header("authorization")).status();
+      };
+    }
     DEX_ASSIGN_OR_RETURN(http_,
                          http::Server::start(std::move(server), std::move(router), registry_));
     return {};

@@ -29,7 +29,20 @@ if op == 'create' then
   local id, t, name, hash, prefix, scopes, expire_ms = arg(), arg(), arg(), arg(), arg(), arg(), arg()
   if call('EXISTS', P .. 'key:' .. id) == 1 or call('EXISTS', P .. 'keysha:' .. hash) == 1 then return {'IDTAKEN'} end
   local count = call('ZCARD', P .. 'tkeys:' .. t)
-  if count >= max then return {'QUOTA', fmt(count), fmt(max)} end
+  if count >= max then
+    -- The oldest that opens nothing any more makes room. Its hash stays, so that `ensure` never makes it anew.
+    local over
+    for _, old in ipairs(call('ZRANGE', P .. 'tkeys:' .. t, '0', '-1')) do
+      local k = call('HMGET', P .. 'key:' .. old, 'revoked_ms', 'expire_ms')
+      if k[1] or (num(k[2]) > 0 and num(k[2]) <= now) then
+        over = old
+        break
+      end
+    end
+    if not over then return {'QUOTA', fmt(count), fmt(max)} end
+    call('ZREM', P .. 'tkeys:' .. t, over)
+    call('DEL', P .. 'key:' .. over)
+  end
   write(id, t, name, hash, prefix, scopes, expire_ms)
   remember(caller, request_id, sha, ttl, id)
   return {'OK', id}
@@ -37,7 +50,8 @@ elseif op == 'ensure' then
   local id, t, name, hash, prefix, scopes = arg(), arg(), arg(), arg(), arg(), arg()
   local known = call('GET', P .. 'keysha:' .. hash)
   if known then
-    if call('HGET', P .. 'key:' .. known, 'revoked_ms') then return {'REVOKED', known} end
+    local gone = call('EXISTS', P .. 'key:' .. known) == 0
+    if gone or call('HGET', P .. 'key:' .. known, 'revoked_ms') then return {'REVOKED', known} end
     return {'OK', known, '0'}
   end
   if call('EXISTS', P .. 'key:' .. id) == 1 then return {'IDTAKEN'} end

@@ -112,6 +112,8 @@ base::Status find_route(const Router& router, const OriginPolicy& policy, bool d
     return match.refusal;
   }
   intake.label = match.route->pattern;
+  if (policy.admit && match.route->options.body != Body::kNone)
+    DEX_RETURN_IF_ERROR(policy.admit(request));
   DEX_RETURN_IF_ERROR(check_body(intake, match.route->options));
   intake.route = match.route;
   request.route = match.route->pattern;

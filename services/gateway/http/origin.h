@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,6 +18,8 @@ struct OriginPolicy {
   // Whether callers prove who they are. If not, whatever a browser on this machine sends would be
   // obeyed, so foreign pages and names that were made to point here (DNS rebinding) are refused.
   bool authenticated = false;
+  // Asked before a body is read, so that only who may call makes the door hold one; empty: nobody.
+  std::function<base::Status(const Request&)> admit;
 };
 
 // Refuses a list of origins with anything that is not scheme://host[:port]. INVALID_FIELD.

@@ -48,6 +48,7 @@ std::string audited_object(std::string_view path, const grpc::ByteBuffer& reques
   }
   if (const auto made = new_reply(path); object.empty() && made && parse(reply, *made)) {
     object = text_of(*made, "id");
+    if (object.empty()) object = text_of(*made, "sweep_id");
   }
   // A quota has no other name.
   if (readable && object.empty()) object = text_of(*asked, "tenant");

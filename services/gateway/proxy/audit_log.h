@@ -14,8 +14,8 @@
 
 namespace dex::gateway {
 
-// Who did what to which object, and how it ended (jobs.md §10). Never a body, a name that users
-// give, or a secret: ids, words of our own, and the request's id.
+// Who did what to which object, and how it ended (jobs.md §10). Never a body, a display
+// name or a secret: ids, aliases, words of our own, and the request's id.
 struct AuditEntry {
   int64_t time_ms = 0;  // Unix milliseconds, when the call ended
   std::string tenant;

@@ -63,8 +63,8 @@ class Front::NamedService final : public grpc::Service {
 
 Front::Front(const Parts& parts)
     : parts_(parts),
-      health_({parts.room, parts.scheduler, parts.inference.routes, parts.metrics, parts.version,
-               parts.commit}) {
+      health_({parts.room, parts.scheduler, parts.inference.routes, parts.metrics, parts.admission,
+               parts.version, parts.commit}) {
   for (const auto& name : public_services()) {
     services_.push_back(std::make_unique<NamedService>(*this, name));
   }

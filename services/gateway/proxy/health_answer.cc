@@ -152,6 +152,7 @@ grpc::ServerUnaryReactor* HealthAnswer::open(grpc::CallbackServerContext* contex
 
 base::Result<v1::Health> HealthAnswer::answer(const grpc::CallbackServerContext& context,
                                               const rpc::Call& call) {
+  DEX_RETURN_IF_ERROR(parts_.admission.admit(context, "").status());
   DEX_RETURN_IF_ERROR(auth::require(call.principal(), auth::Scope::kAdmin));
   const auto table = parts_.routes.table();
   const auto workers = table ? table->every_worker() : std::vector<RouteTable::Worker>();

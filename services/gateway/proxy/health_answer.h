@@ -12,6 +12,7 @@
 #include "services/base/clock.h"
 #include "services/base/status.h"
 #include "services/gateway/metrics.h"
+#include "services/gateway/proxy/admission.h"
 #include "services/gateway/routing/route_watcher.h"
 #include "services/rpc/call.h"
 #include "services/rpc/room.h"
@@ -31,6 +32,7 @@ class HealthAnswer {
     std::shared_ptr<grpc::Channel> scheduler;
     const RouteWatcher& routes;
     Metrics& metrics;
+    Admission& admission;
     std::string version, commit;  // of this gateway, for answers without a scheduler
   };
   explicit HealthAnswer(Parts parts) : parts_(std::move(parts)) {}

@@ -47,6 +47,12 @@ void UseReport::work(const std::stop_token& stop) {
     if (!report) report = take();
     if (report && send(*report)) report.reset();
   }
+  // The last words: what waits for an answer, and what was noted since.
+  for (int i = 0; i < 2; ++i) {
+    if (!report) report = take();
+    if (!report || !send(*report)) return;
+    report.reset();
+  }
 }
 
 std::optional<internal::v1::ReportUseRequest> UseReport::take() {

@@ -97,8 +97,10 @@ TEST(FromGatewayTest, TheCallerIsWhomTheGatewayNames) {
   EXPECT_EQ(who.key(), "key-1");
   EXPECT_EQ(who.scopes(), bit(Scope::kJobsRead) | bit(Scope::kInfer));
   EXPECT_EQ(scope_words(who.scopes()), "jobs:read infer");
-  EXPECT_EQ(Authenticator::from_gateway("default", std::nullopt, std::nullopt).scopes(), 0U)
-      << "a tenant without a word of scopes has none";
+  EXPECT_EQ(Authenticator::from_gateway("default", "", std::nullopt).scopes(), 0U);
+  EXPECT_EQ(Authenticator::from_gateway("default", std::nullopt, std::nullopt).scopes(),
+            Authenticator::from_gateway(std::nullopt, std::nullopt, std::nullopt).scopes())
+      << "a gateway from before there were keys";
   EXPECT_TRUE(is_operator(Authenticator::from_gateway(std::nullopt, std::nullopt, std::nullopt)));
 }
 
