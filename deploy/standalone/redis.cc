@@ -23,7 +23,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kLongestSocketPath = sizeof(sockaddr_un::sun_path) - 1;
+// With room for the longest name beside it, scheduler.sock.
+constexpr size_t kLongestSocketPath = sizeof(sockaddr_un::sun_path) - 1 - 4;
 
 std::string random_hex(base::RandomSource& random) {
   std::array<uint8_t, 32> bytes{};

@@ -1,5 +1,7 @@
 #include "scheduler/server/file_checks.h"
 
+#include <memory>
+
 #include <optional>
 #include <set>
 
