@@ -48,7 +48,7 @@ class AliasSet {
  private:
   // False: the workers are not there yet. True without moved_: it has been answered.
   bool move() {
-    const auto loading = parts_.adapters.loading(who_, change_.adapter);
+    const auto loading = parts_.adapters.loading(who_, change_.adapter, change_.gates_overridden);
     const bool store_away = !loading.ok() && loading.status().code() == base::Code::kUnavailable;
     if (!loading.ok() && !store_away) return refuse(loading.status());
     if (loading.ok() && !loading->failed.ok()) return refuse(loading->failed);

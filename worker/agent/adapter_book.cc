@@ -68,7 +68,10 @@ AdapterBook::Frames AdapterBook::set_desired(const std::vector<iv1::DesiredAdapt
     const auto found = entries_.find(adapter.id());
     const bool same =
         found != entries_.end() && found->second.what.content_sha256() == adapter.content_sha256();
-    Entry& entry = same ? found->second : load(adapter, frames);
+    // What failed on first use is tried again for whoever asks for it to stay.
+    const bool again = same && !found->second.desired &&
+                       found->second.status.state() == dex::v1::Replica::STATE_FAILED;
+    Entry& entry = same && !again ? found->second : load(adapter, frames);
     entry.desired = true;
   }
   for (auto& [id, entry] : entries_) {
@@ -115,6 +118,9 @@ AdapterBook::Frames AdapterBook::reported(const iv1::EngineReport::AdapterState&
     const auto found = entries_.find(state.id());
     if (found == entries_.end()) return frames;
     Entry& entry = found->second;
+    // It goes, whatever its load came to: a request would arrive behind that. Who waits gets it
+    // when it is back.
+    if (entry.leaving && !unloaded) return frames;
     if (unloaded && entry.leaving) {
       entry.leaving = false;
       if (entry.desired || !entry.waiters.empty()) {  // wanted again since it was told to leave
@@ -148,6 +154,16 @@ AdapterBook::Frames AdapterBook::reported(const iv1::EngineReport::AdapterState&
     status = base::unavailable("ADAPTER_LOADING", state.id() + " was unloaded");
   }
   for (const auto& ready : waiters) ready(status);
+  return frames;
+}
+
+AdapterBook::Frames AdapterBook::request_ended() {
+  const std::lock_guard lock(mutex_);
+  Frames frames;
+  for (auto& [id, entry] : entries_) {
+    const bool waits = entry.roomless && entry.status.state() == dex::v1::Replica::STATE_FAILED;
+    if (waits) (void)make_room(entry, frames);
+  }
   return frames;
 }
 

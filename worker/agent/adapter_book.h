@@ -39,6 +39,9 @@ class AdapterBook {
   void engine_lost();
   Frames reported(const iv1::EngineReport::AdapterState& state);
 
+  // What it used may leave now, if one that the scheduler's list names found no room.
+  Frames request_ended();
+
   // `ready` is called once: at once when the adapter is loaded, else when the engine has loaded it
   // or cannot: FAILED_PRECONDITION ADAPTER_MISMATCH, or RESOURCE_EXHAUSTED ADAPTER_SLOTS_FULL where
   // nothing may leave for it. With a path an unknown adapter is loaded on first use; without one it

@@ -301,7 +301,8 @@ AttemptEnd Attempt::supervise(TrainerProcess& trainer, bool is_trainer, RankProc
   end.exit = exit ? *exit : trainer.process().terminate(0);
   if (others != nullptr) {
     const bool lost_one = end.result && end.result->code() == kRankLost;
-    if (const auto lost = others->cause(lost_one ? kRankGrace_ms : 0)) end.lost_rank = lost;
+    if (const auto lost = others->cause(lost_one ? options_.stop.kill_grace_ms : 0))
+      end.lost_rank = lost;
     others->stop();
   }
   end.order = order_;

@@ -146,6 +146,7 @@ void Engine::take(const iv1::EngineReport& report) {
       served_ = true;
       {
         const std::lock_guard order(adapter_order_);
+        told_ = true;
         send_all(adapters_.engine_started());
       }
       {
@@ -167,6 +168,8 @@ void Engine::take(const iv1::EngineReport& report) {
       } else {
         requests_.finish(done.request(), done.finish());
       }
+      const std::lock_guard order(adapter_order_);
+      send_all(adapters_.request_ended());
       break;
     }
     case iv1::EngineReport::kAdapter: {
@@ -213,6 +216,10 @@ void Engine::end_child(bool orderly) {
       orderly ? base::unavailable("SERVER_DRAINING", "this worker stops") : lost(base());
   requests_.fail_all(why);
   texts_.fail_all(why);
+  {
+    const std::lock_guard order(adapter_order_);
+    told_ = false;
+  }
   adapters_.engine_lost();
   {
     const std::lock_guard lock(mutex_);
@@ -306,7 +313,8 @@ void Engine::cancel(uint64_t request) {
 
 void Engine::set_desired(const std::vector<iv1::DesiredAdapter>& desired) {
   const std::lock_guard order(adapter_order_);
-  send_all(adapters_.set_desired(desired));
+  const auto frames = adapters_.set_desired(desired);
+  if (told_) send_all(frames);  // else a fresh engine gets all of them when it is ready
 }
 
 iv1::EngineStatus Engine::status() const {

@@ -114,6 +114,7 @@ class Engine {
   // the queue: the engine hears of them in that order, and never of a generation behind the unload
   // of its adapter. Taken before any other lock.
   std::mutex adapter_order_;
+  bool told_ = false;  // guarded by adapter_order_: the engine has had engine_started()'s frames
   mutable std::mutex mutex_;
   std::shared_ptr<Outgoing> outgoing_;    // guarded by mutex_; null while no engine runs
   iv1::EngineStatus status_;              // guarded by mutex_, without adapters

@@ -62,7 +62,7 @@ void add_flags(CLI::App& app, AgentOptions& o, std::string& level) {
   app.add_option("--once-idle-ms", o.once_idle_ms,
                  "with --once: end too when no job came for so long (60000)")
       ->needs(once)
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::PositiveNumber);
   app.add_option("--threads", o.threads,
                  "compute threads of a trainer and of an engine, 0 = cores");
   app.add_option("--serve-dtype", o.serve_dtype,

@@ -49,7 +49,9 @@ std::optional<RankEnd> RankProcesses::lost() {
   const Rank* found = nullptr;
   for (Rank& rank : ranks_) {
     if (!rank.over) look(rank);
-    if (!rank.over || rank.end.exit.success()) continue;
+    // How it exits after that is nobody's loss.
+    const bool done = rank.end.result && rank.end.result->outcome() == iv1::OUTCOME_SUCCESS;
+    if (!rank.over || rank.end.exit.success() || done) continue;
     if (found == nullptr || lost_another(found->end)) found = &rank;
   }
   return found == nullptr ? std::nullopt : std::optional(found->end);

@@ -91,11 +91,14 @@ std::vector<float> AdapterProver::score(std::shared_ptr<const ServingAdapter> ad
   const uint64_t handle = next_handle_++;
   const auto reply = std::make_shared<Reply>();
   const base::Status taken = engine_.submit(handle, std::move(request), std::move(adapter), reply);
+  if (taken.code() == base::Code::kResourceExhausted) throw Unproven(taken.message());
   if (!taken.ok()) fail("the engine takes no probe: " + taken.message());
   if (!reply->wait(stop)) {
     engine_.cancel(handle);
     fail("the engine stops");
   }
+  if (reply->error().code() == base::Code::kDeadlineExceeded)
+    throw Unproven(reply->error().message());
   if (!reply->error().ok()) fail("the engine answers no probe: " + reply->error().message());
   auto logprobs = reply->take();
   for (size_t i = 0; i < logprobs.size(); ++i) {

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <stop_token>
 #include <vector>
 
@@ -23,6 +24,11 @@ struct AdapterProof {
   [[nodiscard]] bool acts() const { return max_logprob_change > 1e-6; }
 };
 
+// The engine was too busy to say: nothing is known of the adapter.
+class Unproven : public std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 // Asks the engine for a fixed probe, once of the base and of each adapter: a prompt of ids spread
 // over the vocabulary, in the same batches as everybody's requests, so that nobody waits for a
 // proof. One thread calls it, not the step thread.
@@ -32,8 +38,8 @@ class AdapterProver {
 
   // Of an adapter that was loaded from `folder` and that no request can name yet. Waits for the
   // engine. Throws "[adapter_proof] …" for a log-probability that is no number, when the engine
-  // takes or answers no request (a full queue, draining, a minute without an answer), and when
-  // `stop` fires.
+  // takes or answers no request, and when `stop` fires; Unproven where that is for its load alone:
+  // its queue is full, or a minute brought no answer.
   AdapterProof prove(std::shared_ptr<const ServingAdapter> adapter,
                      const std::filesystem::path& folder, const std::stop_token& stop);
 

@@ -48,6 +48,11 @@ void AdapterTable::reserve(const std::string& id, int64_t bytes) {
 
 void AdapterTable::require_room(const std::string& id, int64_t bytes) const {
   if (ledger_->bytes + bytes <= max_bytes_) return;
+  if (bytes > max_bytes_) {  // nothing that goes would help
+    throw std::runtime_error("[adapter_table] " + id + " takes " + std::to_string(bytes) +
+                             " bytes, more than the " + std::to_string(max_bytes_) +
+                             " that all adapters may have");
+  }
   throw NoRoom("[adapter_table] no room for " + id + ": it takes " + std::to_string(bytes) +
                " bytes, " + std::to_string(max_bytes_ - ledger_->bytes) + " of " +
                std::to_string(max_bytes_) + " are free");

@@ -428,11 +428,10 @@ class Server {
       auto adapter =
           load_serving_adapter(in.path(), in.id(), in.content_sha256(), *model_, hashes_);
       const int64_t bytes = adapter->bytes;
-      const AdapterProof proof = prover_->prove(adapter, in.path(), stop);
+      const auto proof = proof_of(adapter, in, stop);
       adapters_->put(std::move(adapter));
       const double seconds = clock_.seconds_since(began);
-      spdlog::info("adapter {} loaded in {} s, {} bytes, changes a log-probability by up to {}",
-                   in.id(), seconds, bytes, proof.max_logprob_change);
+      spdlog::info("adapter {} loaded in {} s, {} bytes", in.id(), seconds, bytes);
       report_loaded(in, bytes, seconds, proof);
     } catch (const NoRoom& error) {
       spdlog::info("adapter {} waits for room: {}", in.id(), error.what());
@@ -443,6 +442,21 @@ class Server {
         const std::exception& error) {  // whatever is wrong with it ends nobody else's requests
       spdlog::warn("adapter {} refused: {}", in.id(), error.what());
       report_adapter(in, pb::Replica::STATE_FAILED, error.what());
+    }
+  }
+
+  // None where the engine is too busy: a load does not fail for that.
+  std::optional<AdapterProof> proof_of(const std::shared_ptr<const ServingAdapter>& adapter,
+                                       const EngineCommand::SetAdapter& in,
+                                       const std::stop_token& stop) {
+    try {
+      const AdapterProof proof = prover_->prove(adapter, in.path(), stop);
+      spdlog::info("adapter {} changes a log-probability by up to {}", in.id(),
+                   proof.max_logprob_change);
+      return proof;
+    } catch (const Unproven& busy) {
+      spdlog::warn("adapter {} is not proven: {}", in.id(), busy.what());
+      return std::nullopt;
     }
   }
 
@@ -466,17 +480,19 @@ class Server {
     outgoing_.push(adapter_report(in, state, error));
   }
   void report_loaded(const EngineCommand::SetAdapter& in, int64_t bytes, double seconds,
-                     const AdapterProof& proof) {
+                     const std::optional<AdapterProof>& proof) {
     EngineReport report = adapter_report(in, pb::Replica::STATE_LOADED, {});
     auto& out = *report.mutable_adapter();
     out.set_bytes(bytes);
     out.set_seconds(seconds);
-    out.mutable_proof()->set_tensors_expected(proof.tensors);
-    out.mutable_proof()->set_tensors_matched(proof.tensors);
-    out.mutable_proof()->set_probe_tokens(proof.probe_tokens);
-    out.mutable_proof()->set_max_logprob_change(proof.max_logprob_change);
-    out.mutable_proof()->set_verdict(proof.acts() ? pb::AdapterProof::VERDICT_PROVEN
-                                                  : pb::AdapterProof::VERDICT_NO_EFFECT);
+    if (proof) {
+      out.mutable_proof()->set_tensors_expected(proof->tensors);
+      out.mutable_proof()->set_tensors_matched(proof->tensors);
+      out.mutable_proof()->set_probe_tokens(proof->probe_tokens);
+      out.mutable_proof()->set_max_logprob_change(proof->max_logprob_change);
+      out.mutable_proof()->set_verdict(proof->acts() ? pb::AdapterProof::VERDICT_PROVEN
+                                                     : pb::AdapterProof::VERDICT_NO_EFFECT);
+    }
     outgoing_.push(report);
   }
 

@@ -99,14 +99,23 @@ TEST_F(AdapterTrafficTest, ALoadProvesThatTheAdapterActs) {
 
 // The agent makes room for the one, and no room helps the other.
 TEST_F(AdapterTrafficTest, WantOfRoomIsToldApartFromAFault) {
-  start(/*adapter_bytes=*/1);
-  const auto full = changed("ft:tiny", "adapter", true);
+  start(/*adapter_bytes=*/40'000);  // for one
+  ASSERT_EQ(changed("ft:tiny", "adapter", true).state(), pb::Replica::STATE_LOADED);
+  const auto full = changed("ft:other", "adapter", true);
   EXPECT_EQ(full.state(), pb::Replica::STATE_FAILED);
   EXPECT_TRUE(full.no_room());
-  EXPECT_THAT(full.error(), ::testing::HasSubstr("no room for ft:tiny"));
+  EXPECT_THAT(full.error(), ::testing::HasSubstr("no room for ft:other"));
   const auto foreign = changed("ft:foreign", "foreign", true);
   EXPECT_EQ(foreign.state(), pb::Replica::STATE_FAILED);
   EXPECT_FALSE(foreign.no_room());
+}
+
+TEST_F(AdapterTrafficTest, OneThatNoRoomWouldHoldIsAFault) {
+  start(/*adapter_bytes=*/1);
+  const auto refused = changed("ft:tiny", "adapter", true);
+  EXPECT_EQ(refused.state(), pb::Replica::STATE_FAILED);
+  EXPECT_FALSE(refused.no_room());
+  EXPECT_THAT(refused.error(), ::testing::HasSubstr("more than the 1 that all adapters may have"));
 }
 
 // Loads go on as long as anything streams: one that is good, one that is gone again, one that is
