@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "services/base/bounded_queue.h"
+#include "services/base/serving_limits.h"
 #include "services/base/version.h"
 #include "worker/serve/adapter_proof.h"
 #include "worker/serve/adapter_table.h"
