@@ -376,7 +376,7 @@ describe('aliases and proofs', () => {
     const dialog = page.getByRole('dialog', { name: 'Point “live”' });
     const blocked = adapters.find((one) => one.promotable === false);
     await dialog.getByLabel('Points to').selectOption(blocked.id);
-    await dialog.getByLabel(/gates have not passed/).check();
+    await dialog.getByLabel(/Although it is not promotable/).check();
     await dialog.getByRole('button', { name: 'Point it there' }).click();
     await row.getByText('gates overridden').waitFor();
     assert.equal(live().adapter, blocked.id);

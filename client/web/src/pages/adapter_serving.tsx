@@ -5,7 +5,7 @@ import { loadedWords, proofLook, wantedWords } from '@/model/serving';
 import { useAction } from '@/ui/action';
 import { say } from '@/ui/messages';
 import { Act, Badge, Facts } from '@/ui/parts';
-import { PointDialog } from './aliases';
+import { PointDialog } from './alias_dialog';
 
 // Where an adapter is to be, where it is, the proof of each worker, and the names that point to it.
 export function Serving({ adapter, onChanged }: { adapter: Adapter; onChanged: () => void }) {

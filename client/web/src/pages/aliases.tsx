@@ -1,17 +1,16 @@
-import { useMemo, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import { usePoll, type Polled } from '@/api/poll';
 import { call, requestId } from '@/api/rpc';
 import type { Adapter, AdapterAlias } from '@/api/types';
 import { moment } from '@/model/format';
-import { aliasFault, targetBefore } from '@/model/serving';
+import { targetBefore } from '@/model/serving';
 import { useAction } from '@/ui/action';
-import { ask, Dialog } from '@/ui/dialog';
-import { Check, Select, TextInput } from '@/ui/form';
+import { ask } from '@/ui/dialog';
 import { say } from '@/ui/messages';
-import { Act, Ago, Badge, ErrorNote, Loading, Note, Stale } from '@/ui/parts';
+import { Act, Ago, Badge, ErrorNote, Loading, Stale } from '@/ui/parts';
 import { to } from '@/ui/route';
-import { useCaller } from '@/ui/who';
 import { shortName } from './adapters';
+import { PointDialog } from './alias_dialog';
 
 // Every alias of the tenant: names are few.
 export function useAliases(): Polled<AdapterAlias[]> {
@@ -184,83 +183,5 @@ function History({ alias }: { alias: AdapterAlias }) {
         ))}
       </ol>
     </details>
-  );
-}
-
-// Points an alias, `alias` or one that is named here, to one of `adapters`.
-export function PointDialog({
-  alias,
-  adapters,
-  onClose,
-  onDone,
-}: {
-  alias?: AdapterAlias | undefined;
-  adapters: Adapter[];
-  onClose: () => void;
-  onDone: () => void;
-}) {
-  const caller = useCaller();
-  const [name, setName] = useState(alias?.alias ?? '');
-  const [chosen, setChosen] = useState((adapters.find((adapter) => adapter.id !== alias?.adapter) ?? adapters[0])?.id ?? '');
-  const [override, setOverride] = useState(false);
-  const { busy, run } = useAction();
-  const target = adapters.find((adapter) => adapter.id === chosen);
-  const blocked = target?.promotable === false;
-  const admin = caller.data?.scopes.includes('admin') ?? false;
-  const request = useMemo(() => {
-    const known = alias ? { etag: alias.etag } : { create_only: true }; // nobody else's move is undone unseen
-    return { alias: name, adapter: chosen, override_gates: blocked && override, request_id: requestId(), ...known };
-  }, [name, chosen, blocked, override, alias]);
-  const fault = name === '' ? '' : aliasFault(name);
-  const submit = () =>
-    run('point', async () => {
-      if (aliasFault(name)) return say('Give the alias a name that it may have.', 'warn');
-      if (!chosen) return say('Choose an adapter.', 'warn');
-      await call('AdapterService/SetAdapterAlias', request);
-      say(`“${name}” points to ${shortName(chosen)}, on every worker.`);
-      onDone();
-      onClose();
-    });
-  return (
-    <Dialog title={alias ? `Point “${alias.alias}”` : 'New alias'} onClose={onClose}>
-      <form class="stack" onSubmit={(event) => (event.preventDefault(), void submit())}>
-        {!alias && <TextInput label="Alias" value={name} onValue={setName} placeholder="live" fault={fault || undefined} />}
-        {adapters.length === 1 ? (
-          <p>
-            To <strong>{shortName(adapters[0]!.id)}</strong>.
-          </p>
-        ) : (
-          <Select
-            label="Points to"
-            value={chosen}
-            onValue={setChosen}
-            options={adapters.map((adapter): [string, string] => [
-              adapter.id,
-              `${shortName(adapter.id)} on ${adapter.base_model}${adapter.id === alias?.adapter ? ' (as now)' : ''}`,
-            ])}
-          />
-        )}
-        {blocked &&
-          (admin ? (
-            <Check
-              label="Although its gates have not passed"
-              hint="The alias’s history keeps that it was said."
-              checked={override}
-              onChecked={setOverride}
-            />
-          ) : (
-            <Note tone="warn">Its gates have not passed: only a key with the scope admin can point an alias to it.</Note>
-          ))}
-        <p class="muted small">Every worker loads and proves the adapter first; then all requests move at once.</p>
-        <div class="row end">
-          <button type="button" class="button" onClick={onClose}>
-            Close
-          </button>
-          <Act type="submit" kind="primary" busy={busy !== ''}>
-            {busy ? 'Workers load it …' : 'Point it there'}
-          </Act>
-        </div>
-      </form>
-    </Dialog>
   );
 }
