@@ -36,6 +36,8 @@ const pages = () => {
     job_running: [`#/jobs/${jobs[0].id}`, 'Gradient norm'],
     job_done: [`#/jobs/${jobs[3].id}`, 'held_out.loss'],
     job_failed: [`#/jobs/${jobs[4].id}`, 'did not fit'],
+    job_waiting: [`#/jobs/${jobs[1].id}`, /starts about .*, in 4\d min/],
+    job_rows: [`#/jobs/${jobs[3].id}?tab=rows`, 'Worst rows after update 40'],
     job_heads: [`#/jobs/${jobs[3].id}?tab=heads`, 'Entropy of every head'],
     job_events: [`#/jobs/${jobs[3].id}?tab=events`, 'reads back as trained'],
     job_checkpoints: [`#/jobs/${jobs[3].id}?tab=checkpoints`, 'resumes from here'],
@@ -53,6 +55,7 @@ const pages = () => {
     platform: ['#/platform', 'What it promises'],
     queue: ['#/platform?tab=queue', 'legal-notes'],
     models: ['#/platform?tab=models', 'Vocabulary'],
+    keys: ['#/keys', 'old laptop'],
     missing: ['#/nowhere', 'no such page'],
   };
 };
@@ -167,6 +170,7 @@ describe('a job', () => {
     const page = await open(browser, gateway.url, `#/jobs/${gateway.world.jobs[0].id}`);
     const step = async () => Number(/Update ([\d,]+) of/.exec(await page.locator('.job-bar').textContent())[1].replace(',', ''));
     await shown(page, 'Update ');
+    await page.getByText(/heard of \d+ s ago, has it until/).waitFor();
     const first = await step();
     await page.waitForFunction(
       (n) => Number(/Update ([\d,]+) of/.exec(document.querySelector('.job-bar').textContent)?.[1]) > n + 3,
@@ -197,7 +201,7 @@ describe('a job', () => {
   it('shows 100,000 updates at more than 30 frames a second', async () => {
     const page = await open(browser, gateway.url, `#/jobs/${gateway.world.jobs[6].id}`);
     await page.waitForFunction(
-      () => document.querySelector('[aria-label^="Events"], .tabs')?.textContent.includes('Events (211)'),
+      () => document.querySelector('[aria-label^="Events"], .tabs')?.textContent.includes('Events (215)'),
       undefined,
     );
     const plot = await page.locator('.plot .u-over').first().boundingBox();
@@ -303,6 +307,128 @@ describe('what people do', () => {
     await page.goto(`${gateway.url}/#/evaluations/${evaluations.find((one) => one.state === 'JOB_STATE_SUCCEEDED').id}`);
     await page.getByRole('tab', { name: 'Samples' }).click();
     await page.getByText('<img src=x onerror=alert(1)>').waitFor();
+    assert.deepEqual(gateway.faults, []);
+    clean(page);
+    await page.context().close();
+  });
+});
+
+describe('keys', () => {
+  it('are asked for, kept in memory alone unless one wishes otherwise, and sent with every call', async () => {
+    gateway.key = 'dex_right';
+    try {
+      const page = await open(browser, gateway.url, '#/files');
+      const dialog = page.getByRole('dialog', { name: 'API key' });
+      const give = async (key) => {
+        await dialog.getByLabel('Key', { exact: true }).fill(key);
+        await dialog.getByRole('button', { name: 'Use this key' }).click();
+      };
+      await dialog.getByText('This gateway asks for a key.').waitFor();
+      await give('dex_wrong');
+      await dialog.getByText('The gateway does not accept this key.').waitFor();
+      await give('dex_right');
+      await shown(page, 'python_helpers.jsonl');
+      await page.getByRole('button', { name: 'default · operator' }).waitFor();
+      const kept = await page.evaluate(() => [JSON.stringify(localStorage), JSON.stringify(sessionStorage)].join());
+      assert.doesNotMatch(kept, /dex_right/);
+      await page.context().close();
+    } finally {
+      gateway.key = '';
+    }
+  });
+  it('are made with what their maker has, shown once, and revoked after a question', async () => {
+    const page = await open(browser, gateway.url, '#/keys');
+    await page.getByRole('button', { name: 'New key' }).click();
+    const dialog = page.getByRole('dialog', { name: 'New API key' });
+    assert.equal(await dialog.getByRole('checkbox').count(), gateway.world.caller.scopes.length);
+    await dialog.getByLabel('Name').fill('ci');
+    await dialog.getByLabel('jobs:write').check();
+    await dialog.getByLabel('Ends after').selectOption('30');
+    await dialog.getByRole('button', { name: 'Make the key' }).click();
+    await page.getByText('dex_Ab3dMadeOnceAndShownOnce').waitFor();
+    await page.getByRole('button', { name: 'Copy the key' }).waitFor();
+    const made = gateway.world.keys.find((key) => key.name === 'ci');
+    assert.deepEqual(made.scopes, ['jobs:write']);
+    assert.ok(Math.abs(Date.parse(made.expire_time) - Date.now() - 30 * 86_400_000) < 600_000, made.expire_time);
+    await page.getByRole('button', { name: 'I have it' }).click();
+    await page.getByText('dex_Ab3dMadeOnceAndShownOnce').waitFor({ state: 'detached' });
+    const row = page.getByRole('row', { name: /^ci/ });
+    await row.getByRole('button').click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Keep' }).click();
+    assert.equal(gateway.calls.get('AdminService/RevokeApiKey') ?? 0, 0);
+    await row.getByRole('button').click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Revoke the key' }).click();
+    await row.getByText('revoked').waitFor();
+    assert.equal(made.state, 'STATE_REVOKED');
+    assert.deepEqual(gateway.faults, []);
+    clean(page);
+    await page.context().close();
+  });
+});
+
+describe('aliases and proofs', () => {
+  it('move, go back and go; an adapter is pinned, and each worker says its proof', async () => {
+    const { adapters } = gateway.world;
+    const live = () => gateway.world.aliases.find((one) => one.alias === 'live');
+    const page = await open(browser, gateway.url, '#/adapters');
+    const row = page.getByRole('row', { name: /^live/ });
+    await row.getByRole('button', { name: 'Point' }).click();
+    const dialog = page.getByRole('dialog', { name: 'Point “live”' });
+    const blocked = adapters.find((one) => one.promotable === false);
+    await dialog.getByLabel('Points to').selectOption(blocked.id);
+    await dialog.getByLabel(/Although it is not promotable/).check();
+    await dialog.getByRole('button', { name: 'Point it there' }).click();
+    await row.getByText('gates overridden').waitFor();
+    assert.equal(live().adapter, blocked.id);
+    await row.getByRole('button', { name: 'Roll back' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Roll back' }).click();
+    await row.getByText('gates overridden').waitFor({ state: 'detached' });
+    assert.equal(live().adapter, adapters[0].id);
+
+    await page.goto(`${gateway.url}/#/adapters/${encodeURIComponent(adapters[0].id)}`);
+    await page.getByText('on 2 of 3 workers, 1 failed').waitFor();
+    await page.getByText('210 of 210 tensors have their place; log-probabilities move by 0.413 nats').waitFor();
+    await page.getByText('changes nothing').waitFor();
+    await page.getByRole('button', { name: 'Pin', exact: true }).click();
+    await page.getByText('in every worker’s memory, pinned there').waitFor();
+    await page.getByRole('button', { name: 'Unpin' }).click();
+    await page.getByText('in every worker’s memory', { exact: true }).waitFor();
+
+    await page.goto(`${gateway.url}/#/adapters`);
+    await row.getByRole('button', { name: 'Delete' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Delete the alias' }).click();
+    await row.waitFor({ state: 'detached' });
+    await page.getByRole('button', { name: 'New alias' }).click();
+    const fresh = page.getByRole('dialog', { name: 'New alias' });
+    await fresh.getByLabel('Alias').fill('Live');
+    await fresh.locator('.fault').waitFor();
+    await fresh.getByLabel('Alias').fill('live');
+    await fresh.getByLabel('Points to').selectOption(adapters[0].id);
+    await fresh.getByRole('button', { name: 'Point it there' }).click();
+    await row.waitFor();
+    assert.equal(live().targets.length, 1);
+    assert.deepEqual(gateway.faults, []);
+    clean(page);
+    await page.context().close();
+  });
+});
+
+describe('what a job leaves and says', () => {
+  it('are groups and worst rows, λ of checkpoints, and its curves as files', async () => {
+    const { jobs } = gateway.world;
+    const page = await open(browser, gateway.url, `#/jobs/${jobs[3].id}?tab=rows`);
+    const tests = page.getByRole('row', { name: /^tests/ }).first();
+    assert.match((await tests.textContent()).replace(/\s+/g, ' '), /2\.8504.*2\.6004.*−0\.25/);
+    await page.getByRole('row', { name: /^2,207/ }).waitFor();
+    await page.getByRole('tab', { name: 'Checkpoints' }).click();
+    const kept = page.getByRole('row', { name: /^step-120/ });
+    await kept.getByText('0.17', { exact: true }).waitFor();
+    await kept.getByText('1.50 %', { exact: true }).waitFor();
+    const [download] = await Promise.all([
+      page.waitForEvent('download'),
+      page.getByLabel('Result files').getByRole('button', { name: 'Download' }).first().click(),
+    ]);
+    assert.equal(download.suggestedFilename(), 'curves.csv');
     assert.deepEqual(gateway.faults, []);
     clean(page);
     await page.context().close();

@@ -65,6 +65,29 @@ it('streams from where a watcher left off, and says when it is over', async () =
   assert.match(text, /event: end\ndata: \{\}\n\n$/);
   assert.equal((await post('FineTuningService/WatchFineTuningJob', { id: 'ftjob-none' })).status, 404);
 });
+it('asks for its key, once it has one, of every call', async () => {
+  gateway.key = 'dex_right';
+  const ask = (authorization) =>
+    fetch(`${gateway.url}/rpc/dex.v1.AdminService/WhoAmI`, { method: 'POST', body: '{}', headers: authorization ? { authorization } : {} });
+  assert.equal((await ask('')).status, 401);
+  assert.equal((await ask('Bearer dex_wrong')).status, 401);
+  const answer = await ask('Bearer dex_right');
+  gateway.key = '';
+  assert.equal((await answer.json()).tenant, 'default');
+});
+it('moves an alias for who has seen where it points, and keeps what was before', async () => {
+  gateway.faults.length = 0;
+  const { aliases, adapters } = gateway.world;
+  const move = (more) => post('AdapterService/SetAdapterAlias', { alias: 'live', adapter: adapters[1].id, ...more });
+  assert.equal((await move({ etag: 'old' })).status, 409);
+  assert.equal((await move({ create_only: true })).status, 409);
+  const moved = await (await move({ etag: aliases[0].etag })).json();
+  assert.deepEqual(
+    moved.targets.map((target) => target.adapter),
+    [adapters[1].id, ...aliases[0].targets.map((target) => target.adapter)],
+  );
+  assert.deepEqual(gateway.faults, []);
+});
 it('serves nothing outside its folder', async () => {
   assert.equal((await fetch(`${gateway.url}/..%2f..%2fpackage.json`)).status, 404);
   assert.equal((await fetch(gateway.url)).headers.get('content-security-policy'), "default-src 'self'");

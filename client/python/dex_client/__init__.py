@@ -10,9 +10,10 @@ from ._client import Client
 from ._curves import Curves
 from ._errors import DexError, InvalidFile, JobFailed
 from ._evaluations import Evaluation
+from ._file_checks import FileCheck
 from ._generation import Stream
 from ._job import Job
 from ._view import Plot
 
-__all__ = ["Client", "Curves", "DexError", "Evaluation", "InvalidFile", "Job", "JobFailed", "Plot", "Stream", "aio",
+__all__ = ["Client", "Curves", "DexError", "Evaluation", "FileCheck", "InvalidFile", "Job", "JobFailed", "Plot", "Stream", "aio",
            "find_server"]

@@ -20,6 +20,10 @@ class Models:
     def get(self, name: str) -> pb.Model:
         return self._link.call(self._stub.GetModel, pb.GetModelRequest(name=name))
 
+    def limits(self, model: str, *, method: str = "") -> pb.ModelLimits:
+        """What a job of a method (empty: dex) on a base model may ask for, what it would publish, and the pools that it fits."""
+        return self._link.call(self._stub.GetModelLimits, pb.GetModelLimitsRequest(model=model, method=method))
+
 
 class Presets:
     def __init__(self, link: Link) -> None:

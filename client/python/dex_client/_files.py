@@ -6,11 +6,12 @@ import builtins
 import os
 import pathlib
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ._channel import GENERATION_SECONDS
 from ._errors import DexError, InvalidFile
+from ._file_checks import FileCheck, preview_request, validate_request
 from ._fill import fill
 from ._link import Link
 from ._pages import pages
@@ -56,6 +57,25 @@ class Files:
             found += page.findings
             if not page.findings or len(found) >= page.total:
                 return found
+
+    def validate(self, file: Any, *, model: str | None = None, max_findings: int | None = None, progress: Sent | None = None,
+                 **encoding: Any) -> FileCheck:
+        """Reads a stored file (an id or a File) again to its end: its structure, and with `model` what its rows are to that
+        model's tokenizer and template, as a job finds before step 1. `encoding`: preset, max_seq_length, truncation,
+        train_on_inputs, as a job would have them. max_findings: of each layer (1000, at most 10,000). progress(read, total)
+        gets bytes. A file with faults is an answer here, not an error: FileCheck.ready."""
+        check = FileCheck()
+        request = validate_request(file, model, max_findings, encoding)
+        for part in self._link.stream(self._stub.ValidateFile, request, GENERATION_SECONDS):
+            check.add(part, progress)
+        return check
+
+    def preview(self, file: Any, model: str, *, lines: Iterable[int] = (), offset: int | None = None, limit: int | None = None,
+                **encoding: Any) -> files_pb2.PreviewFileResponse:
+        """Exactly what training sees of a few rows: ids, loss weights, why a row is left out. Of `lines`, at most 50, or of
+        `limit` sequences (10, at most 50) behind the first `offset` good rows; next_offset goes on. `encoding`: as validate."""
+        return self._link.call(self._stub.PreviewFile, preview_request(file, model, lines, offset, limit, encoding),
+                               GENERATION_SECONDS)
 
     def download(self, id: str, path: str | os.PathLike[str]) -> pathlib.Path:
         """Writes the file's bytes to `path`, which must not exist; it appears when they are complete."""

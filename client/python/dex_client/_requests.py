@@ -9,6 +9,8 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from google.protobuf import json_format
+
 from ._fill import enum_number, fill, refuse
 from .v1 import evaluation_pb2, files_pb2, finetuning_pb2, inference_pb2
 
@@ -48,6 +50,25 @@ def job_spec(values: Mapping[str, Any]) -> finetuning_pb2.FineTuningJobSpec:
             raise refuse("preset", f"is of dex and kvo_only; the method is {kind}", "UNUSED_FIELD")
         getattr(message, kind).preset = preset
     return message
+
+
+def batch_arguments(values: Mapping[str, Any]) -> dict[str, Any]:
+    """jobs.create()'s arguments as those of its _spec()."""
+    rest = dict(values)
+    defaults = {"model": "", "training_file": None, "validation_file": None}
+    return {**{name: rest.pop(name, default) for name, default in defaults.items()}, "values": rest}
+
+
+def add_sweep(request: finetuning_pb2.BatchCreateFineTuningJobsRequest, sweep: Mapping[str, Iterable[Any]]) -> None:
+    for path, values in sweep.items():
+        if isinstance(values, (str, bytes)):  # else its letters would be tried
+            raise refuse(path, f"must have a list of values, got {values!r:.80}")
+        axis = request.sweep.add(path=path)
+        for value in values:
+            try:
+                json_format.ParseDict(value, axis.values.add())
+            except (TypeError, json_format.ParseError) as error:
+                raise refuse(path, f"can't be {value!r:.80}: {error}") from error
 
 
 def file_id(value: Any, field: str) -> str | pathlib.Path:

@@ -12,6 +12,7 @@ import { FilesPage } from './pages/files';
 import { HomePage } from './pages/home';
 import { JobPage } from './pages/job';
 import { JobsPage } from './pages/jobs';
+import { KeysPage } from './pages/keys';
 import { NewEvaluationPage } from './pages/new_evaluation';
 import { NewJobPage } from './pages/new_job';
 import { PlatformPage } from './pages/platform';
@@ -24,6 +25,7 @@ import { Messages } from './ui/messages';
 import { Empty } from './ui/parts';
 import { route, to, type Route } from './ui/route';
 import { chooseTheme, themeChoice } from './ui/theme';
+import { WhoIsHere } from './ui/who';
 
 const places: { key: string; label: string; icon: IconName; path: string[] }[] = [
   { key: '', label: 'Start', icon: 'home', path: [] },
@@ -33,6 +35,7 @@ const places: { key: string; label: string; icon: IconName; path: string[] }[] =
   { key: 'playground', label: 'Playground', icon: 'chat', path: ['playground'] },
   { key: 'evaluations', label: 'Evaluations', icon: 'evaluate', path: ['evaluations'] },
   { key: 'platform', label: 'Platform', icon: 'platform', path: ['platform'] },
+  { key: 'keys', label: 'Keys', icon: 'key', path: ['keys'] },
 ];
 
 function pageOf({ path, query }: Route): [title: string, page: ComponentChildren] {
@@ -57,6 +60,8 @@ function pageOf({ path, query }: Route): [title: string, page: ComponentChildren
         : ['Evaluations', <EvaluationsPage />];
     case 'platform':
       return ['Platform', <PlatformPage tab={query.get('tab') ?? 'health'} />];
+    case 'keys':
+      return ['API keys', <KeysPage />];
     default:
       return [
         'Not found',
@@ -116,6 +121,7 @@ export function App() {
             DEX<small>fine-tuning</small>
           </span>
         </a>
+        <WhoIsHere onKey={() => setKey(true)} />
         <nav class="nav" aria-label="Pages">
           {places.map((place) => (
             <a

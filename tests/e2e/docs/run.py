@@ -18,7 +18,8 @@ import time
 
 import pages
 
-PAGES = ("tour.md", "first-adapter.md", "which-preset.md", "reading-the-curves.md", "from-openai.md", "operations.md", "data.md")
+PAGES = ("tour.md", "first-adapter.md", "which-preset.md", "reading-the-curves.md", "from-openai.md", "operations.md", "data.md",
+         "command-line.md")
 STEP_SECONDS = 300
 
 

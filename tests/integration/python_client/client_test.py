@@ -516,6 +516,83 @@ def test_texts_and_chats_become_ids_and_text_again(connect):
     assert not chat.HasField("add_special_tokens")
 
 
+def test_a_stored_file_is_checked_again_with_all_that_was_found(connect):
+    def check(request, _):
+        yield files_pb2.ValidateFileResponse(progress={"bytes": 10, "total_bytes": 20, "rows": 1})
+        for line in (3, 7):
+            yield files_pb2.ValidateFileResponse(finding={"line": line, "code": "no_trainable_tokens"})
+        yield files_pb2.ValidateFileResponse(statistics={"rows_good": 2, "tokens": {"trainable_tokens": 40}})
+        state = files_pb2.FILE_STATE_READY if request.model else files_pb2.FILE_STATE_INVALID
+        yield files_pb2.ValidateFileResponse(verdict={"state": state, "message": "2 rows are left out"})
+
+    seen = []
+    with FakePlatform(ValidateFile=check) as platform:
+        files = connect(platform).files
+        found = files.validate("file-1", model="m", max_seq_length=64, truncation="chunk", progress=lambda *bytes: seen.append(bytes))
+        assert found.ready and [finding.line for finding in found.findings] == [3, 7]
+        assert found.statistics.rows_good == 2 and found.statistics.tokens.trainable_tokens == 40
+        structure = files.validate(files_pb2.File(id="file-2"))
+        assert not structure.ready and structure.verdict.message == "2 rows are left out"
+        with pytest.raises(DexError, match="max_seq_len is no field of RowEncoding; did you mean max_seq_length"):
+            files.validate("file-1", model="m", max_seq_len=64)
+    asked, bare = platform.requests("ValidateFile")
+    assert (asked.file, asked.model, asked.encoding.max_seq_length) == ("file-1", "m", 64) and seen == [(10, 20)]
+    assert asked.encoding.truncation == finetuning_pb2.Hyperparameters.TRUNCATION_CHUNK
+    assert not asked.encoding.HasField("preset") and asked.max_findings == 0
+    assert bare.file == "file-2" and not bare.HasField("model") and not bare.HasField("encoding")
+
+
+def test_rows_are_shown_as_training_sees_them(connect):
+    reply = files_pb2.PreviewFileResponse(rows=[{"line": 4, "trainable_tokens": 2, "tokens": [{"id": 7, "text": "a", "weight": 1}]}],
+                                          next_offset=9)
+    with FakePlatform(PreviewFile=lambda *_: reply) as platform:
+        files = connect(platform).files
+        assert files.preview("file-1", "m", lines=[4, 8]) == reply
+        assert files.preview("file-1", "m", offset=8, limit=1, train_on_inputs=False).next_offset == 9
+    lines, page = platform.requests("PreviewFile")
+    assert (list(lines.lines), lines.offset, lines.HasField("encoding")) == ([4, 8], 0, False)
+    assert (page.offset, page.limit, page.encoding.HasField("train_on_inputs"), page.encoding.train_on_inputs) == (8, 1, True, False)
+
+
+def test_names_are_moved_listed_and_deleted(connect):
+    def listed(request, _):
+        names, more = (["old"], "") if request.page_token else (["live"], "on")
+        return adapters_pb2.ListAdapterAliasesResponse(aliases=[{"alias": name} for name in names], next_page_token=more)
+
+    def move(request, _):
+        return adapters_pb2.AdapterAlias(alias=request.alias, adapter=request.adapter, etag="2")
+
+    with FakePlatform(SetAdapterAlias=move, ListAdapterAliases=listed,
+                      DeleteAdapterAlias=lambda request, _: adapters_pb2.AdapterAlias(alias=request.alias)) as platform:
+        adapters = connect(platform).adapters
+        assert adapters.set_alias("live", "ft:a", etag="1", create_only=False, wait_seconds=5).adapter == "ft:a"
+        assert [found.alias for found in adapters.aliases()] == ["live", "old"] and adapters.delete_alias("old").alias == "old"
+    [moved] = platform.requests("SetAdapterAlias")
+    assert (moved.etag, moved.wait_seconds, moved.override_gates) == ("1", 5, False) and moved.request_id
+
+
+def test_a_sweep_is_one_call_and_many_jobs(connect):
+    def create(request, _):
+        return finetuning_pb2.BatchCreateFineTuningJobsResponse(jobs=[job(id=f"ftjob-{n}") for n in (1, 2)], sweep_id="sweep-1")
+
+    file = "file-" + "0" * 26
+    with FakePlatform(BatchCreateFineTuningJobs=create, GetModelLimits=lambda request, _: models_pb2.ModelLimits(
+            model=request.model, method=request.method)) as platform:
+        client = connect(platform)
+        made = client.jobs.create_batch(sweep={"hyperparameters.learning_rate": [1e-5, "auto"], "dex.preset": ["code"]},
+                                        model="m", training_file=file, suffix="x", request_id="once")
+        assert [handle.id for handle in made] == ["ftjob-1", "ftjob-2"]
+        client.jobs.create_batch(specs=[{"model": "m", "training_file": file, "preset": preset} for preset in ("code", "small")])
+        with pytest.raises(DexError, match="dex.preset must have a list of values, got 'code'"):
+            client.jobs.create_batch(sweep={"dex.preset": "code"}, model="m", training_file=file)
+        assert client.models.limits("m", method="lora").method == "lora"
+    grid, listed = platform.requests("BatchCreateFineTuningJobs")
+    assert [axis.path for axis in grid.sweep] == ["hyperparameters.learning_rate", "dex.preset"] and grid.request_id == "once"
+    assert grid.sweep[0].values[0].number_value == 1e-5 and grid.sweep[0].values[1].string_value == "auto"
+    assert grid.spec.suffix == "x" and grid.spec.training_file == file and not grid.specs
+    assert [spec.dex.preset for spec in listed.specs] == ["code", "small"] and not listed.HasField("spec") and listed.request_id
+
+
 def surface(kind):
     """Public methods and their parameters."""
     return {name: list(inspect.signature(method).parameters.values()) for name, method in inspect.getmembers(kind, callable)

@@ -32,6 +32,13 @@ def test_files_come_and_go_whole(client, tmp_path):
     assert client.files.download(file.id, tmp_path / "back.jsonl").read_bytes() == rows.read_bytes()
     with pytest.raises(FileExistsError):
         client.files.download(file.id, tmp_path / "back.jsonl")
+    check = client.files.validate(file, model=NAME, max_seq_length=64)
+    assert check.ready and check.statistics.rows_good == check.statistics.tokens.rows_trained == 48
+    shown = client.files.preview(file.id, NAME, lines=[1, 48], max_seq_length=64)
+    assert [row.line for row in shown.rows] == [1, 48] and "Row 47:" in shown.rows[1].rendered
+    assert all(row.trainable_tokens > 0 and not row.dropped_reason for row in shown.rows)
+    sweep = client.jobs.create_batch(sweep={"seed": [1, 2]}, training_file=file, validate_only=True, **short_job())
+    assert [job.id for job in sweep] == ["", ""]
     client.files.delete(file.id)
     with pytest.raises(DexError) as gone:
         client.files.get(file.id)
@@ -184,6 +191,7 @@ def test_the_catalog_and_what_the_platform_is(client):
     assert "paper" in {preset.name for preset in client.presets.list()}
     assert client.presets.get("code", model=NAME).spec.dex.HasField("form") and client.capabilities().version
     assert client.health().checks
+    assert "hyperparameters.batch_size" in {found.field for found in client.models.limits(NAME).ranges}
     report = client.jobs.preview_heads(NAME, texts=["One text of a few words.", "And another one."], preset="paper")
     assert report.selected_heads == 6
 

@@ -38,7 +38,7 @@ export class Refusal extends Error {
 }
 
 // start({ root }): serves the built dashboard in `root`. `calls` counts by method; `faults` lists what the contract forbids;
-// `down` makes every call fail as if the platform were away.
+// `down` makes every call fail as if the platform were away; `key` makes it ask for that API key.
 export async function start({ root, jobs }) {
   const world = makeWorld({ jobs });
   const state = {
@@ -46,6 +46,7 @@ export async function start({ root, jobs }) {
     calls: new Map(),
     faults: [],
     down: false,
+    key: '',
     streams: new Set(),
     port: 0,
     stop,
@@ -71,6 +72,10 @@ export async function start({ root, jobs }) {
     state.calls.set(name, (state.calls.get(name) ?? 0) + 1);
     const body = await bodyOf(request);
     if (state.down) throw new Refusal(503, 'store_unavailable', 'The store is away.', 'SYSTEM', true);
+    const sent = request.headers.authorization;
+    if (state.key && sent !== `Bearer ${state.key}`) {
+      throw new Refusal(401, sent ? 'api_key_invalid' : 'api_key_missing', sent ? 'This API key is not known.' : 'An API key is needed.');
+    }
     const method = methodOf(name);
     if (!method) throw new Error(`${name} is no method of dex.v1`);
     if (method.methodKind === 'client_streaming') return upload(name, method, request, body, response);
@@ -78,7 +83,8 @@ export async function start({ root, jobs }) {
     check(method.input, json);
     if (method.methodKind === 'server_streaming') return stream(name, method, json, request, response);
     if (!answers[name]) throw new Error(`the stand-in has no answer to ${name}`);
-    response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(print(method.output, await answers[name](json))));
+    const answer = JSON.stringify(print(method.output, await answers[name](json))); // a refusal is an HTTP error
+    response.writeHead(200, { 'content-type': 'application/json' }).end(answer);
   }
 
   async function stream(name, method, json, request, response) {
@@ -134,9 +140,8 @@ export async function start({ root, jobs }) {
     if (!header || !file || parts.indexOf(header) > parts.indexOf(file)) throw new Error(`${name}: the part header comes first, then file`);
     const json = JSON.parse(header.data.toString('utf8'));
     check(messageOf(name === 'FileService/UploadFile' ? 'UploadFileRequest.Header' : 'ImportAdapterRequest.Header'), json);
-    response
-      .writeHead(200, { 'content-type': 'application/json' })
-      .end(JSON.stringify(print(method.output, answers[name](json, file.data))));
+    const answer = JSON.stringify(print(method.output, answers[name](json, file.data)));
+    response.writeHead(200, { 'content-type': 'application/json' }).end(answer);
   }
 
   function serve(path, response) {

@@ -6,6 +6,29 @@ import { config, headReport } from './world_jobs.mjs';
 
 const wait = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
+// While a worker has a job, when it was last heard of; while it waits for one, when it should start.
+function leaseOf({ state, waiting_reason }) {
+  const at = (ms) => new Date(Date.now() + ms).toISOString();
+  if (state === 'JOB_STATE_RUNNING') return { heartbeat_time: at(-3_000), lease_expire_time: at(27_000) };
+  if (state === 'JOB_STATE_QUEUED' && waiting_reason === 'WAITING_REASON_CAPACITY') return { estimated_start_time: at(45 * 60_000) };
+  return {};
+}
+
+const checkpointOf = (job, step) => ({
+  id: `ftckpt-${job.id.slice(6)}-${step}`,
+  job: job.id,
+  type: 'TYPE_TRAINING',
+  state: 'STATE_READY',
+  step,
+  name: `step-${step}`,
+  bytes: '214000000',
+  verified: true,
+  lambda_mean: 0.05 + step / 1000,
+  lambda: [0.1, 0.2, 0.3],
+  branch_ratio: [0.01, 'NaN', 0.02],
+  by_layer_step: step,
+});
+
 export function answersOf(world, Refusal) {
   const find = (list, id, what) => {
     const found = list.find((one) => one.id === id);
@@ -40,8 +63,14 @@ export function answersOf(world, Refusal) {
       );
     },
     'FineTuningService/GetFineTuningJob': ({ id, with_head_selection }) => {
-      const { head_selection, ...one } = job(id);
+      const { head_selection, ...record } = job(id);
+      const one = { ...record, ...leaseOf(record) };
       return with_head_selection ? { ...one, head_selection } : one;
+    },
+    'FineTuningService/ListFineTuningCheckpoints': ({ job: id, page_size = 20, after = '' }) => {
+      const list = [3, 2, 1].map((n) => checkpointOf(job(id), 40 * n));
+      const begin = after ? list.findIndex((one) => one.id === after) + 1 : 0;
+      return { checkpoints: list.slice(begin, begin + page_size), has_more: begin + page_size < list.length };
     },
     'FineTuningService/CreateFineTuningJob': ({ spec }) => {
       const created = {
@@ -117,6 +146,32 @@ export function answersOf(world, Refusal) {
         queue_position: 3,
         end_time: undefined,
       }),
+    'AdminService/WhoAmI': () => world.caller,
+    'AdminService/ListApiKeys': (request) =>
+      page(
+        world.keys.filter((key) => key.tenant === (request.tenant || world.caller.tenant)),
+        request,
+        'keys',
+      ),
+    'AdminService/CreateApiKey': ({ name = '', scopes = [], expire_time, tenant }) => {
+      if (!name || scopes.length === 0) throw new Refusal(400, 'missing_field', 'name and scopes are needed');
+      const lacking = scopes.find((scope) => !world.caller.scopes.includes(scope));
+      if (lacking) throw new Refusal(403, 'scope_missing', `You lack ${lacking} yourself.`);
+      const key = {
+        id: `key-${ulid(710_000 + ++made)}`,
+        name,
+        scopes,
+        tenant: tenant || world.caller.tenant,
+        prefix: 'dex_Ab3d',
+        state: 'STATE_ACTIVE',
+        create_time: new Date().toISOString(),
+        ...(expire_time ? { expire_time } : {}),
+      };
+      world.keys.unshift(key);
+      return { ...key, secret: 'dex_Ab3dMadeOnceAndShownOnce' };
+    },
+    'AdminService/RevokeApiKey': ({ id }) =>
+      Object.assign(find(world.keys, id, 'key'), { state: 'STATE_REVOKED', revoke_time: new Date().toISOString() }),
     'AdminService/GetHealth': () => ({
       ...world.health,
       server_time: new Date().toISOString(),
@@ -154,9 +209,11 @@ export function answersOf(world, Refusal) {
       ],
       next_offset: '0',
     }),
-    'FileService/GetFile': ({ id }) => find(world.files, id, 'file'),
+    'FileService/GetFile': ({ id }) => find([...world.files, ...world.results], id, 'file'),
     'FileService/ListFindings': ({ id, codes = [] }) => {
-      const findings = (find(world.files, id, 'file').findings ?? []).filter((one) => codes.length === 0 || codes.includes(one.code));
+      const findings = (find([...world.files, ...world.results], id, 'file').findings ?? []).filter(
+        (one) => codes.length === 0 || codes.includes(one.code),
+      );
       return { findings, total: String(findings.length) };
     },
     'FileService/DeleteFile': ({ id }) => remove(world.files, id),
@@ -207,7 +264,36 @@ export function answersOf(world, Refusal) {
         request,
         'adapters',
       ),
-    'AdapterService/GetAdapter': ({ id }) => find(world.adapters, id, 'adapter'),
+    'AdapterService/GetAdapter': ({ id }) => find(world.adapters, world.aliases.find((one) => one.alias === id)?.adapter ?? id, 'adapter'),
+    'AdapterService/PinAdapter': ({ id, pinned = false }) =>
+      Object.assign(find(world.adapters, id, 'adapter'), { pinned, ...(pinned ? { desired: 'DESIRED_DEVICE' } : {}) }),
+    'AdapterService/ListAdapterAliases': (request) => page(world.aliases, request, 'aliases'),
+    'AdapterService/SetAdapterAlias': ({ alias: name, adapter: id, override_gates = false, etag = '', create_only = false }) => {
+      const adapter = find(world.adapters, id, 'adapter');
+      const old = world.aliases.find((one) => one.alias === name);
+      if (old && create_only) throw new Refusal(409, 'name_taken', `There is an alias ${name} already.`);
+      if (etag && old?.etag !== etag) throw new Refusal(409, 'etag_mismatch', `The alias ${name} was moved meanwhile.`);
+      if (adapter.promotable === false && !override_gates) throw new Refusal(400, 'gate_not_passed', `${id} is not promotable.`);
+      const now = new Date().toISOString();
+      const target = { adapter: id, set_time: now, gates_overridden: adapter.promotable === false };
+      const { base_model, content_sha256, version } = adapter;
+      const moved = {
+        ...(old ?? { alias: name, create_time: now, targets: [] }),
+        ...{ adapter: id, base_model, content_sha256, version, etag: String(Number(old?.etag ?? 0) + 1) },
+      };
+      moved.targets = [target, ...moved.targets];
+      world.aliases = [moved, ...world.aliases.filter((one) => one !== old)];
+      for (const one of world.adapters) one.aliases = world.aliases.filter((alias) => alias.adapter === one.id).map(({ alias }) => alias);
+      return moved;
+    },
+    'AdapterService/DeleteAdapterAlias': ({ alias: name, etag = '' }) => {
+      const old = world.aliases.find((one) => one.alias === name);
+      if (!old) throw new Refusal(404, 'resource_not_found', `There is no alias ${name}.`);
+      if (etag && old.etag !== etag) throw new Refusal(409, 'etag_mismatch', `The alias ${name} was moved meanwhile.`);
+      world.aliases = world.aliases.filter((one) => one !== old);
+      for (const one of world.adapters) one.aliases = one.aliases.filter((alias) => alias !== name);
+      return old;
+    },
     'AdapterService/LoadAdapter': ({ id }) => ({
       adapter: Object.assign(find(world.adapters, id, 'adapter'), {
         desired: 'DESIRED_DEVICE',

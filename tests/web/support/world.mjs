@@ -192,6 +192,13 @@ export function makeWorld({ jobs: count = 10_000 } = {}) {
       create_time: at(now, -172_800_000),
     },
   ];
+  const proven = {
+    tensors_expected: '210',
+    tensors_matched: '210',
+    probe_tokens: 64,
+    max_logprob_change: 0.4127,
+    verdict: 'VERDICT_PROVEN',
+  };
   const adapters = jobs
     .filter((job) => job.fine_tuned_model)
     .slice(0, 60)
@@ -216,8 +223,66 @@ export function makeWorld({ jobs: count = 10_000 } = {}) {
       origin: i === 4 ? 'ORIGIN_IMPORTED' : 'ORIGIN_TRAINED',
       create_time: job.end_time,
       desired: i === 0 ? 'DESIRED_DEVICE' : 'DESIRED_ABSENT',
-      replicas: i === 0 ? [{ worker: 'worker-cpu-1', state: 'STATE_LOADED' }] : [],
+      replicas:
+        i === 0
+          ? [
+              { worker: 'worker-cpu-1', state: 'STATE_LOADED', proof: proven },
+              { worker: 'worker-cpu-2', state: 'STATE_LOADED', proof: { ...proven, max_logprob_change: 0, verdict: 'VERDICT_NO_EFFECT' } },
+              { worker: 'worker-cpu-3', state: 'STATE_FAILED', error: 'no room beside 12 adapters', no_room: true },
+            ]
+          : [],
+      aliases: i === 0 ? ['live'] : [],
     }));
+  const target = (adapter, hours) => ({ adapter: adapter.id, set_time: at(now, -hours * 3_600_000) });
+  const aliases =
+    adapters.length < 2
+      ? []
+      : [
+          {
+            alias: 'live',
+            adapter: adapters[0].id,
+            base_model: adapters[0].base_model,
+            content_sha256: adapters[0].content_sha256,
+            version: adapters[0].version,
+            targets: [target(adapters[0], 2), target(adapters[1], 50)],
+            create_time: at(now, -180_000_000),
+            etag: '2',
+          },
+        ];
+  const caller = {
+    tenant: 'default',
+    scopes: ['files:read', 'files:write', 'jobs:read', 'jobs:write', 'adapters:read', 'adapters:serve', 'infer', 'admin'],
+    key: `key-${ulid(700_003)}`,
+    operator: true,
+  };
+  const key = (n, name, over) => ({
+    id: `key-${ulid(n)}`,
+    name,
+    tenant: 'default',
+    scopes: ['files:write', 'jobs:write'],
+    prefix: `dex_${name.slice(0, 4)}`,
+    create_time: at(now, -(800_000 - n) * 1000),
+    state: 'STATE_ACTIVE',
+    ...over,
+  });
+  const keys = [
+    key(700_003, 'first admin', { scopes: caller.scopes, last_used_time: at(now, -30_000) }),
+    key(700_002, 'nightly', { expire_time: at(now, 30 * 86_400_000) }),
+    key(700_001, 'intern', { expire_time: at(now, -86_400_000), state: 'STATE_EXPIRED', last_used_time: at(now, -172_800_000) }),
+    key(700_000, 'old laptop', { revoke_time: at(now, -3_600_000), state: 'STATE_REVOKED' }),
+  ];
+  // What a job's result_files name; ListFiles leaves them out.
+  const results = jobs.flatMap((job) =>
+    (job.result_files ?? []).map((id, i) => ({
+      id,
+      filename: i === 0 ? 'curves.csv' : 'curves.jsonl',
+      purpose: 'FILE_PURPOSE_FINE_TUNE_RESULTS',
+      bytes: i === 0 ? '48211' : '129004',
+      sha256: sha('7'),
+      state: 'FILE_STATE_READY',
+      create_time: job.end_time,
+    })),
+  );
   const health = {
     version: '0.1.0',
     commit: '26473c6',
@@ -306,6 +371,10 @@ export function makeWorld({ jobs: count = 10_000 } = {}) {
     presets,
     files,
     adapters,
+    aliases,
+    caller,
+    keys,
+    results,
     health,
     capabilities,
     evaluations: makeEvaluations(now),

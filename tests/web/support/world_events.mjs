@@ -27,6 +27,42 @@ function byLayer(t, random) {
   };
 }
 
+// Which held-out rows make the loss what it is, `less` nats after training.
+function behind(step, less) {
+  const group = (by, name, loss, rows, tokens) => ({ by, name, loss: loss - less, rows, tokens });
+  return [
+    [
+      'group_loss',
+      'Held-out loss of 4 groups of rows',
+      {
+        group_loss: {
+          step,
+          groups: [
+            group('tag', 'stdlib', 2.1, '480', '6410'),
+            group('tag', 'tests', 2.8504, '123', '1603'),
+            group('length', '64', 2.4, '210', '1900'),
+            group('length', '512', 2.2, '393', '6113'),
+          ],
+        },
+      },
+    ],
+    [
+      'worst_rows',
+      'Highest loss: line 2207 of the training file',
+      {
+        worst_rows: {
+          step,
+          file: 'training_file',
+          rows: [
+            { line: '2207', loss: 7.3125 - less, tokens: '31', tag: 'tests', language: 'en' },
+            { line: '118', loss: 6.02 - less, tokens: '12' },
+          ],
+        },
+      },
+    ],
+  ];
+}
+
 // All events of a job up to `steps` of `total` updates, oldest first; `ended` adds how it ended.
 export function eventsOf(job, now, { steps, total, every, ended }) {
   const random = randomOf(7);
@@ -104,6 +140,7 @@ export function eventsOf(job, now, { steps, total, every, ended }) {
       branch_ratio: 0,
     },
   });
+  for (const one of behind(0, 0)) add(...one);
   for (let step = 1; step <= steps; step++) {
     const evaluates = step % every === 0;
     const t = step / total;
@@ -122,6 +159,7 @@ export function eventsOf(job, now, { steps, total, every, ended }) {
         branch_ratio: 0.026 * t,
       },
     });
+    if (step === every) for (const one of behind(step, 0.25)) add(...one);
     add('metrics', '', { metrics: { ...metrics, ...byLayer(t, random) } }); // the trainer tells the update once more, with its layers
     add('checkpoint_save', `saved step-${step} (best so far)`, {
       checkpoint_save: {

@@ -244,6 +244,7 @@ export function makeJobs(now, count) {
     succeeded(3, {
       display_name: 'Python helpers',
       suffix: 'python',
+      result_files: [`file-${ulid(900_010)}`, `file-${ulid(900_011)}`],
       effective_config: config(),
       head_selection: headReport(),
       gate_results: [

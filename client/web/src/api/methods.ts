@@ -11,6 +11,7 @@ export interface Unary {
   'FineTuningService/UpdateFineTuningJob': [t.UpdateFineTuningJobRequest, t.FineTuningJob];
   'FineTuningService/DeleteFineTuningJob': [t.DeleteFineTuningJobRequest, t.DeleteFineTuningJobResponse];
   'FineTuningService/CreateCheckpoint': [t.CreateCheckpointRequest, t.Checkpoint];
+  'FineTuningService/ListFineTuningCheckpoints': [t.ListFineTuningCheckpointsRequest, t.ListFineTuningCheckpointsResponse];
   'FineTuningService/EstimateFineTuningJob': [t.EstimateFineTuningJobRequest, t.Estimate];
   'FineTuningService/PreviewHeadSelection': [t.PreviewHeadSelectionRequest, t.HeadSelectionReport];
   'FileService/GetFile': [t.GetFileRequest, t.File];
@@ -22,6 +23,10 @@ export interface Unary {
   'AdapterService/GetAdapter': [t.GetAdapterRequest, t.Adapter];
   'AdapterService/LoadAdapter': [t.LoadAdapterRequest, t.LoadAdapterResponse];
   'AdapterService/UnloadAdapter': [t.UnloadAdapterRequest, t.Adapter];
+  'AdapterService/PinAdapter': [t.PinAdapterRequest, t.Adapter];
+  'AdapterService/SetAdapterAlias': [t.SetAdapterAliasRequest, t.AdapterAlias];
+  'AdapterService/DeleteAdapterAlias': [t.DeleteAdapterAliasRequest, t.AdapterAlias];
+  'AdapterService/ListAdapterAliases': [t.ListAdapterAliasesRequest, t.ListAdapterAliasesResponse];
   'AdapterService/ExportAdapter': [t.ExportAdapterRequest, t.Export];
   'AdapterService/DeleteAdapter': [t.DeleteAdapterRequest, t.DeleteAdapterResponse];
   'EvaluationService/CreateEvaluation': [t.CreateEvaluationRequest, t.Evaluation];
@@ -37,6 +42,10 @@ export interface Unary {
   'ModelService/GetServerCapabilities': [t.GetServerCapabilitiesRequest, t.ServerCapabilities];
   'AdminService/RedriveFineTuningJob': [t.RedriveFineTuningJobRequest, t.FineTuningJob];
   'AdminService/GetHealth': [t.GetHealthRequest, t.Health];
+  'AdminService/WhoAmI': [t.WhoAmIRequest, t.Caller];
+  'AdminService/CreateApiKey': [t.CreateApiKeyRequest, t.ApiKey];
+  'AdminService/ListApiKeys': [t.ListApiKeysRequest, t.ListApiKeysResponse];
+  'AdminService/RevokeApiKey': [t.RevokeApiKeyRequest, t.ApiKey];
 }
 
 export interface Streams {

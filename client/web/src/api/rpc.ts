@@ -1,6 +1,6 @@
 import { asRpcError, errorOfBody, RpcError, unreachable } from './error';
 import type { Streams, Unary, Uploads } from './methods';
-import { authorization, keyWanted } from './session';
+import { apiKey, authorization, keyWanted } from './session';
 import { SseParser } from './sse';
 import type { Loose } from './types';
 
@@ -13,12 +13,14 @@ export function requestId(): string {
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
 }
 
-function refuse(error: RpcError): never {
-  if (error.needsKey) keyWanted.set(true);
+// `sent`: the key that the call had. Another one may have been given since: then a late refusal of the old one asks for nothing.
+function refuse(error: RpcError, sent = apiKey.get()): never {
+  if (error.needsKey && sent === apiKey.get()) keyWanted.set(true);
   throw error;
 }
 
 async function post(name: string, body: BodyInit, headers: Record<string, string>, signal?: AbortSignal): Promise<Response> {
+  const sent = apiKey.get();
   let response: Response;
   try {
     response = await fetch(url(name), { method: 'POST', body, headers: { ...headers, ...authorization() }, signal: signal ?? null });
@@ -26,7 +28,7 @@ async function post(name: string, body: BodyInit, headers: Record<string, string
     if (signal?.aborted) throw cause;
     throw unreachable(cause);
   }
-  if (!response.ok) refuse(errorOfBody(response.status, await response.text().catch(() => '')));
+  if (!response.ok) refuse(errorOfBody(response.status, await response.text().catch(() => '')), sent);
   return response;
 }
 
@@ -96,16 +98,17 @@ export function upload<K extends keyof Uploads>(
     const form = new FormData();
     form.append('header', new Blob([JSON.stringify(header)], { type: 'application/json' }));
     form.append('file', file, 'file');
+    const key = apiKey.get();
     const request = new XMLHttpRequest();
     request.open('POST', url(name));
-    for (const [key, value] of Object.entries(authorization())) request.setRequestHeader(key, value);
+    for (const [field, value] of Object.entries(authorization())) request.setRequestHeader(field, value);
     request.upload.onprogress = (event) => onProgress(Math.min(event.loaded, file.size), file.size);
     request.onerror = () => reject(unreachable(undefined));
     request.onabort = () => reject(new DOMException('aborted', 'AbortError'));
     request.onload = () => {
       try {
         if (request.status === 200) resolve(JSON.parse(request.responseText) as Uploads[K][1]);
-        else refuse(errorOfBody(request.status, request.responseText));
+        else refuse(errorOfBody(request.status, request.responseText), key);
       } catch (cause) {
         reject(asRpcError(cause));
       }

@@ -13,6 +13,7 @@ import { Select } from '@/ui/form';
 import { Act, Badge, Command, ErrorNote, Facts, Figures, Head, Id, Loading, Note, Stale } from '@/ui/parts';
 import { go, to } from '@/ui/route';
 import { LoadBadge, shortName } from './adapters';
+import { Serving } from './adapter_serving';
 import { AdapterMarks, Gates, verdictOf } from './job_verdict';
 
 export function AdapterPage({ id }: { id: string }) {
@@ -51,6 +52,8 @@ export function AdapterPage({ id }: { id: string }) {
               <Act
                 icon="stop"
                 busy={busy === 'unload'}
+                disabled={adapter.pinned}
+                {...(adapter.pinned ? { title: 'It is pinned: unpin it first.' } : {})}
                 onClick={() =>
                   run('unload', async () => {
                     await call('AdapterService/UnloadAdapter', { id, request_id: requestId() });
@@ -68,7 +71,7 @@ export function AdapterPage({ id }: { id: string }) {
                 onClick={() =>
                   run('load', async () => {
                     await call('AdapterService/LoadAdapter', { id, wait_seconds: 60, request_id: requestId() });
-                    say('Every worker that serves its base has loaded it.');
+                    say('Every worker that serves its base has loaded and proven it.');
                     asked.refresh();
                   })
                 }
@@ -91,6 +94,11 @@ export function AdapterPage({ id }: { id: string }) {
       >
         <p class="row">
           <LoadBadge adapter={adapter} />
+          {adapter.pinned && (
+            <Badge tone="info" icon="check">
+              pinned
+            </Badge>
+          )}
           <AdapterMarks promotable={adapter.promotable} verdict={adapter.branch_effect?.verdict} />
         </p>
         <p>
@@ -143,40 +151,7 @@ export function AdapterPage({ id }: { id: string }) {
           <Command text={`dexctl adapters download ${id} ${shortName(id).replace('…', '')}`} />
         </section>
         <section class="card stack tight" aria-label="Workers">
-          <h2>On the workers</h2>
-          {adapter.replicas.length === 0 ? (
-            <p class="muted">No worker holds it now. The first request for it, or Load, brings it into memory.</p>
-          ) : (
-            <table>
-              <tbody>
-                {adapter.replicas.map((replica) => (
-                  <tr key={replica.worker}>
-                    <th scope="row">
-                      <code>{replica.worker}</code>
-                    </th>
-                    <td>
-                      {replica.state === 'STATE_LOADED' ? (
-                        <Badge tone="good" icon="check">
-                          loaded
-                        </Badge>
-                      ) : replica.state === 'STATE_FAILED' ? (
-                        <>
-                          <Badge tone="bad" icon="cross">
-                            failed
-                          </Badge>{' '}
-                          {replica.error}
-                        </>
-                      ) : (
-                        <Badge tone="info" icon="clock">
-                          loading
-                        </Badge>
-                      )}
-                    </td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          )}
+          <Serving adapter={adapter} onChanged={asked.refresh} />
           <Fold adapter={adapter} />
         </section>
       </div>

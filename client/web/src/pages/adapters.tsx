@@ -10,6 +10,7 @@ import { say } from '@/ui/messages';
 import { Select, TextInput } from '@/ui/form';
 import { Act, Ago, Badge, Bar, Empty, ErrorNote, Head, Loading, Note, Stale } from '@/ui/parts';
 import { go, to } from '@/ui/route';
+import { Aliases } from './aliases';
 import { AdapterMarks } from './job_verdict';
 import { MorePages, usePages } from './paging';
 
@@ -107,6 +108,7 @@ export function AdaptersPage() {
         </div>
       ) : (
         <>
+          <Aliases adapters={pages.items} />
           <div class="grid">
             {pages.items.map((adapter) => (
               <AdapterCard key={adapter.id} adapter={adapter} />
@@ -137,6 +139,16 @@ function AdapterCard({ adapter }: { adapter: Adapter }) {
       </p>
       <p class="row">
         <LoadBadge adapter={adapter} />
+        {adapter.pinned && (
+          <Badge tone="info" icon="check">
+            pinned
+          </Badge>
+        )}
+        {adapter.aliases.map((alias) => (
+          <span class="tag" key={alias}>
+            {alias}
+          </span>
+        ))}
         <AdapterMarks promotable={adapter.promotable} verdict={adapter.branch_effect?.verdict} />
       </p>
       {adapter.metrics?.valid_loss !== undefined && adapter.metrics.base_valid_loss !== undefined && (

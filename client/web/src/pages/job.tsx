@@ -4,13 +4,14 @@ import { call, requestId } from '@/api/rpc';
 import type { FineTuningJob } from '@/api/types';
 import { bytes, count, duration, loss, moment, num, percent } from '@/model/format';
 import { titleOf } from '@/model/job_filter';
-import { canCancel, canCheckpoint, canPause, canResume, isTerminal, standing, whoActs } from '@/model/states';
+import { latestLease, leaseWords, startWords } from '@/model/job_lease';
+import { canCancel, canCheckpoint, canPause, canResume, groupOf, isTerminal, standing, whoActs } from '@/model/states';
 import { useAction } from '@/ui/action';
 import { ask } from '@/ui/dialog';
 import { isCommand } from '@/ui/help';
 import { Icon } from '@/ui/icons';
 import { say } from '@/ui/messages';
-import { Act, Bar, ErrorNote, Figures, Head, Id, Loading, Note, Stale, StateBadge } from '@/ui/parts';
+import { Act, Bar, ErrorNote, Figures, Head, Id, Loading, Note, Stale, StateBadge, useTick } from '@/ui/parts';
 import { Tabs } from '@/ui/tabs';
 import { go, setQuery, to } from '@/ui/route';
 import { JobConfig } from './job_config';
@@ -18,6 +19,8 @@ import { JobCurves } from './job_curves';
 import { JobCheckpoints, JobEvents } from './job_events';
 import { JobHeads } from './job_heads';
 import { useJobLive, type JobLive } from './job_live';
+import { JobResults } from './job_results';
+import { JobRows } from './job_rows';
 import { JobVerdict } from './job_verdict';
 import { jobsStore } from './jobs_store';
 
@@ -69,6 +72,7 @@ export function JobPage({ id, tab }: { id: string; tab: string }) {
         </Note>
       )}
       {job.state === 'JOB_STATE_SUCCEEDED' && <JobVerdict job={job} />}
+      <JobResults job={job} />
       <Tabs
         label="About this job"
         current={tab}
@@ -76,6 +80,7 @@ export function JobPage({ id, tab }: { id: string; tab: string }) {
         tabs={[
           { key: 'curves', label: 'Curves', content: () => <JobCurves live={live} job={job} /> },
           { key: 'heads', label: 'Heads', content: () => <JobHeads live={live} job={job} /> },
+          { key: 'rows', label: 'Rows', content: () => <JobRows events={live.events} job={job} /> },
           { key: 'events', label: `Events (${count(live.events.length)})`, content: () => <JobEvents events={live.events} /> },
           { key: 'checkpoints', label: 'Checkpoints', content: () => <JobCheckpoints events={live.events} job={job} /> },
           { key: 'config', label: 'Configuration', content: () => <JobConfig job={job} /> },
@@ -93,6 +98,8 @@ function latest(whole: FineTuningJob | undefined, snapshot: FineTuningJob | unde
     ...newer,
     effective_config: newer.effective_config ?? whole.effective_config,
     head_selection: newer.head_selection ?? whole.head_selection,
+    estimated_start_time: newer.estimated_start_time ?? whole.estimated_start_time,
+    ...latestLease(whole, snapshot),
   };
 }
 
@@ -262,6 +269,9 @@ function JobHead({ job, onChanged }: { job: FineTuningJob; onChanged: () => void
 function Standing({ job, live }: { job: FineTuningJob; live: JobLive }) {
   const progress = job.progress;
   const over = isTerminal(job.state);
+  useTick(over ? 0 : 1000); // ages
+  const lease = groupOf(job.state) === 'running' ? leaseWords(job, Date.now()) : '';
+  const start = startWords(job, Date.now());
   const trains = progress !== undefined && progress.total_steps > 0;
   const words = standing(job);
   const seconds = job.start_time ? ((job.end_time ? Date.parse(job.end_time) : Date.now()) - Date.parse(job.start_time)) / 1000 : NaN;
@@ -322,6 +332,8 @@ function Standing({ job, live }: { job: FineTuningJob; live: JobLive }) {
             · worker <code>{job.worker}</code>
           </>
         )}
+        {lease && `, ${lease}`}
+        {start && ` · ${start}`}
         {job.attempt > 1 && <> · attempt {job.attempt}</>}
         {job.early_stopped && ' · ended early: held-out loss fell no more'} · priority {job.priority}
       </p>

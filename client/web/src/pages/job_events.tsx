@@ -1,6 +1,9 @@
 import { useMemo, useState } from 'preact/hooks';
-import type { FineTuningEvent, FineTuningJob } from '@/api/types';
-import { bytes, clock, count, loss, num, word } from '@/model/format';
+import { usePoll } from '@/api/poll';
+import { call } from '@/api/rpc';
+import type { Checkpoint, FineTuningEvent, FineTuningJob } from '@/api/types';
+import { bytes, clock, count, figure, loss, num, percent, word } from '@/model/format';
+import { meanOf } from '@/model/row_losses';
 import { Icon } from '@/ui/icons';
 import { Badge, Empty } from '@/ui/parts';
 
@@ -67,6 +70,16 @@ function EventLine({ event }: { event: FineTuningEvent }) {
   );
 }
 
+async function everyCheckpoint(job: string, signal: AbortSignal): Promise<Checkpoint[]> {
+  const all: Checkpoint[] = [];
+  for (;;) {
+    const after = all.at(-1)?.id ?? '';
+    const page = await call('FineTuningService/ListFineTuningCheckpoints', { job, page_size: 1000, after }, signal);
+    all.push(...page.checkpoints);
+    if (!page.has_more || page.checkpoints.length === 0) return all;
+  }
+}
+
 export function JobCheckpoints({ events, job }: { events: FineTuningEvent[]; job: FineTuningJob }) {
   const saved = useMemo(() => {
     const rows = events.flatMap((event) =>
@@ -77,6 +90,9 @@ export function JobCheckpoints({ events, job }: { events: FineTuningEvent[]; job
     );
     return rows.map((row) => ({ ...row, loss: losses.get(row.step) ?? NaN })).reverse();
   }, [events, events.length]);
+  // λ and branch are in the platform's list alone, which has those that are kept.
+  const listed = usePoll(`checkpoints ${job.id} ${saved.length}`, (signal) => everyCheckpoint(job.id, signal));
+  const kept = new Map(listed.data?.map((checkpoint) => [checkpoint.name, checkpoint]));
   if (saved.length === 0) {
     return (
       <div class="card">
@@ -101,6 +117,12 @@ export function JobCheckpoints({ events, job }: { events: FineTuningEvent[]; job
               Held-out loss
             </th>
             <th scope="col" class="number">
+              λ, mean
+            </th>
+            <th scope="col" class="number">
+              Branch ratio, mean
+            </th>
+            <th scope="col" class="number">
               Size
             </th>
             <th scope="col">Written</th>
@@ -115,6 +137,8 @@ export function JobCheckpoints({ events, job }: { events: FineTuningEvent[]; job
               </th>
               <td class="number">{count(row.step)}</td>
               <td class="number">{loss(row.loss)}</td>
+              <td class="number">{figure(kept.get(row.checkpoint)?.lambda_mean, 3)}</td>
+              <td class="number">{percent(meanOf(kept.get(row.checkpoint)?.branch_ratio ?? []), 2)}</td>
               <td class="number">{bytes(row.bytes)}</td>
               <td>{clock(row.time)}</td>
               <td>

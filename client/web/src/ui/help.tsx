@@ -11,6 +11,7 @@ const places: Record<string, string[]> = {
   p: ['playground'],
   e: ['evaluations'],
   w: ['platform'],
+  k: ['keys'],
 };
 
 const typing = (target: EventTarget | null) =>
@@ -69,6 +70,7 @@ const keys: [string[], string][] = [
   [['g', 'p'], 'playground'],
   [['g', 'e'], 'evaluations'],
   [['g', 'w'], 'platform: workers and queue'],
+  [['g', 'k'], 'API keys'],
   [['g', 'h'], 'start'],
   [['j'], 'next row'],
   [['k'], 'row before'],
