@@ -169,10 +169,7 @@ void RowLines::take(char c, std::string& lines) {
     escaped_ = !escaped_ && c == '\\';
     return;
   }
-  if (c == ' ' || c == '\t' || c == '\r' || c == '\n') {
-    if ((c == ' ' || c == '\t') && depth_ > 0 && lines.ends_with(':')) lines += ' ';
-    return;
-  }
+  if (c == ' ' || c == '\t' || c == '\r' || c == '\n') return;
   const bool first = !begun_;
   begun_ = true;
   if (first && c == '[') {

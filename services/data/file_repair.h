@@ -35,7 +35,7 @@ class Utf8Decoder {
 };
 
 // Takes apart one JSON array of rows, and joins rows that are spread over several lines: one value
-// a line. White space between tokens goes where it breaks lines; nothing inside of a string, no
+// a line. White space between tokens goes; nothing inside of a string, no
 // number and no key is touched. What is no JSON stays as wrong as it was. Not thread-safe.
 class RowLines {
  public:

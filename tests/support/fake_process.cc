@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -30,7 +31,22 @@ struct Listener {
   std::string address;
 };
 
+Listener listen_on_socket(const std::string& path) {
+  sockaddr_un where{};
+  where.sun_family = AF_UNIX;
+  path.copy(where.sun_path, sizeof where.sun_path - 1);
+  Listener listener{Fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)), "unix:" + path};
+  unlink(path.c_str());
+  if (bind(listener.fd.get(), reinterpret_cast<sockaddr*>(&where), sizeof where) != 0 ||
+      listen(listener.fd.get(), 16) != 0) {
+    std::perror("listen");
+    std::exit(4);
+  }
+  return listener;
+}
+
 Listener listen_on(const std::string& address) {
+  if (address.starts_with("unix:")) return listen_on_socket(address.substr(5));
   sockaddr_in where{};
   where.sin_family = AF_INET;
   where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);

@@ -134,6 +134,7 @@ class BashCompletionTest : public testing::Test {
                     dexctl,
                     address_,
                     typed};
+    std::filesystem::remove(directory_ / "out");  // programs append to it
     options.stdout_file = directory_ / "out";
     options.stderr_file = directory_ / "err";
     auto bash = base::Subprocess::start(options);

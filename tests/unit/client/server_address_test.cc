@@ -164,8 +164,8 @@ TEST_F(DexctlTest, HelpTellsTheOrder) {
   std::istringstream words(output());
   std::string flat;
   for (std::string word; words >> word;) flat += word + " ";
-  EXPECT_THAT(flat, HasSubstr("else DEX_SERVER, else that of a dexd on this machine"));
-  EXPECT_THAT(flat, HasSubstr("else localhost:50051"));
+  EXPECT_THAT(flat, HasSubstr("else the profile's, DEX_SERVER, that of a dexd on this machine"));
+  EXPECT_THAT(flat, HasSubstr("localhost:50051"));
 }
 
 }  // namespace

@@ -62,7 +62,7 @@ INSTANTIATE_TEST_SUITE_P(Ends, DeadRankTest,
                                          Dead{"rank-refuses", iv1::OUTCOME_FAIL_FINAL,
                                               "invalid_training_file", "rank 2: bad rows"},
                                          Dead{"rank-0-dies", iv1::OUTCOME_CRASH, "internal",
-                                              "trainer ended with signal 6"}),
+                                              "ended with signal 6"}),
                          [](const auto& info) {
                            std::string name = info.param.behaviour;
                            std::replace(name.begin(), name.end(), '-', '_');

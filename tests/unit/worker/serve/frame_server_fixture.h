@@ -49,6 +49,7 @@ class FrameServerTest : public ::testing::Test {
     command.mutable_start()->set_base("tiny");
     command.mutable_start()->set_threads(1);
     command.mutable_start()->set_dtype("f32");
+    command.mutable_start()->set_kv_cache_bytes(4 << 20);  // 10,000 tokens; it fills bit by bit
     send(command);
     const auto report = next();
     ASSERT_TRUE(report.has_ready());

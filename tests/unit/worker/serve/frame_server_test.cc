@@ -301,6 +301,7 @@ TEST_F(ProgramTest, MeasuresInOneLine) {
 
 TEST_F(ProgramTest, MeasuresWithAnAdapterForEachSequence) {
   const auto folder = dir / "adapters";
+  std::filesystem::create_directories(folder);
   for (const char* name : {"b", "a", "c"}) testing::write_tiny_adapter(folder / name, model());
   const auto measure = [&](std::vector<std::string> more) {
     std::vector<std::string> args = {
