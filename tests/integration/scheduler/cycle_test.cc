@@ -396,7 +396,8 @@ TEST_F(CycleTest, AQueuedJobSaysWhenItShouldStart) {
     EXPECT_TRUE(now.has_estimated_start_time()) << job.id();
     return rpc::unix_ms(now.estimated_start_time());
   };
-  EXPECT_LE(start_of(first), clock.now_ms()) << "a slot is free";
+  const int64_t first_ms = start_of(first);
+  EXPECT_LE(first_ms, clock.now_ms()) << "a slot is free";
   const auto job = claimed();
   ASSERT_EQ(job.job_id(), first.id());
   iv1::HeartbeatRequest request;

@@ -27,6 +27,8 @@ class OfflineCheckTest : public SchedulerTest {
     base::Subprocess::Options options;
     options.program = support::build_dir() / "bin/dexctl";
     options.args = std::move(args);
+    for (const char* name : {"out", "err"})  // programs append to them
+      std::filesystem::remove(directory_ / name);
     options.stdout_file = directory_ / "out";
     options.stderr_file = directory_ / "err";
     const auto program = std::move(base::Subprocess::start(options)).value();
