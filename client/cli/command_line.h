@@ -12,7 +12,7 @@ struct Globals {
   std::string server;
   std::string profile;
   std::string api_key_file;  // empty: the profile's, else as find_api_key() says
-  std::string output;  // empty: the profile's, else table
+  std::string output;        // empty: the profile's, else table
   double timeout_seconds = 60;
   std::string request_id;
   bool quiet = false;
