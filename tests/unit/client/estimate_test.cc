@@ -1,15 +1,11 @@
 // `dexctl jobs estimate`, by formula and by a probe, against a server that says what it was asked.
 #include <gmock/gmock.h>
-#include <grpcpp/grpcpp.h>
 
-#include <CLI/CLI.hpp>
-#include <memory>
-#include <sstream>
 #include <string>
 
-#include "client/cli/command.h"
 #include "client/cli/exit_code.h"
 #include "client/cli/job_view.h"
+#include "tests/unit/client/jobs_command.h"
 
 namespace dex::cli {
 namespace {
@@ -37,42 +33,18 @@ class EstimatingJobs final : public v1::FineTuningService::Service {
   int created = 0;
 };
 
-class EstimateCommandTest : public testing::Test {
+class EstimateCommandTest : public JobsCommandTest<EstimatingJobs> {
  protected:
-  EstimateCommandTest() {
-    grpc::ServerBuilder builder;
-    int port = 0;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-    builder.RegisterService(&jobs_);
-    server_ = builder.BuildAndStart();
-    address_ = "127.0.0.1:" + std::to_string(port);
-  }
   int run(const std::string& more, const std::string& verb = "estimate") {
-    CLI::App app;
-    Action action;
-    add_jobs(app, action);
-    app.parse("jobs " + verb + " --model small --training-file file-01jd0000000000000000000000" +
-              more);
-    std::ostringstream out, err;
-    Output output(Format::kTable, Terminal{}, false, out, err);
-    client::Client client({.server = address_});
-    Context context{client, output, {}};
-    const int code = action(context);
-    said_ = out.str();
-    return code;
+    return jobs(verb + " --model small --training-file file-01jd0000000000000000000000" + more);
   }
-
-  EstimatingJobs jobs_;
-  std::unique_ptr<grpc::Server> server_;
-  std::string address_;
-  std::string said_;  // on stdout
 };
 
 TEST_F(EstimateCommandTest, ByFormulaUnlessAProbeIsAskedFor) {
   jobs_.answer.set_allowed_to_proceed(true);
   EXPECT_EQ(run(""), kDone);
   EXPECT_EQ(jobs_.asked, v1::Estimate::METHOD_UNSPECIFIED);
-  EXPECT_THAT(said_, Not(HasSubstr("measured")));
+  EXPECT_THAT(shown_, Not(HasSubstr("measured")));
   auto& probe = *jobs_.answer.mutable_probe();
   probe.set_step_tokens(2048);
   probe.set_step_seconds(4.5);
@@ -80,8 +52,8 @@ TEST_F(EstimateCommandTest, ByFormulaUnlessAProbeIsAskedFor) {
   probe.set_longest_row_tokens(510);
   EXPECT_EQ(run(" --probe"), kDone);
   EXPECT_EQ(jobs_.asked, v1::Estimate::METHOD_PROBE);
-  EXPECT_THAT(said_, HasSubstr("an update of 2048 tokens in 4.5 s; micro-batch 2, longest row 510 "
-                               "tokens"));
+  EXPECT_THAT(shown_, HasSubstr("an update of 2048 tokens in 4.5 s; micro-batch 2, longest row 510 "
+                                "tokens"));
 }
 
 TEST_F(EstimateCommandTest, WhatDoesNotFitComesWithWhatWould) {
@@ -89,9 +61,9 @@ TEST_F(EstimateCommandTest, WhatDoesNotFitComesWithWhatWould) {
   (*jobs_.answer.mutable_nearest_fit())["hyperparameters.micro_batch_size"] = 1;
   (*jobs_.answer.mutable_nearest_fit())["hyperparameters.max_seq_length"] = 256;
   EXPECT_EQ(run(" --probe"), kCapacity);
-  EXPECT_THAT(said_, HasSubstr("a worker tried: out of memory"));
-  EXPECT_THAT(said_, HasSubstr("--set hyperparameters.max_seq_length=256 --set "
-                               "hyperparameters.micro_batch_size=1"));
+  EXPECT_THAT(shown_, HasSubstr("a worker tried: out of memory"));
+  EXPECT_THAT(shown_, HasSubstr("--set hyperparameters.max_seq_length=256 --set "
+                                "hyperparameters.micro_batch_size=1"));
 }
 
 TEST_F(EstimateCommandTest, WithAProbeOnlyWhatFitsIsStarted) {

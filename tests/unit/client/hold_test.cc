@@ -1,15 +1,11 @@
 // dexctl jobs create --hold: what the server is asked for, and when the watching ends.
 #include <gmock/gmock.h>
-#include <grpcpp/grpcpp.h>
 
-#include <CLI/CLI.hpp>
-#include <memory>
 #include <optional>
-#include <sstream>
 #include <string>
 
-#include "client/cli/command.h"
 #include "client/cli/exit_code.h"
+#include "tests/unit/client/jobs_command.h"
 
 namespace dex::cli {
 namespace {
@@ -67,34 +63,11 @@ class HeldJobs final : public v1::FineTuningService::Service {
   }
 };
 
-class HoldTest : public testing::Test {
+class HoldTest : public JobsCommandTest<HeldJobs> {
  protected:
-  HoldTest() {
-    grpc::ServerBuilder builder;
-    int port = 0;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-    builder.RegisterService(&jobs_);
-    server_ = builder.BuildAndStart();
-    address_ = "127.0.0.1:" + std::to_string(port);
-  }
   int create(const std::string& flags) {
-    CLI::App app;
-    Action action;
-    add_jobs(app, action);
-    app.parse("jobs create --model small --training-file file-1 --yes " + flags);
-    std::ostringstream out, err;
-    Output output(Format::kTable, Terminal{}, false, out, err);
-    client::Client client({.server = address_});
-    Context context{client, output, {}};
-    const int code = action(context);
-    shown_ = out.str();
-    said_ = err.str();
-    return code;
+    return jobs("create --model small --training-file file-1 --yes " + flags);
   }
-
-  HeldJobs jobs_;
-  std::unique_ptr<grpc::Server> server_;
-  std::string address_, shown_, said_;
 };
 
 TEST_F(HoldTest, OnlyAHeldJobDoesNotStartByItself) {

@@ -1,15 +1,11 @@
 // dexctl jobs sweep and jobs list: what the server is asked for.
 #include <gmock/gmock.h>
-#include <grpcpp/grpcpp.h>
 
-#include <CLI/CLI.hpp>
-#include <memory>
-#include <sstream>
 #include <string>
 #include <vector>
 
-#include "client/cli/command.h"
 #include "client/cli/exit_code.h"
+#include "tests/unit/client/jobs_command.h"
 
 namespace dex::cli {
 namespace {
@@ -37,34 +33,9 @@ class SweptJobs final : public v1::FineTuningService::Service {
   v1::ListFineTuningJobsRequest listed;
 };
 
-class SweepVerbTest : public testing::Test {
+class SweepVerbTest : public JobsCommandTest<SweptJobs> {
  protected:
-  SweepVerbTest() {
-    grpc::ServerBuilder builder;
-    int port = 0;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-    builder.RegisterService(&jobs_);
-    server_ = builder.BuildAndStart();
-    address_ = "127.0.0.1:" + std::to_string(port);
-  }
-  int run(const std::string& line) {
-    CLI::App app;
-    Action action;
-    add_jobs(app, action);
-    app.parse("jobs " + line);
-    std::ostringstream out, err;
-    Output output(Format::kId, Terminal{}, false, out, err);
-    client::Client client({.server = address_});
-    Context context{client, output, {}};
-    const int code = action(context);
-    shown_ = out.str();
-    said_ = err.str();
-    return code;
-  }
-
-  SweptJobs jobs_;
-  std::unique_ptr<grpc::Server> server_;
-  std::string address_, shown_, said_;
+  int run(const std::string& line) { return jobs(line, Format::kId); }
 };
 
 constexpr const char* kSweep =
