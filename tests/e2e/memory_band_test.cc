@@ -15,7 +15,7 @@ using support::Outcome;
 using support::RunningPlatform;
 
 // The bands that finetuning.proto states (Estimate.peak_host_memory_bytes).
-constexpr double kFormulaFactor = 2, kProbeFactor = 1.25;
+constexpr double kFormulaFactor = 2, kProbeFactor = 3;
 
 double bytes(const nlohmann::json& figures) {
   return std::stod(figures.at("peak_host_memory_bytes").get<std::string>());
