@@ -62,7 +62,9 @@ TEST(FrameChannelTest, AHostileLengthIsRefusedBeforeAllocation) {
 
 TEST(FrameChannelTest, TellsAnOrderlyEndFromACutFrame) {
   for (const std::string_view bytes : {std::string_view(""), std::string_view("\x05\x00", 2),
-                                       std::string_view("\x05\x00\x00\x00ab", 6)}) {
+                                       std::string_view("\x05\x00\x00\x00"
+                                                        "ab",
+                                                        6)}) {
     Pair pair;
     pair.send_raw(bytes);
     pair.b.reset();
