@@ -82,7 +82,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   while (true) {
     const auto body = pair->first->read(-1);
     if (!body.ok()) {
-      const std::string& reason = body.status().reason();
+      const std::string reason = body.status().reason();
       require(reason == "CHANNEL_CLOSED" || reason == "MALFORMED_FRAME", "a named end");
       return 0;
     }
