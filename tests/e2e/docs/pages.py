@@ -13,7 +13,7 @@ import dataclasses
 import re
 
 FENCE = re.compile(r"^(`{3,})(.*)$")
-COMMAND = re.compile(r"\bdexctl\b")
+COMMAND = re.compile(r"\bdexctl\b(?!\.)")  # not a file like dexctl.1
 
 
 class BadPage(Exception):

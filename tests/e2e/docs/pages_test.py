@@ -101,7 +101,7 @@ esac
 
 class CommandTest(unittest.TestCase):
     def test_commands_of_a_block(self):
-        text = 'A=$(dexctl files upload a.jsonl --output id)\ndexctl chat x \\\n  --message "y" | head   # dexctl no\n# dexctl no\n'
+        text = 'A=$(dexctl files upload a.jsonl --output id)\ndexctl chat x \\\n  --message "y" | head   # dexctl no\n# dexctl no\nhead dexctl.bash\n'
         self.assertEqual(list(pages.commands_of(text)), ["files upload a.jsonl --output id", 'chat x  --message "y"'])
 
     def test_what_dexctl_has_not_is_found(self):
