@@ -1,10 +1,9 @@
 #include "scheduler/store/key_repository.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <map>
 
 #include "scheduler/store/alphabet.h"
+#include "scheduler/store/job_fields.h"
 
 namespace dex::store {
 
@@ -18,17 +17,7 @@ base::Status no_such_key(const std::string& id) {
       .with_metadata("resource_name", shown(id));
 }
 
-int64_t number(const std::map<std::string, std::string>& fields, const std::string& name) {
-  const auto it = fields.find(name);
-  return it == fields.end() ? 0 : std::atoll(it->second.c_str());
-}
-
-std::string text(const std::map<std::string, std::string>& fields, const std::string& name) {
-  const auto it = fields.find(name);
-  return it == fields.end() ? "" : it->second;
-}
-
-KeyRecord key_from(const std::map<std::string, std::string>& fields) {
+KeyRecord key_from(const Fields& fields) {
   KeyRecord key;
   key.id = text(fields, "id");
   key.tenant = text(fields, "tenant");
@@ -70,7 +59,7 @@ base::Result<KeyRepository::Made> KeyRepository::create(const KeyRecord& key,
   if (word != "QUOTA") return unexpected("key", reply);
   return base::Status(base::Code::kResourceExhausted, "QUOTA_EXCEEDED",
                       "The tenant '" + key.tenant + "' has " + reply.str(1) +
-                          " API keys, revoked ones counted, and may have " + reply.str(2) + ".")
+                          " API keys that open something, and may have " + reply.str(2) + ".")
       .with_metadata("subject", "tenant:" + key.tenant);
 }
 

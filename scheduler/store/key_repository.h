@@ -28,8 +28,8 @@ class KeyRepository {
     std::string id;
     bool replayed = false;  // by an earlier call: `key` was not stored
   };
-  // `caller`: whose request it is. QUOTA_EXCEEDED when the tenant has kMostKeys, revoked ones
-  // counted; IDEMPOTENCY_CONFLICT.
+  // `caller`: whose request it is. QUOTA_EXCEEDED when the tenant has kMostKeys that open
+  // something: else the oldest that is revoked or has expired makes room. IDEMPOTENCY_CONFLICT.
   base::Result<Made> create(const KeyRecord& key, const std::string& caller,
                             const RequestKey& request);
   // A key that an operator has put into a file: there once, however often this is called. True: it

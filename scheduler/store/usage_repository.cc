@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <map>
 
 #include "scheduler/store/alphabet.h"
+#include "scheduler/store/job_fields.h"
 
 namespace dex::store {
 
@@ -12,9 +12,8 @@ namespace {
 
 constexpr size_t kRows = 500;  // of usage.lua
 
-double amount(const std::map<std::string, std::string>& fields, const std::string& name) {
-  const auto it = fields.find(name);
-  return it == fields.end() ? 0 : std::strtod(it->second.c_str(), nullptr);
+double amount(const Fields& fields, const std::string& name) {
+  return std::strtod(text(fields, name).c_str(), nullptr);
 }
 
 }  // namespace

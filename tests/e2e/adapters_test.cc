@@ -44,31 +44,8 @@ class AdaptersTest : public testing::Test {
   // A job of another method than dex; its adapter.
   static std::string trained(const std::string& method, const std::string& rate = "0.01",
                              const std::vector<std::string>& more = {}) {
-    const std::vector<std::string> job = {"jobs",
-                                          "create",
-                                          "--model",
-                                          support::kTinyModel,
-                                          "--training-file",
-                                          *file_,
-                                          "--validation-file",
-                                          *file_,
-                                          "--method",
-                                          method,
-                                          "--max-steps",
-                                          "3",
-                                          "--batch-size",
-                                          "2",
-                                          "--max-seq-length",
-                                          "128",
-                                          "--seed",
-                                          "1",
-                                          "--learning-rate",
-                                          rate,
-                                          "--set",
-                                          "evaluation.max_tokens=384",
-                                          "--yes",
-                                          "--follow"};
-    const Outcome outcome = platform_->ctl(support::with(job, more));
+    const Outcome outcome =
+        platform_->ctl(support::with(support::tiny_job(*file_, method, rate), more));
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     return outcome.json().at("fine_tuned_model");
   }

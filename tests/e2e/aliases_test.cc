@@ -48,31 +48,7 @@ class AliasesTest : public testing::Test {
     platform_->start();
     const std::string file = platform_->upload_rows("code", "train", 20);
     for (const char* rate : {"0.01", "0.05"}) {
-      const std::vector<std::string> job = {"jobs",
-                                            "create",
-                                            "--model",
-                                            support::kTinyModel,
-                                            "--training-file",
-                                            file,
-                                            "--validation-file",
-                                            file,
-                                            "--method",
-                                            "lora",
-                                            "--max-steps",
-                                            "3",
-                                            "--batch-size",
-                                            "2",
-                                            "--max-seq-length",
-                                            "128",
-                                            "--seed",
-                                            "1",
-                                            "--learning-rate",
-                                            rate,
-                                            "--set",
-                                            "evaluation.max_tokens=384",
-                                            "--yes",
-                                            "--follow"};
-      const Outcome trained = platform_->ctl(job);
+      const Outcome trained = platform_->ctl(support::tiny_job(file, "lora", rate));
       EXPECT_EQ(trained.code, 0) << trained.err;
       adapters_.push_back(trained.json().at("fine_tuned_model"));
     }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tests/support/running_platform.h"
+#include "tests/support/tiny_model.h"
 
 namespace dex::support {
 
@@ -50,6 +51,35 @@ inline std::vector<std::string> small_job(const std::string& training,
   if (max_seq_length > 0)
     args = with(std::move(args), {"--max-seq-length", std::to_string(max_seq_length)});
   return args;
+}
+
+// Three updates of a method other than dex on the tiny model, at a rate that shows.
+inline std::vector<std::string> tiny_job(const std::string& file, const std::string& method,
+                                         const std::string& rate) {
+  return {"jobs",
+          "create",
+          "--model",
+          kTinyModel,
+          "--training-file",
+          file,
+          "--validation-file",
+          file,
+          "--method",
+          method,
+          "--max-steps",
+          "3",
+          "--batch-size",
+          "2",
+          "--max-seq-length",
+          "128",
+          "--seed",
+          "1",
+          "--learning-rate",
+          rate,
+          "--set",
+          "evaluation.max_tokens=384",
+          "--yes",
+          "--follow"};
 }
 
 }  // namespace dex::support

@@ -34,19 +34,6 @@ class FileTest : public SchedulerTest {
     }
     return n;
   }
-  std::string download(const std::string& id) {
-    grpc::ClientContext context;
-    rpc::set_timeout(context, std::chrono::seconds(20));
-    v1::DownloadFileRequest request;
-    request.set_id(id);
-    const auto reader = files_->DownloadFile(&context, request);
-    v1::DownloadFileResponse piece;
-    std::string bytes;
-    while (reader->Read(&piece)) bytes += piece.chunk();
-    const auto status = reader->Finish();
-    EXPECT_TRUE(status.ok()) << status.error_message();
-    return bytes;
-  }
   base::Result<v1::DeleteFileResponse> remove(const std::string& id) {
     v1::DeleteFileRequest request;
     request.set_id(id);
@@ -67,7 +54,7 @@ TEST_F(FileTest, GoodFileIsReadyWithItsFigures) {
   EXPECT_GT(file->statistics().tokens_guess(), 0);
   EXPECT_EQ(file->bytes(), static_cast<int64_t>(bytes.size()));
   EXPECT_EQ(file->sha256(), base::sha256_hex(bytes));
-  EXPECT_EQ(download(file->id()), bytes);
+  EXPECT_EQ(download_file(file->id()), bytes);
   EXPECT_EQ(count("files/upload"), 0);
 }
 
@@ -136,7 +123,7 @@ TEST_F(FileTest, EqualBytesAreStoredOnceAndGoWithTheLastRecord) {
   EXPECT_NE(first->id(), second->id());
   EXPECT_EQ(count("files/sha256"), 1);
   ASSERT_TRUE(remove(first->id()).ok());
-  EXPECT_EQ(download(second->id()), good());
+  EXPECT_EQ(download_file(second->id()), good());
   ASSERT_TRUE(remove(second->id()).ok());
   EXPECT_EQ(count("files"), 0);
   EXPECT_EQ(remove(second->id()).status().reason(), "RESOURCE_NOT_FOUND");
@@ -149,7 +136,7 @@ TEST_F(FileTest, UploadsAndDeletionsOfEqualBytesNeverLoseThem) {
       for (int i = 0; i < 15; ++i) {
         const auto file = upload(good());
         ASSERT_TRUE(file.ok()) << file.status().to_string();
-        EXPECT_EQ(download(file->id()).size(), good().size());
+        EXPECT_EQ(download_file(file->id()).size(), good().size());
         EXPECT_TRUE(remove(file->id()).ok());
       }
     });
@@ -165,11 +152,11 @@ TEST_F(FileTest, BytesThatADeleteHoldsForAMomentCanBeDownloaded) {
   const fs::path place = directory_ / "data" / DataLayout::blob(file->sha256());
   const fs::path aside = directory_ / "data/files/upload" / (file->sha256() + ".1.dropped");
   fs::rename(place, aside);
-  EXPECT_EQ(download(file->id()), good());
+  EXPECT_EQ(download_file(file->id()), good());
   // On a busy machine the janitor's first look may come so late that it has put them back.
   std::error_code put_back;
   fs::rename(aside, place, put_back);
-  EXPECT_EQ(download(file->id()), good());
+  EXPECT_EQ(download_file(file->id()), good());
 }
 
 TEST_F(FileTest, FileOfALiveJobStays) {

@@ -41,18 +41,6 @@ class ResultFileTest : public SchedulerTest {
     request.set_id(id);
     return call(*files_, &FileStub::GetFile, request);
   }
-  std::string download(const std::string& id) {
-    grpc::ClientContext context;
-    rpc::set_timeout(context, std::chrono::seconds(20));
-    v1::DownloadFileRequest request;
-    request.set_id(id);
-    const auto reader = files_->DownloadFile(&context, request);
-    v1::DownloadFileResponse piece;
-    std::string bytes;
-    while (reader->Read(&piece)) bytes += piece.chunk();
-    EXPECT_TRUE(reader->Finish().ok());
-    return bytes;
-  }
   // Ids of the list of results, page by page.
   std::vector<std::string> listed(int page_size) {
     v1::ListFilesRequest request;
@@ -80,7 +68,7 @@ TEST_F(ResultFileTest, AnEndedJobsCurvesAreTwoFilesAndGoWithIt) {
   EXPECT_EQ(csv->state(), v1::FILE_STATE_READY);
   EXPECT_THAT(csv->filename(), HasSubstr(".csv"));
   EXPECT_THAT(lines->filename(), HasSubstr(".jsonl"));
-  const std::string bytes = download(csv->id());
+  const std::string bytes = download_file(csv->id());
   EXPECT_EQ(csv->bytes(), static_cast<int64_t>(bytes.size()));
   EXPECT_EQ(csv->sha256(), base::sha256_hex(bytes));
   std::istringstream rows(bytes);
@@ -92,7 +80,7 @@ TEST_F(ResultFileTest, AnEndedJobsCurvesAreTwoFilesAndGoWithIt) {
     ASSERT_TRUE(std::getline(rows, row));
     EXPECT_THAT(row, testing::StartsWith(start));
   }
-  EXPECT_THAT(download(lines->id()), HasSubstr("\"valid_loss\":2.25"));
+  EXPECT_THAT(download_file(lines->id()), HasSubstr("\"valid_loss\":2.25"));
 
   v1::DeleteFileRequest remove;
   remove.set_id(csv->id());

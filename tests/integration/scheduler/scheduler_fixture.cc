@@ -108,6 +108,20 @@ void SchedulerTest::restart() {
   connect();
 }
 
+std::string SchedulerTest::download_file(const std::string& id) {
+  grpc::ClientContext context;
+  rpc::set_timeout(context, std::chrono::seconds(20));
+  v1::DownloadFileRequest request;
+  request.set_id(id);
+  const auto reader = files_->DownloadFile(&context, request);
+  v1::DownloadFileResponse piece;
+  std::string bytes;
+  while (reader->Read(&piece)) bytes += piece.chunk();
+  const auto status = reader->Finish();
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  return bytes;
+}
+
 base::Result<v1::File> SchedulerTest::upload(const std::string& bytes,
                                              v1::UploadFileRequest::Header header,
                                              std::string* replayed) {

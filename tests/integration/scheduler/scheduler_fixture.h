@@ -48,6 +48,7 @@ class SchedulerTest : public testing::Test {
   std::string upload_good(int rows = 50, int longest = 200);
   base::Result<v1::File> upload(const std::string& bytes, v1::UploadFileRequest::Header header = {},
                                 std::string* replayed = nullptr);
+  std::string download_file(const std::string& id);  // its bytes; fails the test if it can't
   v1::FineTuningJobSpec spec(const std::string& file);
   base::Result<v1::FineTuningJob> create(const v1::CreateFineTuningJobRequest& request,
                                          bool* replayed = nullptr);

@@ -2,29 +2,15 @@
 
 #include <unistd.h>
 
-#include <chrono>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
-#include <thread>
 
+#include "tests/support/eventually.h"
 #include "tests/support/http_client.h"
 #include "tests/support/processes.h"
 
 namespace dex::perf {
-namespace {
-
-// Looks every 5 ms for 20 s.
-template <typename Found>
-bool wait_for(const Found& found) {
-  for (int i = 0; i < 4000; ++i) {
-    if (found()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return false;
-}
-
-}  // namespace
 
 GatewayProcess::GatewayProcess(const std::string& program, const std::string& scheduler, int core) {
   const auto endpoints = folder_.path() / "endpoints.json", log = folder_.path() / "log";
@@ -41,7 +27,8 @@ GatewayProcess::GatewayProcess(const std::string& program, const std::string& sc
   auto started = base::Subprocess::start(options);
   if (!started.ok()) throw std::runtime_error(started.status().message());
   process_ = std::move(started).value();
-  if (!wait_for([&] { return std::filesystem::exists(endpoints); })) {
+  if (!support::eventually([&] { return std::filesystem::exists(endpoints); },
+                           support::kPatience_ms)) {
     std::ifstream said(log);
     throw std::runtime_error(
         program + " did not start: " + std::string(std::istreambuf_iterator<char>(said), {}));
@@ -50,7 +37,9 @@ GatewayProcess::GatewayProcess(const std::string& program, const std::string& sc
   grpc_ = addresses.at("grpc").get<std::string>();
   http_ = addresses.at("http").get<std::string>();
   const int port = support::port_of(http_);
-  if (!wait_for([&] { return support::http_get(port, "/readyz").starts_with("HTTP/1.1 200"); }))
+  if (!support::eventually(
+          [&] { return support::http_get(port, "/readyz").starts_with("HTTP/1.1 200"); },
+          support::kPatience_ms))
     throw std::runtime_error(program + " took no routes from the backend");
 }
 
